@@ -8,7 +8,7 @@
 
 use crate::buffer::{AlignedBuf, DIRECT_ALIGNMENT};
 use crate::nature::{check_range, total_length};
-use crate::{Device, DeviceError, DeviceKind, Nature, file_write, page_cache};
+use crate::{Device, DeviceError, DeviceKind, Nature, file_lock, page_cache};
 use cenote_base::rt::{self, Mutex, ranks};
 use rustix::buffer::spare_capacity;
 use rustix::fd::AsFd;
@@ -156,7 +156,7 @@ impl FileDevice {
         let claim = claims.then(|| claim(path)).transpose()?;
         let (file, direct) = open_file(path, options).map_err(fail)?;
         if options.writable {
-            file_write::lock(&file, path)?;
+            file_lock::lock(&file, path)?;
         }
         let metadata = file.metadata().map_err(fail)?;
         let size = end(&file).map_err(fail)?;
@@ -376,7 +376,7 @@ impl Device for FileDevice {
 
     fn unlock(&self) {
         if self.writable {
-            file_write::unlock(&self.file);
+            file_lock::unlock(&self.file);
         }
         let mut claim = self.claim.lock();
         *claim = None;

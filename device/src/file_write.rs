@@ -1,24 +1,18 @@
-//! Writing to files and block devices, and having them for oneself.
+//! Writing to files and block devices.
 //!
 //! Direct transfers keep the borders that the kernel wants. A write that does not begin and end
 //! on them reads the blocks at its edges, lays the new bytes over them and writes them back; only
 //! one such write is under way at a time, since two may share a block. Memory that is aligned
 //! goes to the device without a copy.
-//!
-//! A device that is opened for writing is locked: a second program that does the same would
-//! destroy the pool. Block devices are claimed from the kernel, which also keeps a mounted one
-//! from being claimed; files carry an advisory lock that all of our programs respect.
 
 use crate::buffer::AlignedBuf;
 use crate::file::FileDevice;
 use crate::nature::check_range;
 use crate::{Device, DeviceError};
-use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
 
 /// Bytes per bounced transfer: large enough for a disk, small enough to stay in a CPU cache.
 const BOUNCE_BYTES: usize = 1 << 20;
@@ -28,25 +22,6 @@ const VECTORS_MAX: usize = 1024;
 
 /// What the system says to a direct transfer that it does not support.
 const INVALID: i32 = Errno::INVAL.raw_os_error();
-
-/// Gives the advisory lock back.
-pub(crate) fn unlock(file: &File) {
-    // It ends with the file at the latest.
-    let _ = rustix::fs::flock(file, FlockOperation::Unlock);
-}
-
-/// Takes the advisory lock of a file that is to be written to, until it is closed.
-pub(crate) fn lock(file: &File, path: &Path) -> Result<(), DeviceError> {
-    match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
-        // A file system without locks: nothing can be known there.
-        Ok(()) | Err(Errno::NOLCK | Errno::NOTSUP | Errno::NOSYS) => Ok(()),
-        Err(Errno::WOULDBLOCK) => Err(DeviceError::InUse { path: path.into() }),
-        Err(errno) => Err(DeviceError::Open {
-            path: path.into(),
-            source: errno.into(),
-        }),
-    }
-}
 
 impl FileDevice {
     fn write_failed(&self, offset: u64, length: usize, source: io::Error) -> DeviceError {

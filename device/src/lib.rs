@@ -15,6 +15,7 @@ mod buffer;
 mod error;
 mod faulty;
 mod file;
+mod file_lock;
 mod file_write;
 mod fresh_pages;
 mod huge_pages;

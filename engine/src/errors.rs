@@ -3,7 +3,7 @@
 //! Neither side's types are ours, so these are functions: `of_dsl` where something is read,
 //! `of_change` and `of_sync` where a change is refused, `of_files` for what is in a dataset.
 
-use cenote_control::model::{ControlError, NameFault};
+use cenote_control::model::{ControlError, DeviceRefusal, NameFault};
 use cenote_dataset::DatasetError;
 use cenote_dsl::{DatasetName, DslError, NameError};
 use cenote_pool::{CreateError, SyncError};
@@ -221,10 +221,14 @@ pub(crate) fn of_create(error: CreateError) -> ControlError {
     }
 }
 
-/// Why something is refused, where no property is to be named.
-pub(crate) fn refused(reason: impl ToString) -> ControlError {
-    ControlError::BadValue {
-        name: String::new(),
-        reason: reason.to_string(),
-    }
+/// Why a pool does not change its devices.
+pub(crate) fn unchanged(reason: impl ToString) -> ControlError {
+    let reason = reason.to_string();
+    DeviceRefusal::Unchanged { reason }.into()
+}
+
+/// What is there in a device's place and is not the pool's.
+pub(crate) fn outsider(outsider: impl ToString) -> ControlError {
+    let what = outsider.to_string();
+    DeviceRefusal::Outsider { what }.into()
 }

@@ -11,7 +11,7 @@
 //! be read.
 
 use crate::error::VdevError;
-use crate::indirect::IndirectMapping;
+use crate::indirect_mapping::IndirectMapping;
 use crate::shape::Shape;
 use crate::tree::Layout;
 use crate::txg_set::TxgSet;

@@ -29,6 +29,7 @@ pub mod geometry;
 mod growth;
 mod health;
 mod indirect;
+mod indirect_mapping;
 mod labels;
 mod labels_write;
 mod leaf;
@@ -66,7 +67,7 @@ pub use counters::{VdevCounters, VdevFigures};
 pub use dtl::{DtlKind, ResilverTarget};
 pub use error::{LeafFailure, LeafFailures, LeafProblem, VdevError};
 pub use flush::FlushMark;
-pub use indirect::IndirectEntry;
+pub use indirect_mapping::IndirectEntry;
 pub use labels::{DeviceLabels, FoundUberblock, Label, LabelHealth};
 pub use labels_write::{
     LabelPhase, UberblockScope, clear_labels, format_labels, write_device_labels,

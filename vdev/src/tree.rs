@@ -11,7 +11,7 @@ use crate::counters::VdevCounters;
 use crate::error::VdevError;
 use crate::geometry::draid::Draid;
 use crate::geometry::raidz::{Raidz, Reflow};
-use crate::indirect::IndirectMapping;
+use crate::indirect_mapping::IndirectMapping;
 use crate::leaf::Leaf;
 use crate::options::OpenOptions;
 use crate::state::{self, ChildHealth, VdevAux, VdevState};

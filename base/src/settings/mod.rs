@@ -20,6 +20,7 @@ mod number;
 mod table;
 #[cfg(test)]
 mod tests;
+mod unit;
 mod unused;
 
 pub use file::{FileError, parse_file};
@@ -28,51 +29,12 @@ pub use memory::{
     set_memory_bytes, set_memory_short, taken,
 };
 pub use table::*;
+pub use unit::Unit;
 
 use crate::rt::ranks::UnusedSettings;
 use crate::rt::{Mutex, with_world_settings};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// What a setting's number counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unit {
-    /// Bytes of memory or of a request.
-    Bytes,
-    /// Things: requests, streams, blocks.
-    Count,
-    /// 1 for yes, 0 for no.
-    Switch,
-    /// Hundredths.
-    Percent,
-    /// The power of two.
-    Shift,
-    /// Seconds.
-    Seconds,
-    /// Milliseconds.
-    Milliseconds,
-    /// Nanoseconds.
-    Nanoseconds,
-    /// Anything: a setting without a meaning here.
-    Any,
-}
-
-impl Unit {
-    /// The word for people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Bytes => "bytes",
-            Self::Count => "count",
-            Self::Switch => "switch",
-            Self::Percent => "percent",
-            Self::Shift => "shift",
-            Self::Seconds => "s",
-            Self::Milliseconds => "ms",
-            Self::Nanoseconds => "ns",
-            Self::Any => "any",
-        }
-    }
-}
 
 /// A setting with an effect.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 //! The kernel takes decimal digits, hexadecimal ones behind `0x` and octal ones behind `0`. A
 //! number of bytes may also be written with K, M, G, T, P or E behind it, as in properties.
 
-use super::Unit;
+use super::unit::Unit;
 
 /// The number that `text` is; `None` if it is none, or not below 2^64.
 pub(super) fn parse(text: &str, unit: Unit) -> Option<u64> {

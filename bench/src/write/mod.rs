@@ -9,6 +9,7 @@
 mod engine;
 mod files;
 pub(crate) mod machine;
+mod options;
 mod overwrite;
 mod product;
 mod readback;
@@ -17,26 +18,10 @@ mod rivals;
 mod sequential;
 mod workload;
 
+pub use options::Options;
+
 use anyhow::{Result, bail};
 use report::Report;
-use std::path::PathBuf;
-
-/// What to measure and where.
-#[derive(Debug)]
-pub struct Options {
-    /// Parts to run; all but the pipeline alone and the million files if empty.
-    pub parts: Vec<String>,
-    /// Where the pools' files are made and kept.
-    pub directory: PathBuf,
-    /// MiB to write in each run.
-    pub mebibytes: usize,
-    /// Rounds of each measurement.
-    pub rounds: usize,
-    /// Files that the part `million` ends with.
-    pub files: u64,
-    /// Where to put the figures as JSON.
-    pub json: Option<PathBuf>,
-}
 
 struct Part {
     name: &'static str,

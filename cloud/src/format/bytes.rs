@@ -4,7 +4,7 @@
 //! most ten bytes). The decoder never looks beyond its slice, and never allocates by a count that
 //! it has read: whoever reads a list bounds it by the bytes that are left.
 
-use super::FormatError;
+use super::values::FormatError;
 
 /// Bytes under construction.
 #[derive(Debug, Default)]

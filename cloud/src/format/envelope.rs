@@ -13,7 +13,8 @@
 //!
 //! Cipher is reserved and zero; anything else is refused by this version.
 
-use super::{Class, FormatError, Hash, Uuid};
+use super::bytes::Decoder;
+use super::values::{Class, FormatError, Hash, Kind, Uuid};
 
 /// Bytes before the body.
 pub const ENVELOPE: usize = 96;
@@ -22,49 +23,6 @@ const VERSION: u32 = 1;
 const ZSTD: u8 = 1;
 /// Fast, and good enough for what is mostly small numbers and labels.
 const ZSTD_LEVEL: i32 = 3;
-
-/// Which kind of object, or part of one, an envelope begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// The identity of the device.
-    Device,
-    /// A commit.
-    Commit,
-    /// Bulk bytes; the body is the table of what they are.
-    Data,
-    /// A checkpoint of the map.
-    Checkpoint,
-    /// A page of the map.
-    Page,
-    /// The name of the newest checkpoint.
-    Current,
-}
-
-impl Kind {
-    fn magic(self) -> [u8; 8] {
-        *match self {
-            Self::Device => b"cenoteDV",
-            Self::Commit => b"cenoteCM",
-            Self::Data => b"cenoteDA",
-            Self::Checkpoint => b"cenoteCP",
-            Self::Page => b"cenotePG",
-            Self::Current => b"cenoteCU",
-        }
-    }
-
-    /// Bytes that a body may have once it is decompressed.
-    ///
-    /// A page holds at most 4096 extents of at most 31 bytes; a checkpoint of a map of 4 TB in
-    /// extents of 16 KiB has a directory of 1 MB and a tail of an eighth of the map at most.
-    fn plain_max(self) -> u64 {
-        match self {
-            Self::Device | Self::Current => 4096,
-            Self::Page => 256 << 10,
-            Self::Commit | Self::Data => 64 << 20,
-            Self::Checkpoint => 1 << 30,
-        }
-    }
-}
 
 /// What an envelope says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -145,7 +103,7 @@ impl Envelope {
     /// Whatever is not an envelope of this kind and version, or says impossible lengths. The
     /// checksum is compared by [`Self::body`] only.
     pub fn decode(kind: Kind, bytes: &[u8]) -> Result<Self, FormatError> {
-        let mut decoder = super::Decoder::new(bytes);
+        let mut decoder = Decoder::new(bytes);
         if decoder.array::<8>()? != kind.magic() {
             return Err(FormatError::Magic(kind));
         }

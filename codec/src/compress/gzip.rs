@@ -1,6 +1,6 @@
 //! Gzip in name only: a zlib stream (two header bytes, deflate, Adler-32; format/2a 4.7).
 
-use super::{Compression, DecompressError};
+use super::kind::{Compression, DecompressError};
 use libdeflater::{CompressionLvl, Compressor, DecompressionError, Decompressor};
 use std::cell::RefCell;
 

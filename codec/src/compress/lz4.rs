@@ -1,6 +1,6 @@
 //! LZ4: a big-endian u32 length, then that many bytes of one raw LZ4 block (format/2a 4.5).
 
-use super::{Compression, DecompressError};
+use super::kind::{Compression, DecompressError};
 use lz4_flex::block;
 use std::cell::RefCell;
 

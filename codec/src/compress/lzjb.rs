@@ -4,7 +4,8 @@
 //! tell literals (0, one byte) from matches (1, two bytes: length - 3 in 6 bits, then a 10-bit
 //! distance). There is no end mark: decoding stops when the block is full (format/2a 4.3).
 
-use super::{Compression, DecompressError, Output};
+use super::kind::{Compression, DecompressError};
+use super::output::Output;
 
 const MATCH_MIN: usize = 3;
 const MATCH_MAX: usize = 66;

@@ -9,52 +9,17 @@
 //! no-op writes against blocks written by another implementation profit from equal bytes.
 
 mod gzip;
+mod kind;
 mod lz4;
 mod lzjb;
+mod output;
 mod zle;
 mod zstd;
 
+pub use kind::{Compression, DecompressError};
 pub use zstd::{
     level_from_stored as zstd_level_from_stored, level_to_stored as zstd_level_to_stored,
 };
-
-/// A compression function of stored blocks (format/2a 4.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Compression {
-    /// Values 3 and, before lz4, "on".
-    Lzjb,
-    /// Values 5 to 13: a zlib stream; the level 1 to 9 matters to the encoder only.
-    Gzip(u8),
-    /// Value 14: runs of zeros.
-    Zle,
-    /// Value 15.
-    Lz4,
-    /// Value 16; the level stands in the stream's own header.
-    Zstd,
-}
-
-/// Why stored bytes are not a stream of the named kind that fills the block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DecompressError {
-    /// The stored bytes end inside the stream, or its own length says more than is stored.
-    #[error("the {0:?} stream is longer than the {1} bytes stored")]
-    Truncated(Compression, usize),
-    /// The stream would decode to more than the logical size.
-    #[error("the {0:?} stream decodes to more than the {1} bytes of the block")]
-    Overlong(Compression, usize),
-    /// The stream decoded to less than the logical size.
-    #[error("the {0:?} stream decodes to {1} of the {2} bytes of the block")]
-    Short(Compression, usize, usize),
-    /// A zstd header with a level that no writer uses (format/2a 4.6).
-    #[error("the zstd header has the unknown level {0}")]
-    ZstdLevel(u8),
-    /// The stream contradicts its own format.
-    #[error("the {0:?} stream is corrupt")]
-    Corrupt(Compression),
-    /// A decoder's scratch memory could not be had.
-    #[error("no memory for a {0:?} decoder")]
-    OutOfMemory(Compression),
-}
 
 /// Decodes `stored` into all of `out`, whose length is the block's logical size.
 ///
@@ -91,31 +56,6 @@ pub fn compress(
         Compression::Zle => zle::compress(data, out),
         Compression::Lz4 => lz4::compress(data, out),
         Compression::Zstd => zstd::compress(level, data, out),
-    }
-}
-
-/// A cursor over a slice that an encoder fills and that may turn out too small.
-struct Output<'a> {
-    bytes: &'a mut [u8],
-    at: usize,
-}
-
-impl<'a> Output<'a> {
-    fn new(bytes: &'a mut [u8]) -> Self {
-        Self { bytes, at: 0 }
-    }
-
-    fn push(&mut self, byte: u8) -> Option<()> {
-        *self.bytes.get_mut(self.at)? = byte;
-        self.at += 1;
-        Some(())
-    }
-
-    fn extend(&mut self, bytes: &[u8]) -> Option<()> {
-        let end = self.at.checked_add(bytes.len())?;
-        self.bytes.get_mut(self.at..end)?.copy_from_slice(bytes);
-        self.at = end;
-        Some(())
     }
 }
 

@@ -3,7 +3,8 @@
 //! A length byte `L` below 64 announces `L + 1` literal bytes, any other `L - 63` zeros
 //! (format/2a 4.4).
 
-use super::{Compression, DecompressError, Output};
+use super::kind::{Compression, DecompressError};
+use super::output::Output;
 
 const LITERALS_MAX: usize = 64;
 const ZEROS_MAX: usize = 192;

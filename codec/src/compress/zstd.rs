@@ -13,7 +13,7 @@
 //! A frame is decoded in one call straight into the block, which needs no window of its own, so
 //! nothing that a frame claims makes the decoder allocate.
 
-use super::{Compression, DecompressError};
+use super::kind::{Compression, DecompressError};
 use std::cell::RefCell;
 use zstd_safe::{CCtx, CParameter, DCtx, DParameter, FrameFormat};
 

@@ -5,7 +5,7 @@
 //! factors are all one (P, or a column rebuilt from P) takes plain xors. The portable kernel is
 //! the twin of the vector ones.
 
-use super::PARITY_MAX;
+use super::equations::PARITY_MAX;
 use super::field::double_bytes;
 #[cfg(target_arch = "x86_64")]
 use super::kernel_x86;

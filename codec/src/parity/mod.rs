@@ -12,41 +12,20 @@
 //! registers while a kernel walks all sources, a few hundred bytes of each at a time.
 
 mod combine;
+mod equations;
 mod field;
 #[cfg(target_arch = "x86_64")]
 mod kernel_x86;
 mod solve;
 
 pub use combine::{Kernel, kernels};
+pub use equations::{PARITY_MAX, ReconstructError};
 
 use combine::{Output, Source, Sources, combine};
-
-/// The most parity columns there can be.
-pub const PARITY_MAX: usize = 3;
+use equations::factor;
 
 /// The most data columns: beyond, powers of 2 repeat and lost columns become ambiguous.
 pub const DATA_MAX: usize = 255;
-
-/// Why lost columns cannot be reconstructed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ReconstructError {
-    /// More columns are lost than there is parity.
-    #[error("{lost} columns are lost, but there are only {parity} parity columns")]
-    TooManyLost {
-        /// Columns lost.
-        lost: usize,
-        /// Parity columns of the layout.
-        parity: usize,
-    },
-    /// A lost column was named twice or does not exist.
-    #[error("{0} is no column, or is named twice")]
-    BadColumn(usize),
-}
-
-/// The factor of data column `column` of `data_count` in parity row `row`.
-fn factor(row: usize, column: usize, data_count: usize) -> u8 {
-    field::power_of_two(row * (data_count - 1 - column))
-}
 
 /// Computes P, or P and Q, or P, Q and R of the data columns.
 ///

@@ -7,8 +7,8 @@
 //! combination of the chosen parity and the surviving data; lost parity follows from those.
 //! Only the *wanted* ones of the lost columns get factors.
 
+use super::equations::{PARITY_MAX, ReconstructError, factor};
 use super::field::{invert, multiply};
-use super::{PARITY_MAX, ReconstructError, factor};
 
 type Matrix = [[u8; PARITY_MAX]; PARITY_MAX];
 

@@ -10,6 +10,7 @@ use thiserror::Error;
 use super::condition::FeatureName;
 use super::diagnosis::Diagnosis;
 use super::import::OlderState;
+use super::refusal::{Refusal, StreamAct, StreamRefusal};
 
 /// What is wrong with a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
@@ -77,9 +78,15 @@ pub struct MissingLog {
 }
 
 /// Why a request was refused.
+///
+/// How it is written in a frame is in `error_form`.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
-#[serde(tag = "error", rename_all = "snake_case")]
+#[serde(remote = "Self", tag = "error", rename_all = "snake_case")]
 pub enum ControlError {
+    /// A case of one subject.
+    #[error("{0}")]
+    #[serde(skip)]
+    Refused(Refusal),
     /// No imported pool has this name.
     #[error("no such pool")]
     NoSuchPool {
@@ -152,7 +159,7 @@ pub enum ControlError {
         /// Why: `tag already exists on this dataset`.
         reason: String,
     },
-    /// A stream is not received, or not sent.
+    /// A stream is not received, or not sent, in the words of a daemon that knows no cases.
     #[error("{what}: {reason}")]
     StreamRefused {
         /// What cannot be done: `cannot receive incremental stream`.
@@ -563,6 +570,35 @@ pub enum ControlError {
         /// Which.
         detail: String,
     },
+}
+
+impl<R: Into<Refusal>> From<R> for ControlError {
+    fn from(refusal: R) -> Self {
+        Self::Refused(refusal.into())
+    }
+}
+
+impl ControlError {
+    /// A refusal to do this with a stream.
+    pub fn stream(act: StreamAct, why: StreamRefusal) -> Self {
+        Self::Refused(Refusal::Stream { act, why })
+    }
+
+    /// Whether a stream is not received or sent.
+    pub fn is_of_stream(&self) -> bool {
+        let is_case = matches!(self, Self::Refused(Refusal::Stream { .. }));
+        is_case || matches!(self, Self::StreamRefused { .. })
+    }
+
+    /// The option or property that is to blame; none if the error is of another kind.
+    pub fn wrong_option(&self) -> Option<&str> {
+        match self {
+            Self::BadValue { name, .. } => Some(name),
+            Self::Refused(Refusal::Stream { .. }) => None,
+            Self::Refused(refusal) => Some(refusal.property()),
+            _ => None,
+        }
+    }
 }
 
 /// Where else something is mounted, and what to do about it.

@@ -17,6 +17,7 @@ mod devices;
 mod diagnosis;
 mod diff;
 mod error;
+mod error_form;
 mod error_record;
 mod history;
 mod import;
@@ -25,6 +26,7 @@ mod opened;
 mod pool;
 pub mod properties;
 mod receive;
+mod refusal;
 mod request;
 mod response;
 mod secret;
@@ -65,6 +67,10 @@ pub use pool::{
     DataError, DataErrorPlace, DedupBucket, DedupSum, DedupSummary, PoolHealth, PoolRow, PoolStatus,
 };
 pub use receive::{Receive, ReceiveNaming, ReceiveNote};
+pub use refusal::{
+    DeviceRefusal, KeyRefusal, PoolRefusal, Refusal, StoreRefusal, StreamAct, StreamFault,
+    StreamRefusal,
+};
 pub use request::{Access, Depth, ExportHow, MountOptions, PropertySelection, Request};
 pub use response::{Part, Response};
 pub use secret::Secret;

@@ -6,13 +6,12 @@ use super::journal::Journal;
 use super::judge::Judge;
 use super::trial::try_all;
 use super::way::{AlarmLimits, AlarmPlan, AlarmSetup, AlarmSource, AlarmWay};
-use crate::errors::refused;
 use crate::events::Events;
 use crate::host::hostname;
 use crate::registry::imported::Imported;
 use cenote_base::Env;
 use cenote_base::rt::{Instant, Mutex, MutexGuard, ranks};
-use cenote_control::model::{AlarmAct, ControlError, Response};
+use cenote_control::model::{AlarmAct, ControlError, Refusal, Response};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -101,7 +100,10 @@ impl Alarms {
     /// Reads the plan anew; with one that is wrong everything stays as it was.
     fn reload(&self) -> Result<(), ControlError> {
         if let Some(source) = &self.source {
-            let plan = source.load().map_err(refused)?;
+            let plan = source.load().map_err(|error| {
+                let reason = error.to_string();
+                Refusal::Alarms { reason }
+            })?;
             self.lock().take_up(plan);
         }
         Ok(())

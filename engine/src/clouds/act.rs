@@ -1,13 +1,14 @@
 //! `cenote cloud`: what devices in stores have done, and what they are told to do.
 
-use super::leave::upload_before;
+use super::leave::{failed, upload_before};
 use super::status::{devices_of, status};
 use crate::context::Context;
-use crate::errors::refused;
 use cenote_base::rt;
 use cenote_cloud::CloudDevice;
 use cenote_cloud::store::RequestKind;
-use cenote_control::model::{ControlError, Part, Response, StoreAct, StoreReport, StoreRequests};
+use cenote_control::model::{
+    ControlError, Part, Response, StoreAct, StoreRefusal, StoreReport, StoreRequests,
+};
 use cenote_control::protocol::Reply;
 use std::time::Duration;
 
@@ -24,10 +25,11 @@ pub(crate) fn act_on_stores(
     let imported = context.registry.pool(pool)?;
     let devices = devices_of(&context.clouds, &imported);
     if devices.is_empty() {
-        return Err(refused(match imported.pool.is_writable() {
-            true => "no device of this pool that is open is in an object store",
-            false => "the pool is imported read-only: name the store, not the pool",
-        }));
+        let refusal = match imported.pool.is_writable() {
+            true => StoreRefusal::NoStore,
+            false => StoreRefusal::ReadOnlyPool,
+        };
+        return Err(refusal.into());
     }
     match act {
         StoreAct::Status => {}
@@ -45,7 +47,7 @@ pub(crate) fn act_on_stores(
 
 fn compact(place: &str, device: &CloudDevice, reply: &mut dyn Reply) -> Result<(), ControlError> {
     let begun = device.compact();
-    begun.map_err(|error| refused(format!("{place}: {error}")))?;
+    begun.map_err(|error| failed(place, &error))?;
     let before = device.counts().compacted;
     while device.is_compacting() {
         let moved = device.counts().compacted - before;
@@ -56,7 +58,7 @@ fn compact(place: &str, device: &CloudDevice, reply: &mut dyn Reply) -> Result<(
         rt::sleep(POLL);
     }
     match device.status().failure {
-        Some(failure) => Err(refused(format!("{place}: {failure}"))),
+        Some(failure) => Err(failed(place, &failure)),
         None => Ok(()),
     }
 }

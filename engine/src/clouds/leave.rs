@@ -2,12 +2,12 @@
 
 use super::status::devices_of;
 use super::table::Clouds;
-use crate::errors::{of_sync, refused};
+use crate::errors::of_sync;
 use crate::registry::imported::Imported;
 use cenote_base::rt::job::{Control, Job, Next, after};
 use cenote_base::rt::{self, RecvTimeoutError, channel};
 use cenote_cloud::{Close, CloudDevice, CloudError};
-use cenote_control::model::{ControlError, Part, Response};
+use cenote_control::model::{ControlError, Part, Response, StoreRefusal};
 use cenote_control::protocol::Reply;
 use cenote_pool::Pool;
 use std::sync::{Arc, Weak};
@@ -28,8 +28,9 @@ const FULL_PERCENT: u64 = 90;
 /// Devices by their places.
 type Devices = [(String, Arc<CloudDevice>)];
 
-fn failed(place: &str, error: &CloudError) -> ControlError {
-    refused(format!("{place}: {error}"))
+pub(super) fn failed(place: &str, error: &impl ToString) -> ControlError {
+    let (place, reason) = (place.to_owned(), error.to_string());
+    StoreRefusal::Failed { place, reason }.into()
 }
 
 /// What is not in the stores when the pool is let go stays in the local logs.
@@ -168,8 +169,7 @@ pub(crate) fn outcome(devices: &Devices) -> Response {
     let kept = devices.iter().filter_map(|(place, device)| {
         let status = device.status();
         let reason = status.failure.filter(|_| !status.is_released)?;
-        let text = format!("not released, and what was not uploaded is in the local log: {reason}");
-        Some((place.clone(), refused(text)))
+        Some((place.clone(), StoreRefusal::NotReleased { reason }.into()))
     });
     let failures: Vec<(String, ControlError)> = kept.collect();
     match failures.is_empty() {
@@ -181,10 +181,8 @@ pub(crate) fn outcome(devices: &Devices) -> Response {
 /// Why a device takes no more changes, if one does: its pool cannot be let go in order.
 pub(crate) fn failure_of(devices: &Devices) -> Option<ControlError> {
     devices.iter().find_map(|(place, device)| {
-        let failure = device.status().failure?;
-        Some(refused(format!(
-            "{place}: {failure}\nuse -f to let it go as the store has it"
-        )))
+        let (place, reason) = (place.clone(), device.status().failure?);
+        Some(StoreRefusal::NotLetGo { place, reason }.into())
     })
 }
 
@@ -222,12 +220,8 @@ pub(crate) fn stuck(clouds: &Clouds, pools: &[Arc<Imported>]) -> Option<ControlE
                 .is_none_or(|(used, size)| used >= size / 100 * FULL_PERCENT);
             status.unreachable_for.is_some() && status.pending_bytes > 0 && is_full
         });
-        let (place, _) = stuck?;
-        let name = pool.name();
-        Some(refused(format!(
-            "{name}: {place} does not answer and the local log is full: what was not synced would \
-             be lost"
-        )))
+        let (place, pool) = (stuck?.0.clone(), pool.name().to_owned());
+        Some(StoreRefusal::LogFull { pool, place }.into())
     })
 }
 

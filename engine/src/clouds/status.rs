@@ -1,10 +1,9 @@
 //! The devices in stores that imported pools have.
 
 use super::table::{Clouds, is_in_store};
-use crate::errors::refused;
 use crate::registry::imported::Imported;
 use cenote_cloud::CloudDevice;
-use cenote_control::model::{ControlError, StoreStatus};
+use cenote_control::model::{ControlError, StoreRefusal, StoreStatus};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,10 +32,7 @@ pub(crate) fn devices_of(clouds: &Clouds, imported: &Imported) -> Vec<(String, A
 pub(crate) fn check_others(clouds: &Clouds, imported: &Imported) -> Result<(), ControlError> {
     for (place, device) in devices_of(clouds, imported) {
         if !device.status().is_writethrough {
-            return Err(refused(format!(
-                "{place} is open with cache=writeback, which is for pools of one device: export \
-                 the pool, and import it with -d '{place}?cache=writethrough'"
-            )));
+            return Err(StoreRefusal::OpenWriteback { place }.into());
         }
     }
     Ok(())

@@ -19,7 +19,7 @@ fn row(state: SettingState) -> SettingRow {
     }
 }
 
-fn refused(name: &str, error: &SettingError) -> ControlError {
+fn bad_value(name: &str, error: &SettingError) -> ControlError {
     ControlError::BadValue {
         name: name.to_owned(),
         reason: error.to_string(),
@@ -45,7 +45,7 @@ pub fn settings_list(names: &[String]) -> Result<Vec<SettingRow>, ControlError> 
     if names.is_empty() {
         return Ok(settings::list().into_iter().map(row).collect());
     }
-    let get = |name: &String| settings::get(name).map_err(|error| refused(name, &error));
+    let get = |name: &String| settings::get(name).map_err(|error| bad_value(name, &error));
     names.iter().map(|name| get(name).map(row)).collect()
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn settings_set(
 ) -> Result<Response, ControlError> {
     check_count(values.len())?;
     let check = |(name, value): &(String, String)| {
-        Assignment::new(name, value).map_err(|error| refused(name, &error))
+        Assignment::new(name, value).map_err(|error| bad_value(name, &error))
     };
     let checked: Vec<Assignment> = values.iter().map(check).collect::<Result<_, _>>()?;
     let states = checked.into_iter().map(Assignment::apply);

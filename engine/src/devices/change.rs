@@ -10,12 +10,12 @@ use crate::clouds::status::check_others;
 use crate::clouds::table::is_in_store;
 use crate::command::{By, note};
 use crate::context::Context;
-use crate::errors::refused;
+use crate::errors::{outsider, unchanged};
 use crate::registry::imported::Imported;
 use cenote_base::Guid;
 use cenote_control::model::{
-    AttachedDevice, ControlError, DeviceChange, NewVdev, NewVdevKind, NewVdevRole, Response,
-    SpareUse, Vdev, VdevState, VdevTree,
+    AttachedDevice, ControlError, DeviceChange, DeviceRefusal, NewVdev, NewVdevKind, NewVdevRole,
+    Response, SpareUse, Vdev, VdevState, VdevTree,
 };
 use cenote_pool::{Attachment, Companion, Offline};
 
@@ -59,8 +59,8 @@ fn device_of(imported: &Imported, tree: &VdevTree, name: &str) -> Result<Vdev, C
     }
     let is_in = |list: &[Vdev]| list.iter().any(|vdev| answers_to(vdev, name));
     Err(match (is_in(&tree.spares), is_in(&tree.cache)) {
-        (true, _) => refused("device is reserved as a hot spare"),
-        (_, true) => refused("device is in use as a cache"),
+        (true, _) => DeviceRefusal::Spare.into(),
+        (_, true) => DeviceRefusal::Cache.into(),
         _ => ControlError::NoSuchDevice {
             device: name.to_owned(),
             pool: imported.name().to_owned(),
@@ -71,7 +71,7 @@ fn device_of(imported: &Imported, tree: &VdevTree, name: &str) -> Result<Vdev, C
 /// What `attach`, `replace` and `detach` say where there is no such device.
 fn missing(error: ControlError) -> ControlError {
     match error {
-        ControlError::NoSuchDevice { .. } => refused("no such device in pool"),
+        ControlError::NoSuchDevice { .. } => DeviceRefusal::NotInPool.into(),
         error => error,
     }
 }
@@ -97,7 +97,7 @@ fn offline(
         };
         match imported.pool.offline(guid, how, (&by.actor, "")) {
             Ok(()) => done += 1,
-            Err(error) => failures.push((name.clone(), refused(error))),
+            Err(error) => failures.push((name.clone(), unchanged(error))),
         }
     }
     if done > 0 {
@@ -132,22 +132,20 @@ fn attach(
         .into_iter()
         .find(|vdev| answers_to(vdev, &attached.device));
     if !attached.replaces && found.is_some_and(|vdev| !vdev.children.is_empty()) {
-        return Err(refused(
-            "can only attach to mirrors and top-level disks: raidz vdevs are not widened here",
-        ));
+        return Err(DeviceRefusal::NotWidened.into());
     }
     let old = device_of(&imported, &tree, &attached.device).map_err(missing)?;
     let place = attached.new.clone().or_else(|| old.path.clone());
-    let place = place.ok_or_else(|| refused("no such device in pool"))?;
+    let place = place.ok_or(DeviceRefusal::NotInPool)?;
     let pool = &imported.pool;
     if let Some(spare) = tree.spares.iter().find(|spare| answers_to(spare, &place)) {
         if !attached.replaces || spare.spare == Some(SpareUse::InUse) {
-            return Err(refused(format!("{place} is busy")));
+            return Err(DeviceRefusal::Busy { device: place }.into());
         }
         let by = (&by.actor, by.command);
         let (old, spare) = (Guid(old.guid), Guid(spare.guid));
         let done = pool.attach_spare(old, spare, attached.sequential, by);
-        done.map_err(refused)?;
+        done.map_err(unchanged)?;
         context.events.post("sysevent.fs.zfs.vdev_spare", pool);
     } else {
         let place = match place.starts_with('/') || is_in_store(&place) {
@@ -170,7 +168,7 @@ fn attach(
         let opened = open_devices(context, &new, None, how, name)?;
         let held = opened.held;
         let leaves = opened.vdevs.into_iter().flat_map(|vdev| vdev.leaves);
-        let leaf = leaves.last().ok_or_else(|| refused("no such device"))?;
+        let leaf = leaves.last().ok_or(DeviceRefusal::NoDevice)?;
         let request = Attachment {
             old: Guid(old.guid),
             new: leaf,
@@ -179,7 +177,7 @@ fn attach(
             ashift: shift,
         };
         let done = pool.attach(&request, (&by.actor, by.command));
-        done.map_err(refused)?;
+        done.map_err(unchanged)?;
         held.keep();
     }
     context.registry.note_in_cache_file(&imported);
@@ -207,7 +205,7 @@ fn detach(
     let done = imported
         .pool
         .detach(Guid(found.guid), (&by.actor, by.command));
-    done.map_err(refused)?;
+    done.map_err(unchanged)?;
     context.registry.note_in_cache_file(&imported);
     let class = "sysevent.fs.zfs.vdev_remove";
     context.events.post(class, &imported.pool);
@@ -220,7 +218,7 @@ fn reopen(context: &Context, pool: &str, by: &By<'_>) -> Result<Response, Contro
     let pool = &imported.pool;
     let silent = pool.vdevs().silent_leaves();
     if !silent.is_empty() {
-        pool.clear(&silent).map_err(refused)?;
+        pool.clear(&silent).map_err(unchanged)?;
     }
     let tree = vdev_tree(pool);
     let shape = pool.vdevs();
@@ -229,15 +227,15 @@ fn reopen(context: &Context, pool: &str, by: &By<'_>) -> Result<Response, Contro
         vdev.kind.is_leaf() && is_lost && !shape.is_open(Guid(vdev.guid))
     });
     let lost: Vec<Guid> = lost.map(|vdev| Guid(vdev.guid)).collect();
-    let looked = pool.look_for(lost).map_err(refused)?;
+    let looked = pool.look_for(lost).map_err(unchanged)?;
     for (guid, device) in looked.devices {
         let done = pool.online(guid, Some(device), (&by.actor, ""));
-        done.map_err(refused)?;
+        done.map_err(unchanged)?;
     }
     note(&imported, by);
     let mut outsiders = looked.outsiders.iter();
     match outsiders.find(|outsider| !outsider.is_copy()) {
-        Some(outsider) => Err(refused(outsider)),
+        Some(found) => Err(outsider(found)),
         None => Ok(Response::Done),
     }
 }

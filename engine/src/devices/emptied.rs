@@ -4,7 +4,7 @@
 //! whose labels are all gone has nothing of the pool any more, and who says that it is to replace
 //! itself knows. So the pool lets it go as a faulted one, and finds a blank device in its place.
 
-use crate::errors::refused;
+use crate::errors::unchanged;
 use crate::registry::imported::Imported;
 use cenote_base::Guid;
 use cenote_control::model::ControlError;
@@ -42,5 +42,5 @@ pub(super) fn let_go(
         is_fault: true,
     };
     let done = imported.pool.offline(device, how, (actor, ""));
-    done.map_err(refused)
+    done.map_err(unchanged)
 }

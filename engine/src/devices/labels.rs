@@ -2,8 +2,7 @@
 
 use super::owner::{Claim, claim_by_heartbeat, claim_of_kernel, claim_of_pool};
 use crate::context::Context;
-use crate::errors::refused;
-use cenote_control::model::{ControlError, Response};
+use cenote_control::model::{ControlError, DeviceRefusal, Response};
 use cenote_device::{DeviceError, Opener, SystemOpener};
 use cenote_ondisk::pool_config::PoolState;
 use cenote_vdev::DeviceLabels;
@@ -19,27 +18,28 @@ pub(crate) fn clear_labels(
         let path = path.to_owned();
         return Err(ControlError::NoSuchPath { path });
     }
-    if let Some(Claim::Kernel(text)) = claim_of_kernel(path) {
-        return Err(refused(text));
+    if let Some(Claim::Kernel(claim)) = claim_of_kernel(path) {
+        return Err(DeviceRefusal::Claimed { claim }.into());
     }
     let device = SystemOpener::default().open_writable(Path::new(path));
     let device = match device {
         Ok(device) => device,
         Err(DeviceError::InUse { .. }) => {
             let device = SystemOpener::default().open(Path::new(path));
-            let device = device.map_err(|error| refused(error.to_string()))?;
+            let device = device.map_err(failed)?;
             let pool = pool_of(&DeviceLabels::read(device.as_ref())).0;
             let path = path.to_owned();
             return Err(ControlError::DeviceInUse { path, pool });
         }
-        Err(error) => return Err(refused(error.to_string())),
+        Err(error) => return Err(failed(error).into()),
     };
     let labels = DeviceLabels::read(device.as_ref());
     if labels.newest_config().is_none() {
-        return Err(refused(format!("failed to read label from {path}")));
+        let path = path.to_owned();
+        return Err(DeviceRefusal::NoLabel { path }.into());
     }
     match claim_of_pool(&context.registry, path, &labels) {
-        Some(Claim::Active(text)) => return Err(refused(text)),
+        Some(Claim::Active(claim)) => return Err(DeviceRefusal::Claimed { claim }.into()),
         Some(Claim::Absent { text, .. }) if !force => {
             return Err(ControlError::DevicesRefused {
                 devices: vec![text],
@@ -61,11 +61,16 @@ pub(crate) fn clear_labels(
         });
     }
     let env = context.env.as_ref();
-    if let Some(Claim::Active(text)) = claim_by_heartbeat(path, device.as_ref(), env) {
-        return Err(refused(text));
+    if let Some(Claim::Active(claim)) = claim_by_heartbeat(path, device.as_ref(), env) {
+        return Err(DeviceRefusal::Claimed { claim }.into());
     }
-    cenote_vdev::clear_labels(device.as_ref()).map_err(|error| refused(error.to_string()))?;
+    cenote_vdev::clear_labels(device.as_ref()).map_err(failed)?;
     Ok(Response::Done)
+}
+
+fn failed(error: impl ToString) -> DeviceRefusal {
+    let reason = error.to_string();
+    DeviceRefusal::Failed { reason }
 }
 
 /// The name of the pool that a device's labels tell, and the pool's state.

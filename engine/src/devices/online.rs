@@ -3,7 +3,7 @@
 use super::tree::{all_vdevs, answers_to, vdev_tree};
 use crate::command::{By, note};
 use crate::context::Context;
-use crate::errors::{of_sync, refused};
+use crate::errors::{of_sync, outsider, unchanged};
 use crate::registry::imported::Imported;
 use cenote_base::{Guid, VdevId};
 use cenote_control::model::{ControlError, OnlineDevices, Response, Vdev, VdevKind, VdevState};
@@ -38,10 +38,10 @@ pub(crate) fn online(
 
 /// The device of a leaf that is not open, if it is there.
 fn found_again(pool: &Pool, guid: Guid) -> Result<Option<Returned>, ControlError> {
-    let mut looked = pool.look_for(vec![guid]).map_err(refused)?;
+    let mut looked = pool.look_for(vec![guid]).map_err(unchanged)?;
     let found = looked.devices.remove(&guid);
     match looked.outsiders.first().filter(|_| found.is_none()) {
-        Some(outsider) => Err(refused(outsider)),
+        Some(found) => Err(outsider(found)),
         None => Ok(found),
     }
 }
@@ -67,7 +67,7 @@ fn online_device(
         let cleared = pool.clear(&[guid]);
         // What it says of other devices is not this command's affair.
         match cleared {
-            Err(error) if is_silent() => return Err(refused(error)),
+            Err(error) if is_silent() => return Err(unchanged(error)),
             _ if is_silent() => return Ok(VdevState::CantOpen),
             _ => {}
         }
@@ -84,7 +84,7 @@ fn online_device(
         let is_there = is_open || found.is_some();
         if is_there || pool.is_out_of_use(guid) {
             let by = (&Actor::default(), "");
-            pool.online(guid, found, by).map_err(refused)?;
+            pool.online(guid, found, by).map_err(unchanged)?;
         }
     }
     let top = tree.root.children.iter().find(|top| contains(top, guid.0));

@@ -4,7 +4,7 @@ use super::owner::pools_with_auxiliary;
 use super::tree::{all_vdevs, answers_to, vdev_tree};
 use crate::command::By;
 use crate::context::Context;
-use crate::errors::refused;
+use crate::errors::unchanged;
 use crate::registry::imported::Imported;
 use cenote_base::Guid;
 use cenote_control::model::{ControlError, Response, VdevTree};
@@ -75,7 +75,7 @@ fn check(imported: &Imported, target: &Target) -> Result<(), ControlError> {
         Target::Cache(device) => auxiliary(Auxiliary::Cache, *device),
         Target::Vdev(top) => imported.pool.check_remove_log(*top),
     }
-    .map_err(refused)
+    .map_err(unchanged)
 }
 
 fn remove(
@@ -95,7 +95,7 @@ fn remove(
         Target::Cache(device) => (auxiliary(Auxiliary::Cache, *device), "vdev_remove_aux"),
         Target::Vdev(top) => (pool.remove_log(*top, who), "vdev_remove_dev"),
     };
-    removed.map_err(refused)?;
+    removed.map_err(unchanged)?;
     context
         .events
         .post(&format!("sysevent.fs.zfs.{class}"), pool);

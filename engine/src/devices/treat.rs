@@ -2,24 +2,22 @@
 
 use super::tree::{all_vdevs, answers_to, vdev_tree};
 use crate::command::By;
-use crate::errors::{of_sync, refused};
+use crate::errors::of_sync;
 use crate::registry::table::Registry;
 use cenote_base::Guid;
-use cenote_control::model::{ControlError, Response, TreatmentCommand, TreatmentKind, Vdev};
+use cenote_control::model::{
+    ControlError, DeviceRefusal, Response, TreatmentCommand, TreatmentKind, Vdev,
+};
 use cenote_pool::TreatmentCommand as EngineCommand;
 use cenote_pool::TreatmentKind as EngineKind;
 use cenote_pool::TreatmentRefusal;
 
-fn reason(refusal: TreatmentRefusal, kind: TreatmentKind) -> &'static str {
-    match (refusal, kind) {
-        (TreatmentRefusal::Unavailable, _) => "device is unavailable or not a leaf of the pool",
-        (TreatmentRefusal::Running, TreatmentKind::Trim) => "currently trimming",
-        (TreatmentRefusal::Running, TreatmentKind::Initialize) => "currently initializing",
-        (TreatmentRefusal::NotRunning, TreatmentKind::Trim) => "there is no active trim",
-        (TreatmentRefusal::NotRunning, TreatmentKind::Initialize) => {
-            "there is no active initialization"
-        }
-        (TreatmentRefusal::NotSupported, _) => "trim operations are not supported by this device",
+fn refused(refusal: TreatmentRefusal, kind: TreatmentKind) -> DeviceRefusal {
+    match refusal {
+        TreatmentRefusal::Unavailable => DeviceRefusal::Unavailable,
+        TreatmentRefusal::Running => DeviceRefusal::Treated { kind },
+        TreatmentRefusal::NotRunning => DeviceRefusal::NotTreated { kind },
+        TreatmentRefusal::NotSupported => DeviceRefusal::DoesNotTrim,
     }
 }
 
@@ -40,10 +38,8 @@ pub(crate) fn treat(
         let found = leaves.iter().find(|vdev| answers_to(vdev, name));
         match found {
             Some(vdev) if is_meant(&vdev) => meant.push((name.clone(), Guid(vdev.guid))),
-            Some(_) => {
-                failures.push((name.clone(), refused("cannot be done to groups of devices")));
-            }
-            None => failures.push((name.clone(), refused("no such device in pool"))),
+            Some(_) => failures.push((name.clone(), DeviceRefusal::Group.into())),
+            None => failures.push((name.clone(), DeviceRefusal::NotInPool.into())),
         }
     }
     if !failures.is_empty() {
@@ -56,8 +52,7 @@ pub(crate) fn treat(
             .map(|leaf| (leaf.path.clone().unwrap_or_default(), Guid(leaf.guid)))
             .collect();
         if meant.is_empty() {
-            let reason = "no devices in pool support trim operations";
-            failures.push((String::new(), refused(reason)));
+            failures.push((String::new(), DeviceRefusal::NoneTrims.into()));
             return Ok(Response::Failures { failures, done: 0 });
         }
     }
@@ -79,7 +74,7 @@ pub(crate) fn treat(
     for (guid, refusal) in &refusals {
         let name = meant.iter().find(|(_, other)| other == guid);
         let name = name.map(|(name, _)| name.clone()).unwrap_or_default();
-        failures.push((name, refused(reason(*refusal, kind))));
+        failures.push((name, refused(*refusal, kind).into()));
     }
     let done = (meant.len() - refusals.len()) as u64;
     Ok(Response::Failures { failures, done })

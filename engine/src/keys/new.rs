@@ -6,7 +6,7 @@
 use crate::errors::of_dsl;
 use crate::values::take_number;
 use cenote_base::Env;
-use cenote_control::model::{ControlError, Secret};
+use cenote_control::model::{ControlError, KeyRefusal, Secret};
 use cenote_dsl::write::{Encryption, NewKeyFormat, Setting, UserKey};
 use cenote_dsl::{Dataset, DatasetName, Directory, Stored};
 use cenote_ondisk::crypto_key::{EncryptionSuite, KeyFormat};
@@ -19,7 +19,6 @@ const ITERATIONS_MIN: u64 = 100_000;
 pub(crate) const KEY_LOCATION: &str = "keylocation";
 const NO_LOCATION: &str = "none";
 const PROMPT: &str = "prompt";
-const NEEDS_FORMAT: &str = "Keyformat required for new encryption root.";
 
 pub(crate) fn bad(name: &str, reason: impl Into<String>) -> ControlError {
     ControlError::BadValue {
@@ -87,31 +86,27 @@ impl KeyWords {
 
     /// The key's form, if they fit together.
     fn checked(&self) -> Result<NewKeyFormat, ControlError> {
-        let refused = |property: &str, reason: String| Err(bad(property, reason));
         let format = match self.format {
             Some(KeyFormat::Raw) => NewKeyFormat::Raw,
             Some(KeyFormat::Hex) => NewKeyFormat::Hex,
             Some(KeyFormat::Passphrase) => NewKeyFormat::Passphrase {
                 iterations: self.iterations.unwrap_or(ITERATIONS),
             },
-            Some(KeyFormat::None) | None => {
-                return refused("keyformat", NEEDS_FORMAT.to_owned());
-            }
+            Some(KeyFormat::None) | None => return Err(KeyRefusal::NoFormat.into()),
         };
         match self.iterations {
             Some(_) if self.format != Some(KeyFormat::Passphrase) => {
-                let reason = "pbkdf2iters can only be set for passphrases.";
-                return refused("pbkdf2iters", reason.to_owned());
+                return Err(KeyRefusal::NotIterated.into());
             }
             Some(..ITERATIONS_MIN) => {
-                let reason = format!("Minimum pbkdf2 iterations is {ITERATIONS_MIN}.");
-                return refused("pbkdf2iters", reason);
+                let minimum = ITERATIONS_MIN;
+                return Err(KeyRefusal::TooFewIterations { minimum }.into());
             }
             _ => {}
         }
         match is_location(self.location()) {
             true => Ok(format),
-            false => refused(KEY_LOCATION, "invalid keylocation".to_owned()),
+            false => Err(KeyRefusal::BadLocation.into()),
         }
     }
 }

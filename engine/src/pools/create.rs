@@ -10,14 +10,14 @@ use crate::context::Context;
 use crate::datasets::format::{PROJECT_QUOTA, file_system_format};
 use crate::devices::open::open_devices;
 use crate::devices::replication::mismatch_within;
-use crate::errors::{of_create, parse_name, refused};
+use crate::errors::{of_create, parse_name};
 use crate::host::hostid;
 use crate::keys::new::{KeyGiven, new_encryption};
 use crate::mounts::make::mount_below;
 use crate::mounts::table::Mounts;
 use crate::registry::imported::Imported;
 use crate::values::setting;
-use cenote_control::model::{ControlError, MountOptions, NewPool, Response};
+use cenote_control::model::{ControlError, MountOptions, NewPool, Response, StoreRefusal};
 use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::Setting;
@@ -118,7 +118,10 @@ fn make(
     })?;
     // A pool that is nowhere but here would not be found by others.
     let uploaded = held.upload();
-    uploaded.map_err(|error| refused(error.to_string()))?;
+    uploaded.map_err(|error| {
+        let reason = error.to_string();
+        StoreRefusal::Unreachable { reason }
+    })?;
     held.keep();
     Ok(pool)
 }

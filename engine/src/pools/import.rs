@@ -10,7 +10,7 @@ use crate::clouds::opener::AllOpener;
 use crate::clouds::rules::{check_names, wants_writethrough};
 use crate::clouds::table::{Held, How};
 use crate::context::Context;
-use crate::errors::{name_fault, refused};
+use crate::errors::name_fault;
 use crate::host::{hostid, hostname};
 use crate::mounts::make::mount_below;
 use crate::mounts::options::check_options;
@@ -20,7 +20,7 @@ use crate::streams::abort::destroy_leftovers;
 use cenote_base::Txg;
 use cenote_control::model::{
     ControlError, Diagnosis, ImportOptions, ImportPick, MountOptions, Response, Rewind, Rewound,
-    Search,
+    Search, StoreRefusal,
 };
 use cenote_pool::PoolCandidate;
 use std::path::PathBuf;
@@ -112,7 +112,9 @@ fn unreadable_heads(imported: &Imported) -> impl Iterator<Item = String> {
 /// A pool that was not found where a store does not answer may be there.
 fn or_store_failure(error: ControlError, failure: Option<String>) -> ControlError {
     match (error, failure) {
-        (ControlError::NoSuchCandidate { .. }, Some(failure)) => refused(failure),
+        (ControlError::NoSuchCandidate { .. }, Some(reason)) => {
+            StoreRefusal::Unreachable { reason }.into()
+        }
         (error, _) => error,
     }
 }

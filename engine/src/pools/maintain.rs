@@ -2,10 +2,10 @@
 
 use super::compatibility::wanted_features;
 use crate::command::By;
-use crate::errors::{of_sync, refused};
+use crate::errors::of_sync;
 use crate::registry::table::Registry;
 use cenote_base::Guid;
-use cenote_control::model::{ControlError, Response};
+use cenote_control::model::{ControlError, PoolRefusal, Response};
 use cenote_dsl::FEATURE_VERSION;
 
 /// Gives a pool another guid.
@@ -17,7 +17,7 @@ pub(crate) fn reguid_pool(
 ) -> Result<Response, ControlError> {
     let imported = registry.writable_pool(pool)?;
     if guid.is_some_and(|guid| guid == 0 || registry.has_guid(guid)) {
-        return Err(refused("a pool with that guid already exists"));
+        return Err(PoolRefusal::GuidTaken.into());
     }
     let done = imported.pool.reguid(guid.map(Guid), &by.actor, by.command);
     done.map_err(|error| of_sync(pool, error))?;

@@ -3,11 +3,10 @@
 use super::trial::trial;
 use crate::clouds::opener::AllOpener;
 use crate::clouds::table::Clouds;
-use crate::errors::refused;
 use crate::registry::cache_file;
 use cenote_base::{Env, Guid};
 use cenote_cloud::location::{is_location, place};
-use cenote_control::model::{ControlError, Search};
+use cenote_control::model::{ControlError, Search, StoreRefusal};
 use cenote_device::DeviceError;
 use cenote_ondisk::pool_config::PoolState;
 use cenote_pool::{PoolCandidate, assemble};
@@ -128,7 +127,7 @@ pub(crate) fn take(
     drop(candidate);
     let found = scan(&paths, opener);
     if let Some(failure) = found.failures.iter().find_map(of_store) {
-        return Err(refused(failure));
+        return Err(StoreRefusal::Unreachable { reason: failure }.into());
     }
     let mut candidates = assemble(found).into_iter();
     let found = candidates.find(|candidate| candidate.guid == guid);

@@ -5,13 +5,13 @@ use super::settings::check_at_import;
 use crate::command::By;
 use crate::context::Context;
 use crate::devices::tree::{all_vdevs, answers_to, vdev_tree};
-use crate::errors::{name_fault, of_sync, refused};
+use crate::errors::{name_fault, of_sync};
 use crate::mounts::make::mount_below;
 use crate::mounts::options::check_options;
 use crate::mounts::table::Mounts;
 use crate::registry::imported::Imported;
 use cenote_base::Guid;
-use cenote_control::model::{ControlError, MountOptions, Response, SplitPool};
+use cenote_control::model::{ControlError, MountOptions, PoolRefusal, Response, SplitPool};
 use cenote_pool::{Pool, SplitRequest};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,10 +30,10 @@ pub(crate) fn split_pool(
     let scan = pool.scan_status().ok().flatten();
     if scan.is_some_and(|status| is_scanned(status) && pool.vdevs().is_resilver_needed().is_some())
     {
-        return Err(refused("a resilver is under way"));
+        return Err(PoolRefusal::ResilverUnderWay.into());
     }
     if split.dry_run {
-        let sides = pool.sides_to_split(&named).map_err(refused)?;
+        let sides = pool.sides_to_split(&named).map_err(not_split)?;
         return Ok(Response::Split {
             sides: sides.into_iter().map(|side| side.0).collect(),
             failures: Vec::new(),
@@ -45,7 +45,7 @@ pub(crate) fn split_pool(
     };
     let made = pool.split(&request, (&by.actor, by.command));
     context.registry.note_in_cache_file(&imported);
-    let made = made.map_err(refused)?;
+    let made = made.map_err(not_split)?;
     context.events.post("sysevent.fs.zfs.vdev_remove", pool);
     let mut sides: Vec<u64> = Vec::new();
     let tree = made.vdev_tree();
@@ -59,6 +59,11 @@ pub(crate) fn split_pool(
     Ok(Response::Split { sides, failures })
 }
 
+fn not_split(error: impl ToString) -> PoolRefusal {
+    let reason = error.to_string();
+    PoolRefusal::NotSplit { reason }
+}
+
 /// Refuses what the new pool cannot be, before anything is done.
 fn check(context: &Context, split: &SplitPool) -> Result<(), ControlError> {
     let checked = cenote_dsl::check_pool_name(&split.new);
@@ -67,7 +72,7 @@ fn check(context: &Context, split: &SplitPool) -> Result<(), ControlError> {
         fault: name_fault(error),
     })?;
     if context.registry.pool(&split.new).is_ok() {
-        return Err(refused("pool already exists"));
+        return Err(PoolRefusal::NameTaken.into());
     }
     check_options(&split.mount_options)?;
     let mut properties = split.properties.iter();

@@ -4,11 +4,11 @@
 use crate::command::{By, note};
 use crate::context::Context;
 use crate::devices::tree::{all_vdevs, answers_to, vdev_tree};
-use crate::errors::refused;
+use crate::errors::{outsider, unchanged};
 use crate::events::Events;
 use crate::registry::imported::Imported;
 use cenote_base::Guid;
-use cenote_control::model::{ControlError, Response, Vdev, VdevState};
+use cenote_control::model::{ControlError, DeviceRefusal, Response, Vdev, VdevState};
 use cenote_dsl::Stored;
 use cenote_pool::{Actor, FailMode};
 use std::sync::Arc;
@@ -69,10 +69,10 @@ fn use_again(imported: &Imported, meant: &[Guid]) -> Result<(), ControlError> {
     let looked = imported.pool.look_for(lost).unwrap_or_default();
     let by = (&Actor::default(), "");
     let cleared = imported.pool.clear_faults(meant, looked.devices, by);
-    cleared.map_err(refused)?;
+    cleared.map_err(unchanged)?;
     let mut outsiders = looked.outsiders.iter();
     match outsiders.find(|outsider| !outsider.is_copy()) {
-        Some(outsider) => Err(refused(outsider)),
+        Some(found) => Err(outsider(found)),
         None => Ok(()),
     }
 }
@@ -93,10 +93,10 @@ pub(crate) fn clear_errors(
     if let Some(name) = device {
         let vdevs = all_vdevs(&tree);
         let found = vdevs.into_iter().find(|vdev| answers_to(vdev, name));
-        let vdev = found.ok_or_else(|| refused("no such device in pool"))?;
+        let vdev = found.ok_or(DeviceRefusal::NotInPool)?;
         add_all_below(vdev, &mut meant);
     }
-    imported.pool.clear(&meant).map_err(refused)?;
+    imported.pool.clear(&meant).map_err(unchanged)?;
     if imported.pool.suspended().is_none() {
         use_again(&imported, &meant)?;
     }

@@ -3,21 +3,19 @@
 //! The pool does the work, on a thread of its own; commands only begin and end it.
 
 use crate::command::By;
-use crate::errors::{of_dsl, of_sync, refused};
+use crate::errors::{of_dsl, of_sync};
 use crate::registry::table::Registry;
-use cenote_control::model::{ControlError, Response, ScanCommand};
+use cenote_control::model::{ControlError, PoolRefusal, Response, ScanCommand};
 use cenote_ondisk::features;
 use cenote_pool::{Pool, ScanError, ScanRequest};
 
-/// Why a scan does not begin or end, in OpenZFS's words.
+/// Why a scan does not begin or end.
 fn refusal(pool: &str, error: ScanError) -> ControlError {
     match error {
-        ScanError::Scrubbing => {
-            refused("currently scrubbing; use 'zpool scrub -s' to cancel scrub")
-        }
-        ScanError::Resilvering => refused("currently resilvering"),
-        ScanError::NotScrubbing => refused("there is no active scrub"),
-        ScanError::Paused => refused("scrub is paused; use 'zpool scrub' to resume scrub"),
+        ScanError::Scrubbing => PoolRefusal::Scrubbing.into(),
+        ScanError::Resilvering => PoolRefusal::Resilvering.into(),
+        ScanError::NotScrubbing => PoolRefusal::NotScrubbing.into(),
+        ScanError::Paused => PoolRefusal::ScrubPaused.into(),
         ScanError::Sync(error) => of_sync(pool, error),
         error => ControlError::Io {
             place: error.to_string(),
@@ -37,20 +35,15 @@ fn scrub_request(pool: &Pool, since_last: bool) -> Result<ScanRequest, ControlEr
 
 /// What is asked for may need something that not every pool has.
 fn refuse_without_feature(pool: &Pool, command: ScanCommand) -> Result<(), ControlError> {
-    let (feature, refusal) = match command {
-        ScanCommand::Resilver => (
-            features::RESILVER_DEFER,
-            "this action requires the resilver_defer feature",
-        ),
-        ScanCommand::ErrorScrub => (
-            features::HEAD_ERRLOG,
-            "this action requires the head_errlog feature",
-        ),
+    let (guid, feature) = match command {
+        ScanCommand::Resilver => (features::RESILVER_DEFER, "resilver_defer"),
+        ScanCommand::ErrorScrub => (features::HEAD_ERRLOG, "head_errlog"),
         ScanCommand::Scrub { .. } | ScanCommand::Pause | ScanCommand::Stop => return Ok(()),
     };
-    match pool.dsl().features().get(feature) {
+    let feature = feature.to_owned();
+    match pool.dsl().features().get(guid) {
         Some(_) => Ok(()),
-        None => Err(refused(refusal)),
+        None => Err(PoolRefusal::NeedsFeature { feature }.into()),
     }
 }
 

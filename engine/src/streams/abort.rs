@@ -5,7 +5,7 @@ use crate::errors::{of_dsl, parse_name};
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
 use crate::registry::walk::walk_heads;
-use cenote_control::model::{ControlError, Response};
+use cenote_control::model::{ControlError, Response, StreamAct, StreamRefusal};
 use cenote_dsl::Dataset;
 use cenote_dsl::resume_token::state;
 use cenote_dsl::write::{DestroyDataset, RECEIVE_CHILD};
@@ -27,10 +27,9 @@ pub(crate) fn abort_receive(
         Some(child) => child,
         None if is_partial => name,
         None => {
-            return Err(ControlError::StreamRefused {
-                what: String::new(),
-                reason: format!("'{dataset}' does not have any resumable receive state to abort"),
-            });
+            let dataset = dataset.to_owned();
+            let why = StreamRefusal::NothingToAbort { dataset };
+            return Err(ControlError::stream(StreamAct::Abort, why));
         }
     };
     run(&imported, DestroyDataset { name }, by)?;

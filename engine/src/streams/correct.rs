@@ -5,7 +5,7 @@ use super::plan::Plan;
 use super::session::Session;
 use super::words::of_stream;
 use crate::errors::of_dsl;
-use cenote_control::model::{ControlError, ReceiveNote};
+use cenote_control::model::{ControlError, ReceiveNote, StreamRefusal};
 use cenote_stream::Reader;
 use cenote_stream::receive::Received;
 use cenote_stream::receive::correct::correct;
@@ -18,19 +18,18 @@ impl Session<'_> {
         plan: &Plan<'_>,
     ) -> Result<Received, ControlError> {
         let name = format!("{}@{}", plan.name, plan.snapshot);
-        let refused = |reason: String| Err(plan.wants().refused(reason));
+        let refused = |why| Err(plan.refused(why));
         let Some(head) = plan.target()? else {
-            return refused(format!("destination '{}' does not exist", plan.name));
+            let dataset = plan.name.as_str().to_owned();
+            return refused(StreamRefusal::NoDestination { dataset });
         };
         let snapshot = match head.snapshot(plan.snapshot.as_bytes()) {
             Ok(Some(snapshot)) => snapshot,
-            Ok(None) => return refused(format!("snapshot '{name}' does not exist")),
+            Ok(None) => return refused(StreamRefusal::NoSnapshot { snapshot: name }),
             Err(error) => return Err(of_dsl(error)),
         };
         if snapshot.phys().guid != plan.begin.to_guid {
-            return refused(format!(
-                "'{name}' is not the snapshot that the stream is of"
-            ));
+            return refused(StreamRefusal::OtherSnapshot { snapshot: name });
         }
         self.link.tell(plan.note());
         if self.asked.dry_run {
@@ -45,10 +44,7 @@ impl Session<'_> {
         let text = format!("healed {healed} of {damaged} damaged blocks of {name}");
         self.link.tell(ReceiveNote::Detail(text));
         if healed < damaged {
-            return refused(
-                "corrective receive was not able to reconstruct the data needed for healing."
-                    .to_owned(),
-            );
+            return refused(StreamRefusal::NotHealed);
         }
         Ok(Received {
             bytes: corrected.bytes,

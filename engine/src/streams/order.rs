@@ -1,11 +1,12 @@
 //! What is to be sent: the names of a request, or its token, looked up and judged.
 
+use super::words::other;
 use crate::errors::{of_dsl, parse_name};
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
 use crate::registry::walk::walk_heads;
 use cenote_base::Guid;
-use cenote_control::model::{ControlError, Send};
+use cenote_control::model::{ControlError, Send, StreamAct, StreamRefusal};
 use cenote_dsl::resume_token;
 use cenote_dsl::write::{KeptHead, RECEIVE_CHILD};
 use cenote_dsl::{Bookmark, Dataset, DatasetName, DslError, NameKind};
@@ -43,18 +44,13 @@ pub(super) struct Order {
 }
 
 /// Refuses to send `target`.
-pub(super) fn refused(target: &str, reason: impl Into<String>) -> ControlError {
-    ControlError::StreamRefused {
-        what: format!("cannot send '{target}'"),
-        reason: reason.into(),
-    }
+pub(super) fn refused(target: &str, why: StreamRefusal) -> ControlError {
+    let target = target.to_owned();
+    ControlError::stream(StreamAct::Send { target }, why)
 }
 
-fn cannot_resume(reason: impl Into<String>) -> ControlError {
-    ControlError::StreamRefused {
-        what: "cannot resume send".to_owned(),
-        reason: reason.into(),
-    }
+fn cannot_resume(why: StreamRefusal) -> ControlError {
+    ControlError::stream(StreamAct::ResumeSend, why)
 }
 
 impl Order {
@@ -90,8 +86,7 @@ impl Order {
             || asked.received_only
             || asked.holds;
         if (asked.recursive || asked.intermediates) && matches!(source, Source::Bookmark(_)) {
-            let reason = "multiple snapshots cannot be sent from a bookmark";
-            return Err(refused(&asked.target, reason));
+            return Err(refused(&asked.target, StreamRefusal::FromBookmark));
         }
         let package = is_package.then(|| PackageOptions {
             recursive: asked.recursive,
@@ -127,8 +122,8 @@ impl Order {
         let target = child.unwrap_or(head);
         let token = resume_token::state(&target).map_err(of_dsl)?;
         let token = token.filter(|_| target.is_inconsistent()).ok_or_else(|| {
-            let reason = format!("'{name}' does not have any resumable receive state");
-            refused(name, reason)
+            let dataset = name.to_owned();
+            refused(name, StreamRefusal::NothingPartial { dataset })
         })?;
         let (target, kept) = keep(&imported, target)?;
         let source = match target.previous() {
@@ -154,7 +149,7 @@ impl Order {
     /// renamed since. How blocks may be put is what the token says, and what is asked for besides.
     fn of_token(registry: &Registry, text: &str, asked: &Send) -> Result<Self, ControlError> {
         let token = resume_token::from_text(text);
-        let token = token.map_err(|problem| cannot_resume(problem.to_string()))?;
+        let token = token.map_err(|problem| cannot_resume(other(problem)))?;
         let sent = String::from_utf8_lossy(&token.to_name).into_owned();
         let name = parse_name(&sent)?;
         let imported = registry.pool(name.pool())?;
@@ -194,10 +189,7 @@ fn keep(imported: &Imported, head: Dataset) -> Result<(Dataset, Option<KeptHead>
         .dsl()
         .keep_head(&head)
         .map_err(|error| match error {
-            DslError::Busy { .. } => refused(
-                head.name().as_str(),
-                "target is busy; if a filesystem, it must not be mounted",
-            ),
+            DslError::Busy { .. } => refused(head.name().as_str(), StreamRefusal::TargetBusy),
             error => of_dsl(error),
         })?;
     // It may have changed before it was kept.
@@ -214,12 +206,10 @@ fn source(
 ) -> Result<Source, ControlError> {
     let name = parse_name(from)?;
     let missing = || {
-        refused(
-            wanted,
-            format!("incremental source ({from}) does not exist"),
-        )
+        let source_name = from.to_owned();
+        refused(wanted, StreamRefusal::NoSource { source_name })
     };
-    let not_earlier = || refused(wanted, "not an earlier snapshot from the same fs");
+    let not_earlier = || refused(wanted, StreamRefusal::NotEarlier);
     match name.kind() {
         NameKind::Bookmark => {
             let bookmark = target.dsl().bookmark(&name).map_err(|_| missing())?;
@@ -291,9 +281,8 @@ fn by_guid(
     walk_heads(imported.dsl(), |head| heads.push(head.name().clone()));
     let target = find(imported, &heads, token.to_guid)?;
     let target = target.ok_or_else(|| {
-        cannot_resume(format!(
-            "'{sent}' used in the initial send no longer exists"
-        ))
+        let snapshot = sent.to_owned();
+        cannot_resume(StreamRefusal::TargetGone { snapshot })
     })?;
     let Some(guid) = token.from_guid.filter(|guid| guid.0 != 0) else {
         return Ok((target, Source::Nothing));
@@ -307,10 +296,7 @@ fn by_guid(
     let bookmark = bookmarks.into_iter().find(|mark| mark.phys.guid == guid);
     match bookmark {
         Some(bookmark) => Ok((target, Source::Bookmark(bookmark))),
-        None => Err(cannot_resume(format!(
-            "incremental source {:#x} no longer exists",
-            guid.0
-        ))),
+        None => Err(cannot_resume(StreamRefusal::SourceGone { guid: guid.0 })),
     }
 }
 

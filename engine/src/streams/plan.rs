@@ -2,11 +2,11 @@
 
 use super::nearest::{nearest, snapshot_by_guid};
 use super::raw_keys;
-use super::words::{TOO_OLD, Wants, modified, no_match, of_dsl, partial};
+use super::words::{INVALID, Wants, modified, no_match, of_dsl};
 use crate::errors::parse_name;
 use crate::registry::imported::Imported;
 use cenote_base::{Guid, ObjectId};
-use cenote_control::model::{ControlError, Receive, ReceiveNote};
+use cenote_control::model::{ControlError, Receive, ReceiveNote, StreamAct, StreamRefusal};
 use cenote_dsl::resume_token::state;
 use cenote_dsl::write::{Encryption, RECEIVE_CHILD, ReceiveInto, ResumePoint, is_modified_since};
 use cenote_dsl::{Dataset, DatasetName, DatasetType, DslError};
@@ -98,18 +98,20 @@ impl Plan<'_> {
         if self.begin.features.has(Feature::Raw) {
             return match self.asked_names().find(is_of_key) {
                 None => Ok(()),
-                Some(name) => Err(self.wants().refused(format!(
-                    "encryption property '{name}' cannot be set or excluded for raw streams."
-                ))),
+                Some(name) => {
+                    let property = name.clone();
+                    Err(self.refused(StreamRefusal::KeyOfRaw { property }))
+                }
             };
         }
         let mut given = self.asked.properties.iter().map(|(name, _)| name);
         let makes_key = self.begin.from_guid.0 == 0 || self.is_of_beginning;
         match given.find(is_of_key).filter(|_| self.is_top && !makes_key) {
             None => Ok(()),
-            Some(name) => Err(self.wants().refused(format!(
-                "encryption property '{name}' cannot be set for incremental streams."
-            ))),
+            Some(name) => {
+                let property = name.clone();
+                Err(self.refused(StreamRefusal::KeyOfIncrement { property }))
+            }
         }
     }
 
@@ -118,7 +120,7 @@ impl Plan<'_> {
         match (self.begin.features.has(Feature::Raw), &self.payload.crypt) {
             (false, _) => Ok(None),
             (true, Some(keys)) => Ok(Some(keys)),
-            (true, None) => Err(self.wants().refused("invalid backup stream")),
+            (true, None) => Err(self.refused(INVALID)),
         }
     }
 
@@ -129,10 +131,10 @@ impl Plan<'_> {
         };
         let enabled = self.imported.dsl().features();
         if enabled.get(features::ENCRYPTION).is_none() {
-            return Err(self.wants().refused(TOO_OLD));
+            return Err(self.refused(StreamRefusal::PoolTooOld));
         }
         let problem = raw_keys::problem(keys, base).map_err(|error| self.of_dsl(error))?;
-        problem.map_or(Ok(()), |problem| Err(self.wants().refused(problem)))
+        problem.map_or(Ok(()), |problem| Err(self.refused(problem)))
     }
 
     /// Refuses keys that are not those of what came before.
@@ -143,7 +145,7 @@ impl Plan<'_> {
         let is_own = raw_keys::are_of(keys, head).map_err(|error| self.of_dsl(error))?;
         match is_own {
             true => Ok(()),
-            false => Err(self.wants().refused(raw_keys::OTHER_KEY)),
+            false => Err(self.refused(StreamRefusal::OtherKey)),
         }
     }
 
@@ -191,8 +193,18 @@ impl Plan<'_> {
         match self.begin.objset_type {
             2 => Ok(ObjsetKind::Zfs),
             3 => Ok(ObjsetKind::Volume),
-            _ => Err(self.wants().refused("invalid backup stream")),
+            _ => Err(self.refused(INVALID)),
         }
+    }
+
+    /// A refusal of the stream.
+    pub fn refused(&self, why: StreamRefusal) -> ControlError {
+        self.wants().refused(why)
+    }
+
+    fn no_destination(&self) -> ControlError {
+        let dataset = self.name.as_str().to_owned();
+        self.refused(StreamRefusal::NoDestination { dataset })
     }
 
     fn of_dsl(&self, error: DslError) -> ControlError {
@@ -219,13 +231,11 @@ impl Plan<'_> {
         if let Some(target) = &target
             && self.has_partial_state(target)?
         {
-            return Err(self.wants().refused(partial(&self.name)));
+            let dataset = self.name.as_str().to_owned();
+            return Err(self.refused(StreamRefusal::PartlyReceived { dataset }));
         }
         match (target, self.wants_new()) {
-            (None, false) => {
-                let reason = format!("destination '{}' does not exist", self.name);
-                Err(self.wants().refused(reason))
-            }
+            (None, false) => Err(self.no_destination()),
             (None, true) => self.course_to_new(),
             (Some(target), true) if self.is_packaged && self.is_there(&target)? => {
                 Ok(Course::Ignore)
@@ -244,7 +254,7 @@ impl Plan<'_> {
         let cannot_note =
             self.asked.resumable && enabled.get(features::EXTENSIBLE_DATASET).is_none();
         match cannot_note || NEEDED.iter().any(lacks) {
-            true => Err(self.wants().refused(TOO_OLD)),
+            true => Err(self.refused(StreamRefusal::PoolTooOld)),
             false => Ok(()),
         }
     }
@@ -257,11 +267,8 @@ impl Plan<'_> {
 
     /// The head that an earlier stream was received into, if this one goes on with it.
     fn resume(&self, target: Option<Dataset>) -> Result<Course, ControlError> {
-        let wrong = || self.wants().refused("invalid backup stream");
-        let target = target.ok_or_else(|| {
-            let reason = format!("destination '{}' does not exist", self.name);
-            self.wants().refused(reason)
-        })?;
+        let wrong = || self.refused(INVALID);
+        let target = target.ok_or_else(|| self.no_destination())?;
         let child = target.directory().child(RECEIVE_CHILD.as_bytes());
         let child = child.map_err(|error| self.of_dsl(error))?;
         let head = match child {
@@ -300,8 +307,9 @@ impl Plan<'_> {
         if let Some(origin) = &self.asked.origin {
             let name = parse_name(origin)?;
             let found = self.imported.dsl().dataset(&name);
-            let reason = format!("specified origin fs ({origin}) does not exist");
-            let found = found.map_err(|_| Wants::Unknown.refused(reason))?;
+            let origin = origin.clone();
+            let missing = StreamRefusal::NoSuchOrigin { origin };
+            let found = found.map_err(|_| Wants::Unknown.refused(missing))?;
             return Ok(Some(found.id()));
         }
         if self.begin.flags & flags::CLONE == 0 {
@@ -310,9 +318,8 @@ impl Plan<'_> {
         match self.find_by_guid(self.begin.from_guid)? {
             Some(found) => Ok(Some(found.id())),
             None => {
-                let (name, snapshot) = (&self.name, &self.snapshot);
-                let reason = format!("local origin for clone {name}@{snapshot} does not exist");
-                Err(Wants::Unknown.refused(reason))
+                let snapshot = format!("{}@{}", self.name, self.snapshot);
+                Err(Wants::Unknown.refused(StreamRefusal::NoLocalOrigin { snapshot }))
             }
         }
     }
@@ -330,26 +337,19 @@ impl Plan<'_> {
     }
 
     fn course_to_new(&self) -> Result<Course, ControlError> {
-        let missing = |name: &DatasetName| {
-            let reason = format!("destination '{name}' does not exist");
-            self.wants().refused(reason)
-        };
-        let parent = self.name.parent().ok_or_else(|| missing(&self.name))?;
+        let parent = self.name.parent().ok_or_else(|| self.no_destination())?;
         let found = self.imported.dsl().dataset(&parent);
         match found.map(|found| found.dataset_type()) {
             Ok(Ok(DatasetType::Filesystem)) => {}
             Ok(Ok(DatasetType::Volume)) => {
-                let reason = format!("parent '{parent}' is not a filesystem");
-                return Err(self.wants().refused(reason));
+                let parent = parent.as_str().to_owned();
+                return Err(self.refused(StreamRefusal::ParentNotFilesystem { parent }));
             }
             Err(DslError::NoSuchDataset { .. }) => {
-                return Err(ControlError::StreamRefused {
-                    what: format!("cannot open '{parent}'"),
-                    reason: format!(
-                        "dataset does not exist\n{}: unable to restore to destination",
-                        self.wants().text()
-                    ),
-                });
+                let dataset = parent.as_str().to_owned();
+                let wanted = Box::new(self.wants().act());
+                let why = StreamRefusal::NoParent { wanted };
+                return Err(ControlError::stream(StreamAct::Open { dataset }, why));
             }
             Ok(Err(error)) | Err(error) => return Err(self.of_dsl(error)),
         }
@@ -372,25 +372,19 @@ impl Plan<'_> {
 
     /// A stream that makes a dataset, for one that is there.
     fn over(&self, target: &Dataset) -> Result<Course, ControlError> {
-        let name = &self.name;
-        let refused = |reason: String| Err(self.wants().refused(reason));
+        let dataset = self.name.as_str().to_owned();
+        let refused = |why| Err(self.refused(why));
         if !self.asked.force {
-            return refused(format!(
-                "destination '{name}' exists\nmust specify -F to overwrite it"
-            ));
+            return refused(StreamRefusal::Exists { dataset });
         }
         let of_dsl = |error| self.of_dsl(error);
         let snapshots = target.listed_snapshots().map_err(of_dsl)?;
         if let Some(first) = snapshots.first() {
-            let first = String::from_utf8_lossy(&first.name);
-            return refused(format!(
-                "destination has snapshots (eg. {name}@{first})\nmust destroy them to overwrite it"
-            ));
+            let snapshot = String::from_utf8_lossy(&first.name).into_owned();
+            return refused(StreamRefusal::HasSnapshots { dataset, snapshot });
         }
         if target.directory().origin().is_some() {
-            return refused(format!(
-                "destination '{name}' is a clone\nmust destroy it to overwrite it"
-            ));
+            return refused(StreamRefusal::IsClone { dataset });
         }
         let is_to_be_encrypted = || {
             let mut given = self.asked.properties.iter();
@@ -398,25 +392,19 @@ impl Plan<'_> {
         };
         let is_encrypted = target.directory().crypto_key().map_err(of_dsl)?.is_some();
         if is_encrypted || self.is_top && is_to_be_encrypted() {
-            return refused(
-                "zfs receive -F cannot be used to destroy an encrypted filesystem or overwrite an \
-                 unencrypted one with an encrypted one"
-                    .to_owned(),
-            );
+            return refused(StreamRefusal::OverEncrypted);
         }
         let is_volume = self.kind()? == ObjsetKind::Volume;
         let has_children = target.directory().child_count().map_err(of_dsl)? > 0;
-        if is_volume && (has_children || name.parent().is_none()) {
-            return refused(format!(
-                "destination '{name}' is the root dataset or has children\nmust specify another"
-            ));
+        if is_volume && (has_children || self.name.parent().is_none()) {
+            return refused(StreamRefusal::RootOrParent { dataset });
         }
         if self.keys()?.is_some() {
-            return refused(format!("destination '{name}' exists"));
+            return refused(StreamRefusal::ExistsForGood { dataset });
         }
         match self.origin()? {
             None => Ok(Course::Begin(ReceiveInto::Existing(None))),
-            Some(_) => refused(format!("destination '{name}' exists")),
+            Some(_) => refused(StreamRefusal::ExistsForGood { dataset }),
         }
     }
 
@@ -431,21 +419,19 @@ impl Plan<'_> {
             return Ok(Course::Begin(ReceiveInto::Existing(None)));
         }
         let base = snapshot_by_guid(target, self.begin.from_guid).map_err(of_dsl)?;
-        let base = base.ok_or_else(|| self.wants().refused(no_match(&self.name)))?;
+        let base = base.ok_or_else(|| self.refused(no_match(&self.name)))?;
         let has_large = base
             .extension_number(features::LARGE_BLOCKS)
             .map_err(of_dsl)?;
         if has_large.is_some() && !self.begin.features.has(Feature::LargeBlocks) {
-            return Err(self.wants().refused(
-                "incremental send stream requires -L (--large-block), to match previous receive.",
-            ));
+            return Err(self.refused(StreamRefusal::NeedsLargeBlocks));
         }
         self.check_keys(Some(&base))?;
         if self.asked.force {
             return Ok(Course::Begin(ReceiveInto::Existing(Some(base.id()))));
         }
         if is_modified_since(target, Some(&base)).map_err(of_dsl)? {
-            return Err(self.wants().refused(modified(&self.name)));
+            return Err(self.refused(modified(&self.name)));
         }
         // Newer snapshots are what the one is that the stream builds upon.
         let newest = target.previous().unwrap_or(base.id());

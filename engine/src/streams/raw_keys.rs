@@ -1,19 +1,19 @@
 //! Whether the keys that come with a raw stream fit what is here (format/4 7.2, 12).
 
+use cenote_control::model::StreamRefusal;
 use cenote_dsl::{Dataset, DslError};
 use cenote_ondisk::crypto_key::{EncryptionSuite, KeyFormat, VERSION};
 use cenote_ondisk::dsl_dataset::fields::IVSET_GUID;
 use cenote_ondisk::stream::CryptKeydata;
 
-pub(super) const OTHER_KEY: &str = "encryption key does not match existing key";
 /// Levels that a tree of dnodes may have.
 const LEVELS_END: u64 = 12;
 
-/// Why keys are none, or do not belong to the snapshot `base`, in OpenZFS's words.
+/// Why keys are none, or do not belong to the snapshot `base`.
 pub(super) fn problem(
     keys: &CryptKeydata,
     base: Option<&Dataset>,
-) -> Result<Option<&'static str>, DslError> {
+) -> Result<Option<StreamRefusal>, DslError> {
     let meta = &keys.meta_dnode;
     let is_known = EncryptionSuite::from_number(keys.suite).is_some()
         && KeyFormat::from_number(keys.key_format).is_some()
@@ -23,23 +23,21 @@ pub(super) fn problem(
         && meta.block_pointers == 3
         && (1..LEVELS_END).contains(&meta.levels);
     if !is_known || !is_usual {
-        let problem = "stream uses crypto parameters not compatible with this pool";
-        return Ok(Some(problem));
+        return Ok(Some(StreamRefusal::UnknownCrypto));
     }
     let Some(base) = base else {
         return Ok(None);
     };
     if base.directory().crypto_key()?.is_none() {
-        let problem = "cannot perform raw receive on top of existing unencrypted dataset";
-        return Ok(Some(problem));
+        return Ok(Some(StreamRefusal::OverUnencrypted));
     }
     if !are_of(keys, base)? {
-        return Ok(Some(OTHER_KEY));
+        return Ok(Some(StreamRefusal::OtherKey));
     }
     let own = base.extension_number(IVSET_GUID)?;
     Ok(match keys.from_ivset_guid.map(|guid| guid.0) == own {
         true => None,
-        false => Some("IV set guid mismatch. See the 'zfs receive' man page section"),
+        false => Some(StreamRefusal::OtherIvSet),
     })
 }
 

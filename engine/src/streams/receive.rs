@@ -8,22 +8,21 @@ use super::naming::name_here;
 use super::plan::Plan;
 use super::session::Session;
 use super::tree::Extent;
-use super::words::{NO_MAGIC, Wants, of_stream};
+use super::words::{INVALID, Wants, of_stream};
 use crate::command::By;
 use crate::context::Context;
 use crate::datasets::create::with_parents;
 use crate::errors::parse_name;
 use crate::mounts::table::Mounts;
-use cenote_control::model::{ControlError, Receive, ReceiveNaming, ReceiveNote, Response};
+use cenote_control::model::{
+    ControlError, Receive, ReceiveNaming, ReceiveNote, Response, StreamFault, StreamRefusal,
+};
 use cenote_control::protocol::Reply;
 use cenote_dsl::DatasetName;
 use cenote_ondisk::stream::package::{Package, PackageDataset};
 use cenote_ondisk::stream::{Begin, BeginPayload, Feature, HeaderKind, RECORD_SIZE, Record};
 use cenote_stream::{Reader, StreamError};
 use std::fs::File;
-
-const DEDUP: &str = "stream has deprecated feature: dedup, try 'zstream redup [send in a file] \
-                     | zfs recv [...]'";
 
 /// A BEGIN and the list behind it.
 struct Opening {
@@ -69,7 +68,7 @@ impl Session<'_> {
         self.check_target()?;
         let opening = self.next(reader)?;
         let Some(opening) = opening else {
-            return Err(Wants::Unknown.refused(NO_MAGIC));
+            return Err(Wants::Unknown.refused(StreamRefusal::NotAStream));
         };
         let name = opening.name();
         let sent = name.split('@').next().unwrap_or_default().to_owned();
@@ -87,12 +86,14 @@ impl Session<'_> {
         let imported = registry
             .writable_pool(name.pool())
             .map_err(|error| match error {
-                ControlError::PoolReadOnly { .. } => Wants::Unknown.refused("pool is read-only"),
+                ControlError::PoolReadOnly { .. } => {
+                    Wants::Unknown.refused(StreamRefusal::ReadOnlyPool)
+                }
                 other => other,
             })?;
         if self.asked.naming != ReceiveNaming::Below && imported.dsl().dataset(&name).is_err() {
-            let reason = format!("specified fs ({target}) does not exist");
-            return Err(Wants::Unknown.refused(reason));
+            let dataset = target.to_owned();
+            return Err(Wants::Unknown.refused(StreamRefusal::NoSuchTarget { dataset }));
         }
         Ok(())
     }
@@ -115,12 +116,13 @@ impl Session<'_> {
     fn cannot_begin(&self, error: &StreamError) -> ControlError {
         let reason = match error {
             StreamError::NotAStream if self.link.taken.get() < RECORD_SIZE as u64 => {
-                "failed to read from stream"
+                let fault = StreamFault::Unread;
+                StreamRefusal::Broken { fault, cause: None }
             }
-            StreamError::NotAStream => NO_MAGIC,
+            StreamError::NotAStream => StreamRefusal::NotAStream,
             _ => match DatasetName::parse(&self.asked.target) {
                 Ok(name) => return of_stream(Wants::Unknown, &name.dataset(), error),
-                Err(_) => "invalid backup stream",
+                Err(_) => INVALID,
             },
         };
         Wants::Unknown.refused(reason)
@@ -133,15 +135,14 @@ impl Session<'_> {
         opening: &Opening,
         sent: &str,
     ) -> Result<(), ControlError> {
-        let invalid = |_| Wants::Unknown.refused("invalid backup stream");
+        let invalid = |_| Wants::Unknown.refused(INVALID);
         let list = Begin::list(&opening.payload).map_err(invalid)?;
         let package = match opening.payload.is_empty() {
             true => None,
             false => Some(Package::from_list(&list).map_err(invalid)?),
         };
         if self.asked.target.contains('@') && package.as_ref().is_some_and(|all| all.recursive) {
-            let reason = "cannot specify snapshot name for multi-snapshot stream";
-            return Err(Wants::Unknown.refused(reason));
+            return Err(Wants::Unknown.refused(StreamRefusal::ManySnapshots));
         }
         // The END of the header.
         self.next(reader)?;
@@ -175,17 +176,17 @@ impl Session<'_> {
     ) -> Result<(), ControlError> {
         let begin = &opening.begin;
         if begin.features.has(Feature::Dedup) || begin.features.has(Feature::DedupProperties) {
-            return Err(Wants::Unknown.refused(DEDUP));
+            return Err(Wants::Unknown.refused(StreamRefusal::Deduplicated));
         }
         let from = opening.name();
         let to = name_here(self.asked, sent, &from);
         let full = parse_name(&to)?;
         let snapshot = full.after_delimiter();
         let snapshot =
-            snapshot.ok_or_else(|| Wants::Unknown.refused("invalid stream (bad snapshot name)"))?;
+            snapshot.ok_or_else(|| Wants::Unknown.refused(StreamRefusal::NotASnapshot))?;
         let list = Begin::list(&opening.payload);
         let payload = list.and_then(|list| BeginPayload::from_list(&list));
-        let payload = payload.map_err(|_| Wants::Unknown.refused("invalid backup stream"))?;
+        let payload = payload.map_err(|_| Wants::Unknown.refused(INVALID))?;
         let imported = self.context.registry.writable_pool(full.pool())?;
         let told = package.and_then(|package| dataset_of(package, begin));
         let name = self.place_of(begin, told, full.dataset())?;

@@ -6,9 +6,10 @@
 
 use super::order::{Order, Source, refused};
 use super::output::{Link, Output};
+use super::words::other;
 use crate::errors::of_dsl;
 use crate::registry::table::Registry;
-use cenote_control::model::{ControlError, Response, Send, SendNote};
+use cenote_control::model::{ControlError, Response, Send, SendNote, StreamAct, StreamRefusal};
 use cenote_control::protocol::Reply;
 use cenote_dsl::write::RECEIVE_CHILD;
 use cenote_dsl::{Dataset, DslError, KeyStatus};
@@ -20,7 +21,6 @@ use std::io::{BufWriter, ErrorKind, Write};
 
 /// What is gathered before it is written, in bytes.
 const BUFFER: usize = 1 << 20;
-const NO_KEY: &str = "dataset key must be loaded";
 
 pub(crate) fn send(
     registry: &Registry,
@@ -128,7 +128,10 @@ impl Sending<'_> {
             let directory = sent.snapshot.directory();
             let status = directory.dsl().key_status(directory).map_err(of_dsl)?;
             if status == KeyStatus::Unavailable {
-                return Err(refused(&sent.snapshot.name().to_string(), NO_KEY));
+                return Err(refused(
+                    &sent.snapshot.name().to_string(),
+                    StreamRefusal::KeyNotLoaded,
+                ));
             }
         }
         Ok(())
@@ -217,22 +220,22 @@ impl Sending<'_> {
         match error {
             StreamError::Write { source, .. } => self.not_written(source),
             StreamError::Snapshot { source } => match source.as_ref() {
-                DslError::KeyRequired { .. } => refused(&self.name, NO_KEY),
-                source => refused(&self.name, source.to_string()),
+                DslError::KeyRequired { .. } => refused(&self.name, StreamRefusal::KeyNotLoaded),
+                source => refused(&self.name, other(source)),
             },
-            StreamError::NotRaw { dataset, snapshot } => ControlError::StreamRefused {
-                what: format!("cannot send {dataset}@{snapshot}"),
-                reason: error.to_string(),
-            },
-            error => refused(&self.name, error.to_string()),
+            StreamError::NotRaw { dataset, snapshot } => {
+                let snapshot = format!("{dataset}@{snapshot}");
+                ControlError::stream(StreamAct::SendOne { snapshot }, other(error))
+            }
+            error => refused(&self.name, other(error)),
         }
     }
 
     fn not_written(&self, error: &std::io::Error) -> ControlError {
         match error.kind() {
-            ErrorKind::BrokenPipe => refused(&self.name, "Broken pipe"),
-            ErrorKind::ConnectionAborted => refused(&self.name, "signal received"),
-            _ => refused(&self.name, error.to_string()),
+            ErrorKind::BrokenPipe => refused(&self.name, StreamRefusal::BrokenPipe),
+            ErrorKind::ConnectionAborted => refused(&self.name, StreamRefusal::Signal),
+            _ => refused(&self.name, other(error)),
         }
     }
 }

@@ -4,14 +4,14 @@ use super::input::Input;
 use super::plan::{Course, Plan};
 use super::properties::of_snapshot;
 use super::session::Session;
-use super::words::{Wants, no_room, of_dsl, of_stream};
+use super::words::{Wants, no_room, of_dsl, of_stream, other};
 use crate::errors::{of_dsl as of_metadata, of_sync};
 use crate::mounts::exchange::{exchange_contents, replace_contents};
 use crate::mounts::make::mount_below;
 use crate::mounts::unmount::{Elsewhere, unmount_dataset};
 use crate::registry::imported::Imported;
 use cenote_base::ObjectId;
-use cenote_control::model::{ControlError, MountOptions, ReceiveNote};
+use cenote_control::model::{ControlError, MountOptions, ReceiveNote, StreamRefusal};
 use cenote_dataset::OpenDataset;
 use cenote_dsl::write::raw_header;
 use cenote_dsl::write::{
@@ -162,7 +162,7 @@ impl Session<'_> {
         received: ObjectId,
     ) -> Result<(), ControlError> {
         let target = plan.target()?;
-        let target = target.ok_or_else(|| plan.wants().refused("dataset does not exist"))?;
+        let target = target.ok_or_else(|| plan.refused(StreamRefusal::Gone))?;
         let task = EndReceive {
             name: plan.name.clone(),
             snapshot: plan.snapshot.clone(),
@@ -224,7 +224,7 @@ impl Session<'_> {
             .iter()
             .map(|snapshot| plan.name.snapshot(&snapshot.name))
             .collect();
-        let names = names.map_err(|error| plan.wants().refused(error.to_string()))?;
+        let names = names.map_err(|error| plan.refused(other(error)))?;
         for name in &names {
             unmount_dataset(self.mounts, name.as_str(), (true, Elsewhere::End))?;
         }
@@ -280,11 +280,10 @@ impl Session<'_> {
         let target = imported.dsl().dataset(&plan.name);
         let token = target.and_then(|target| cenote_dsl::receive_resume_token(&target));
         match token {
-            Ok(Some(token)) => plan.wants().refused(format!(
-                "{reason}\nPartially received snapshot is saved.\n\
-                 A resuming stream can be generated on the sending system by running:\n    \
-                 zfs send -t {token}"
-            )),
+            Ok(Some(token)) => {
+                let reason = reason.to_owned();
+                plan.refused(StreamRefusal::Kept { reason, token })
+            }
             _ => error,
         }
     }
@@ -357,7 +356,7 @@ fn open(
 /// What is said of a stream that another could go on with; `None` where none could.
 fn worth_keeping(dataset: &DatasetName, error: &StreamError) -> Option<String> {
     match error {
-        StreamError::Full { refusal, .. } => Some(no_room(dataset, *refusal)),
+        StreamError::Full { refusal, .. } => Some(no_room(dataset, *refusal).to_string()),
         StreamError::Cut { .. }
         | StreamError::Read { .. }
         | StreamError::Checksum { .. }

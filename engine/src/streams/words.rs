@@ -1,6 +1,6 @@
-//! OpenZFS's words for why a stream is not received (format/4 9).
+//! Why a stream is not received, by what the layers below say (format/4 9).
 
-use cenote_control::model::ControlError;
+use cenote_control::model::{ControlError, StreamAct, StreamFault, StreamRefusal};
 use cenote_dataset::SpaceRefusal;
 use cenote_dsl::DatasetName;
 use cenote_dsl::DslError;
@@ -18,72 +18,80 @@ pub(super) enum Wants {
 }
 
 impl Wants {
-    pub fn text(self) -> &'static str {
+    pub fn act(self) -> StreamAct {
         match self {
-            Self::Unknown => "cannot receive",
-            Self::New => "cannot receive new filesystem stream",
-            Self::Increment => "cannot receive incremental stream",
-            Self::Resume => "cannot receive resume stream",
+            Self::Unknown => StreamAct::Receive,
+            Self::New => StreamAct::ReceiveNew,
+            Self::Increment => StreamAct::ReceiveIncrement,
+            Self::Resume => StreamAct::ReceiveResume,
         }
     }
 
     /// A refusal of this.
-    pub fn refused(self, reason: impl Into<String>) -> ControlError {
-        ControlError::StreamRefused {
-            what: self.text().to_owned(),
-            reason: reason.into(),
-        }
+    pub fn refused(self, why: StreamRefusal) -> ControlError {
+        ControlError::stream(self.act(), why)
     }
 }
 
-pub(super) fn no_match(dataset: &DatasetName) -> String {
-    format!("most recent snapshot of {dataset} does not\nmatch incremental source")
+fn text(name: &DatasetName) -> String {
+    name.as_str().to_owned()
 }
 
-pub(super) fn modified(dataset: &DatasetName) -> String {
-    format!("destination {dataset} has been modified\nsince most recent snapshot")
+/// In the words of the layer below.
+pub(super) fn other(error: impl ToString) -> StreamRefusal {
+    let reason = error.to_string();
+    StreamRefusal::Other { reason }
 }
 
-pub(super) fn no_room(dataset: &DatasetName, refusal: SpaceRefusal) -> String {
+/// A stream that makes no sense.
+pub(super) const INVALID: StreamRefusal = StreamRefusal::Broken {
+    fault: StreamFault::Invalid,
+    cause: None,
+};
+
+pub(super) fn no_match(dataset: &DatasetName) -> StreamRefusal {
+    let dataset = text(dataset);
+    StreamRefusal::NoMatch { dataset }
+}
+
+pub(super) fn modified(dataset: &DatasetName) -> StreamRefusal {
+    let dataset = text(dataset);
+    StreamRefusal::Modified { dataset }
+}
+
+pub(super) fn no_room(dataset: &DatasetName, refusal: SpaceRefusal) -> StreamRefusal {
+    let (dataset, pool) = (text(dataset), dataset.pool().to_owned());
     match refusal {
-        SpaceRefusal::Quota => format!("destination {dataset} space quota exceeded."),
-        SpaceRefusal::NoSpace => "out of space".to_owned(),
-        SpaceRefusal::Unknown => format!(
-            "cannot tell how much space {dataset} has left: metadata of the pool cannot be read.\n             See 'zpool status -v {}'.",
-            dataset.pool()
-        ),
+        SpaceRefusal::Quota => StreamRefusal::QuotaReached { dataset },
+        SpaceRefusal::NoSpace => StreamRefusal::NoSpace,
+        SpaceRefusal::Unknown => StreamRefusal::SpaceUnknown { dataset, pool },
     }
-}
-
-pub(super) fn partial(dataset: &DatasetName) -> String {
-    format!("destination {dataset} contains partially-complete state from \"zfs receive -s\".")
 }
 
 /// Why a stream itself is not received.
 pub(super) fn of_stream(wants: Wants, dataset: &DatasetName, error: &StreamError) -> ControlError {
-    let at = |words: &str| format!("{words}\n{}", with_causes(error));
+    let broken = |fault| {
+        let cause = Some(with_causes(error));
+        StreamRefusal::Broken { fault, cause }
+    };
     wants.refused(match error {
-        StreamError::NotAStream => return Wants::Unknown.refused(NO_MAGIC),
-        StreamError::Cut { .. } => at("incomplete stream"),
-        StreamError::Read { .. } => at("failed to read from stream"),
-        StreamError::Checksum { .. } => at("checksum mismatch"),
+        StreamError::NotAStream => return Wants::Unknown.refused(StreamRefusal::NotAStream),
+        StreamError::Cut { .. } => broken(StreamFault::Incomplete),
+        StreamError::Read { .. } => broken(StreamFault::Unread),
+        StreamError::Checksum { .. } => broken(StreamFault::Checksum),
         StreamError::Full { refusal, .. } => no_room(dataset, *refusal),
-        StreamError::Closed { .. } => at("destination is busy"),
+        StreamError::Closed { .. } => broken(StreamFault::Busy),
         StreamError::Grammar {
             problem: Problem::Features(bits),
             ..
         } => {
-            return Wants::Unknown.refused(format!(
-                "stream has unsupported feature, feature flags = {bits:x} \
-                 (unknown flags = {bits:x})"
-            ));
+            let bits = *bits;
+            return Wants::Unknown.refused(StreamRefusal::UnknownFeatures { bits });
         }
-        StreamError::Cancelled { .. } => "interrupted".to_owned(),
-        _ => at("invalid backup stream"),
+        StreamError::Cancelled { .. } => StreamRefusal::Interrupted,
+        _ => broken(StreamFault::Invalid),
     })
 }
-
-pub(super) const NO_MAGIC: &str = "invalid stream (bad magic number)";
 
 /// An error with all that led to it.
 fn with_causes(error: &StreamError) -> String {
@@ -104,30 +112,28 @@ pub(super) fn of_change(wants: Wants, dataset: &DatasetName, error: SyncError) -
         SyncError::Stopped { .. } => ControlError::Suspended {
             pool: dataset.pool().to_owned(),
         },
-        error => wants.refused(error.to_string()),
+        error => wants.refused(other(error)),
     }
 }
 
 pub(super) fn of_dsl(wants: Wants, dataset: &DatasetName, error: &DslError) -> ControlError {
     wants.refused(match error {
         DslError::DatasetExists { name } if name.as_str().contains('@') => {
-            return ControlError::StreamRefused {
-                what: format!("cannot restore to {name}"),
-                reason: "destination already exists".to_owned(),
-            };
+            let snapshot = text(name);
+            let act = StreamAct::Restore { snapshot };
+            return ControlError::stream(act, StreamRefusal::SnapshotExists);
         }
         DslError::DatasetExists { name } => {
-            format!("destination '{name}' exists\nmust specify -F to overwrite it")
+            let dataset = text(name);
+            StreamRefusal::Exists { dataset }
         }
         DslError::Modified { .. } => modified(dataset),
         DslError::MoreRecent { .. } => no_match(dataset),
-        DslError::Busy { .. } | DslError::Held { .. } => "dataset is busy".to_owned(),
-        DslError::KeyRequired { .. } => "inherited key must be loaded".to_owned(),
-        DslError::FeatureDisabled { .. } => TOO_OLD.to_owned(),
-        DslError::NoSpaceFor { .. } => "out of space".to_owned(),
-        DslError::ParentNotFilesystem { .. } => "invalid parent dataset".to_owned(),
-        error => error.to_string(),
+        DslError::Busy { .. } | DslError::Held { .. } => StreamRefusal::Busy,
+        DslError::KeyRequired { .. } => StreamRefusal::ParentKeyNotLoaded,
+        DslError::FeatureDisabled { .. } => StreamRefusal::PoolTooOld,
+        DslError::NoSpaceFor { .. } => StreamRefusal::NoSpace,
+        DslError::ParentNotFilesystem { .. } => StreamRefusal::InvalidParent,
+        error => other(error),
     })
 }
-
-pub(super) const TOO_OLD: &str = "pool must be upgraded to receive this stream.";

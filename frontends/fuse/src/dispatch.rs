@@ -9,10 +9,9 @@
 mod ioctl;
 mod modify;
 
-use crate::filesystem::{
-    Context, DataCache, Errno, FileSystem, Handle, Lookup, NodeId, Opened, SeekTarget,
-};
+use crate::filesystem::{Context, FileSystem};
 use crate::follow::UnderWay;
+use crate::interrupt::Interrupt;
 use crate::overdue::may_be_answered;
 use crate::payload::{DirectoryReply, Payload};
 use crate::protocol::init::capability;
@@ -20,8 +19,9 @@ use crate::protocol::open_flag;
 use crate::protocol::reply::{self, Body};
 use crate::protocol::request::{Operation, RequestHeader};
 use crate::receive::Request;
-use crate::session::{Interrupt, Session};
+use crate::session::Session;
 use crate::transport::Device;
+use crate::values::{DataCache, Errno, Handle, Lookup, NodeId, Opened, SeekTarget};
 use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

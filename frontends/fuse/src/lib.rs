@@ -6,8 +6,8 @@
 //!   [`MemoryTree`] are implementations for measuring and testing; the one that matters, over a
 //!   dataset, is the crate above this one.
 //! * [`Payload`] and [`DirectoryReply`] take bulk answers without copying cached blocks.
-//! * `protocol` knows the bytes, `transport` the device, `session` the worker threads, and
-//!   `dispatch` joins them.
+//! * `protocol` knows the bytes, `transport` the device, `session` the connection, `workers` its
+//!   threads, and `dispatch` joins them.
 //! * [`Mount`] owns a mount's life: privileged, by helper, or in a user namespace; clearing what
 //!   a killed server left behind; unmounting.
 //!
@@ -20,6 +20,7 @@
 mod dispatch;
 mod filesystem;
 mod follow;
+mod interrupt;
 mod lookout;
 mod memory_tree;
 mod metrics;
@@ -33,13 +34,12 @@ mod receive;
 mod session;
 mod transport;
 mod turns;
+mod values;
+mod workers;
 
 pub use cenote_device::BlockBuffer;
-pub use filesystem::{
-    Attr, AttrChanges, Context, DataCache, DeviceNumber, Entry, Errno, Features, FileFlags,
-    FileKind, FilePlace, FileSystem, FileSystemStatus, Handle, Lifetime, Lookup, NewMode, NodeId,
-    Opened, SeekTarget, TimeChange, Timestamp, XattrChange,
-};
+pub use filesystem::{Context, FileSystem};
+pub use interrupt::Interrupt;
 pub use memory_tree::MemoryTree;
 pub use metrics::SessionMetrics;
 pub use mount::{
@@ -52,4 +52,9 @@ pub use null::{DATA_SIZE as NULL_DATA_SIZE, NullFileSystem};
 pub use payload::{DirectoryReply, Payload, SharedBytes};
 pub use protocol::check_request;
 pub use protocol::init::Negotiated;
-pub use session::{HandshakeError, Interrupt};
+pub use session::HandshakeError;
+pub use values::{
+    Attr, AttrChanges, DataCache, DeviceNumber, Entry, Errno, Features, FileFlags, FileKind,
+    FilePlace, FileSystemStatus, Handle, Lifetime, Lookup, NewMode, NodeId, Opened, SeekTarget,
+    TimeChange, Timestamp, XattrChange,
+};

@@ -3,11 +3,12 @@
 //! It is built first and served afterwards, unchanging, so places in a directory's list serve as
 //! its cookies.
 
-use crate::filesystem::{
-    Attr, Context, DeviceNumber, Entry, Errno, Features, FileKind, FileSystem, FileSystemStatus,
-    Handle, Lifetime, Lookup, NodeId, SeekTarget, Timestamp,
-};
+use crate::filesystem::{Context, FileSystem};
 use crate::payload::{DirectoryReply, Payload};
+use crate::values::{
+    Attr, DeviceNumber, Entry, Errno, Features, FileKind, FileSystemStatus, Handle, Lifetime,
+    Lookup, NodeId, SeekTarget, Timestamp,
+};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,16 +1,35 @@
 //! Telling the kernel that what it remembers is no longer true.
 
-use crate::filesystem::{Errno, NodeId};
 use crate::mount::mounts;
 use crate::protocol::notification;
 use crate::protocol::reply;
 use crate::protocol::wire::Writer;
-use crate::session::Session;
+use crate::values::{Errno, NodeId};
 use std::io::IoSlice;
-use std::sync::{Arc, Weak};
+use std::sync::Weak;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes of `fuse_out_header`.
 const HEADER_SIZE: usize = reply::HEADER_SIZE;
+
+/// The connection that notifications go through.
+pub(crate) trait Channel: Send + Sync {
+    /// Sends one to the kernel.
+    fn notify(&self, pieces: &[IoSlice<'_>]) -> Result<(), Errno>;
+
+    /// Lets a worker wait for requests that other workers have to serve, while few enough do;
+    /// `None` if that many wait already.
+    fn begin_collecting(&self) -> Option<Collecting<'_>>;
+}
+
+/// A worker that waits for others.
+pub(crate) struct Collecting<'a>(pub &'a AtomicUsize);
+
+impl Drop for Collecting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
 
 /// A handle for invalidations, usable from any thread.
 ///
@@ -19,7 +38,7 @@ const HEADER_SIZE: usize = reply::HEADER_SIZE;
 #[derive(Clone)]
 pub struct Notifier {
     /// Weak, since the file system that a session serves may keep a notifier.
-    session: Weak<Session>,
+    session: Weak<dyn Channel>,
     /// The mount's number in the kernel's table, if that could be read.
     mount_id: Option<u64>,
 }
@@ -31,11 +50,8 @@ impl std::fmt::Debug for Notifier {
 }
 
 impl Notifier {
-    pub(crate) fn new(session: &Arc<Session>, mount_id: Option<u64>) -> Self {
-        Notifier {
-            session: Arc::downgrade(session),
-            mount_id,
-        }
+    pub(crate) fn new(session: Weak<dyn Channel>, mount_id: Option<u64>) -> Self {
+        Notifier { session, mount_id }
     }
 
     /// Drops the attributes of `node` and its cached data or listing.
@@ -108,7 +124,7 @@ impl Notifier {
         let Some(session) = self.session.upgrade() else {
             return Ok(());
         };
-        match session.device.notify(&pieces) {
+        match session.notify(&pieces) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
             Err(error) => Err(error),
         }

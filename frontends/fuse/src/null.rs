@@ -5,12 +5,12 @@
 //! files named by decimal numbers below a chosen count. What is made, written or removed is
 //! accepted and forgotten.
 
-use crate::filesystem::{
-    Attr, AttrChanges, Context, DeviceNumber, Entry, Errno, Features, FileKind, FilePlace,
-    FileSystem, FileSystemStatus, Handle, Lifetime, Lookup, NewMode, NodeId, Opened, SeekTarget,
-    Timestamp,
-};
+use crate::filesystem::{Context, FileSystem};
 use crate::payload::{DirectoryReply, Payload};
+use crate::values::{
+    Attr, AttrChanges, DeviceNumber, Entry, Errno, Features, FileKind, FilePlace, FileSystemStatus,
+    Handle, Lifetime, Lookup, NewMode, NodeId, Opened, SeekTarget, Timestamp,
+};
 
 /// The size of `data`: 1 TiB.
 pub const DATA_SIZE: u64 = 1 << 40;

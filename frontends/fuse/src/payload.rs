@@ -9,8 +9,8 @@
 //! limit, hence it has room whenever the limit has; at most [`SEGMENTS_MAX`] pieces exist, after
 //! which further pieces are copied, so that `writev` never meets its limit of 1024.
 
-use crate::filesystem::{Entry, FileKind};
 use crate::protocol::reply;
+use crate::values::{Entry, FileKind};
 use std::fmt;
 use std::io::IoSlice;
 use std::ops::Range;

@@ -1,94 +1,33 @@
-//! A connection to the kernel and the workers that serve it.
-//!
-//! Each worker loops on its own descriptor: receive, dispatch, answer. Work is synchronous, so the
-//! number of workers bounds the number of requests under way. A few of them always wait; when the
-//! last waiting one gets a request it starts another, up to the maximum, because all the others
-//! may be blocked on slow disks. Or they may only wait for a processor, which looks the same: so
-//! one at a time is started, and after many requests in a row that found more than enough
-//! workers waiting, one leaves. The kernel wakes waiting workers in turns; with few of them what
-//! each needs is still in the processor's caches.
+//! A connection to the kernel: its state, which the workers share.
 //!
 //! The kernel cancels a request by a second one, INTERRUPT, which names the first one's number.
 //! Every worker publishes the number it works on in a slot; raising the interrupt means storing
 //! the number beside it, so that a late interrupt can never hit the slot's next request.
 
-use crate::dispatch::Worker;
-use crate::filesystem::{Errno, FileSystem};
-use crate::follow::{Binding, Callers};
-use crate::lookout::Lookout;
+use crate::filesystem::FileSystem;
+use crate::follow::Callers;
+use crate::interrupt::{Interrupt, WorkingOn};
 use crate::metrics::SessionMetrics;
+use crate::notify::{Channel, Collecting};
 use crate::overdue::{Overdue, POLL};
 use crate::protocol::init::{self, Negotiated, Offer, Wishes};
 use crate::protocol::request::RequestHeader;
 use crate::protocol::wire::Malformed;
 use crate::protocol::{opcode, reply};
-use crate::receive::{RECEIVE_SIZE_MIN, Receiver};
+use crate::receive::RECEIVE_SIZE_MIN;
 use crate::transport::{Device, Received};
-use crate::turns::{Turn, Turns};
+use crate::turns::Turns;
+use crate::values::Errno;
 use cenote_base::rt::{self, Condvar, Instant, Mutex, ranks};
 use std::io::{IoSlice, IoSliceMut};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
-
-/// After so many requests in a row with waiting workers to spare, one worker leaves.
-const SURPLUS_MAX: usize = 2000;
 
 /// How often a session that was cut is looked at, and how often any other.
 const CUT_POLL: Duration = Duration::from_millis(5);
 const WAIT_POLL: Duration = Duration::from_secs(3600);
-
-/// Whether the caller of a request was signalled and no longer wants the answer.
-#[derive(Debug, Default)]
-pub struct Interrupt {
-    current: AtomicU64,
-    raised: AtomicU64,
-    /// The request that anybody may answer; who takes it from here does.
-    open: AtomicU64,
-    /// Where the worker's requests come from, and answers go to.
-    device: Mutex<Option<Arc<Device>>, ranks::FuseInterrupt>,
-}
-
-impl Interrupt {
-    /// Whether to give up and answer `EINTR`. Cheap enough for every step of a long wait.
-    pub fn is_raised(&self) -> bool {
-        let current = self.current.load(Ordering::Acquire);
-        current != 0 && self.raised.load(Ordering::Acquire) == current
-    }
-
-    fn begin(&self, unique: u64, is_open: bool) {
-        let open = if is_open { unique } else { 0 };
-        self.open.store(open, Ordering::Release);
-        // Before the look at whether the session was cut: whoever cuts it looks the other way.
-        self.current.store(unique, Ordering::SeqCst);
-    }
-
-    /// Takes the right to answer a request that began as open; false if somebody else has it.
-    pub(crate) fn claim(&self, unique: u64) -> bool {
-        let claimed = self
-            .open
-            .compare_exchange(unique, 0, Ordering::AcqRel, Ordering::Acquire);
-        claimed.is_ok()
-    }
-
-    fn is_open(&self, unique: u64) -> bool {
-        self.open.load(Ordering::Acquire) == unique
-    }
-
-    fn end(&self) {
-        self.current.store(0, Ordering::Release);
-    }
-
-    /// Raises the interrupt if `unique` is being worked on.
-    fn raise(&self, unique: u64) -> bool {
-        let hit = self.current.load(Ordering::Acquire) == unique;
-        if hit {
-            self.raised.store(unique, Ordering::Release);
-        }
-        hit
-    }
-}
 
 /// How a session works.
 #[derive(Debug, Clone)]
@@ -130,20 +69,20 @@ pub(crate) struct Session {
     pub negotiated: Negotiated,
     pub metrics: SessionMetrics,
     pub device: Device,
-    config: SessionConfig,
-    slots: Box<[Interrupt]>,
-    free_slots: Mutex<Vec<usize>, ranks::FuseSlots>,
-    waiting: AtomicUsize,
-    callers: Callers,
-    turns: Turns,
+    pub config: SessionConfig,
+    pub slots: Box<[Interrupt]>,
+    pub free_slots: Mutex<Vec<usize>, ranks::FuseSlots>,
+    pub waiting: AtomicUsize,
+    pub callers: Callers,
+    pub turns: Turns,
     /// A worker was started and does not wait yet.
-    starting: AtomicBool,
+    pub starting: AtomicBool,
     /// Requests since there were no workers to spare, or one left.
-    surplus: AtomicUsize,
+    pub surplus: AtomicUsize,
     /// Workers that wait for the kernel to send off stores.
     collecting: AtomicUsize,
-    running: Mutex<usize, ranks::FuseWorkers>,
-    all_ended: Condvar,
+    pub running: Mutex<usize, ranks::FuseWorkers>,
+    pub all_ended: Condvar,
     overdue: Mutex<Overdue, ranks::FuseOverdue>,
     /// No request gets through to the file system any more.
     is_cut: AtomicBool,
@@ -151,12 +90,18 @@ pub(crate) struct Session {
     is_told: AtomicBool,
 }
 
-/// A worker that waits for others.
-pub(crate) struct Collecting<'a>(&'a AtomicUsize);
+impl Channel for Session {
+    fn notify(&self, pieces: &[IoSlice<'_>]) -> Result<(), Errno> {
+        self.device.notify(pieces)
+    }
 
-impl Drop for Collecting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
+    fn begin_collecting(&self) -> Option<Collecting<'_>> {
+        let limit = self.config.threads_max / 2;
+        let more = |count| (count < limit).then_some(count + 1);
+        let counted = self
+            .collecting
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        counted.ok().map(|_| Collecting(&self.collecting))
     }
 }
 
@@ -195,14 +140,6 @@ impl Session {
             is_cut: AtomicBool::new(false),
             is_told: AtomicBool::new(false),
         }))
-    }
-
-    /// Starts the workers that always run.
-    pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
-        for _ in 0..self.config.threads_min {
-            self.spawn_worker()?;
-        }
-        Ok(())
     }
 
     /// Number of workers now.
@@ -252,7 +189,7 @@ impl Session {
     }
 
     /// Lets the file system know, once, that it has ended.
-    fn tell_end(&self) {
+    pub fn tell_end(&self) {
         if !self.is_told.swap(true, Ordering::AcqRel) {
             self.file_system.destroy();
         }
@@ -311,178 +248,12 @@ impl Session {
         }
     }
 
-    /// Lets a worker wait for requests that other workers have to serve, while few enough do.
-    pub fn begin_collecting(&self) -> Option<Collecting<'_>> {
-        let limit = self.config.threads_max / 2;
-        let more = |count| (count < limit).then_some(count + 1);
-        let counted = self
-            .collecting
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        counted.ok().map(|_| Collecting(&self.collecting))
-    }
-
-    /// Starts one more worker, if there may be more.
-    fn add_worker(self: &Arc<Self>) {
-        match self.spawn_worker() {
-            Ok(true) => return,
-            Ok(false) => {}
-            // The others serve on; the next such moment tries again.
-            Err(_) => self.metrics.channel_errors.add(1),
-        }
-        self.starting.store(false, Ordering::Release);
-    }
-
-    /// Whether another worker was started; there are never more than there may be.
-    fn spawn_worker(self: &Arc<Self>) -> std::io::Result<bool> {
-        let Some(slot) = self.free_slots.lock().pop() else {
-            return Ok(false);
-        };
-        let outcome = self.try_spawn(slot);
-        if outcome.is_err() {
-            self.free_slots.lock().push(slot);
-        }
-        outcome.map(|()| true)
-    }
-
-    fn try_spawn(self: &Arc<Self>, slot: usize) -> std::io::Result<()> {
-        let device = Arc::new(self.device.another(&self.config.device_path)?);
-        *self.slots[slot].device.lock() = Some(Arc::clone(&device));
-        *self.running.lock() += 1;
-        let session = Arc::clone(self);
-        let body = move || {
-            let leaving = Leaving { session, slot };
-            leaving.session.work(&device, slot);
-        };
-        let started = rt::spawn(format!("fuse-{slot}"), body);
-        match started {
-            // The closure was dropped unrun, and with it no `Leaving` that would count down.
-            Err(error) => {
-                *self.running.lock() -= 1;
-                Err(error)
-            }
-            // Detached: `Leaving` tells when it has ended.
-            Ok(_) => Ok(()),
-        }
-    }
-
-    fn work(self: &Arc<Self>, device: &Device, slot: usize) {
-        let mut receiver = Receiver::new(self.config.wishes.write_size_max as usize);
-        let mut worker = Worker::new(self, device, &self.slots[slot]);
-        self.starting.store(false, Ordering::Release);
-        let mut binding = Binding::default();
-        let mut lookout = Lookout::new();
-        loop {
-            if self.turns.would_park(slot) {
-                // A guard that stays awake does so on another processor than the caller's.
-                binding.follow(&self.callers, true);
-            }
-            let is_spare = || self.workers() > self.config.threads_min;
-            let turn = self.turns.take(slot, &mut lookout, &self.callers, is_spare);
-            if turn == Turn::Leave {
-                return;
-            }
-            let is_alone = turn == Turn::Alone && self.waiting.load(Ordering::Acquire) == 0;
-            let looks = is_alone && self.turns.keeps_leader_awake() && lookout.pays();
-            binding.follow(&self.callers, looks);
-            let is_timed = is_alone && !looks && self.turns.keeps_leader_awake();
-            let start = is_timed.then(Instant::now);
-            self.waiting.fetch_add(1, Ordering::AcqRel);
-            let received = receiver.receive(device, looks.then_some(&mut lookout));
-            let waiting_before = self.waiting.fetch_sub(1, Ordering::AcqRel);
-            let length = match received {
-                Ok(Received::Request(length)) => length,
-                Ok(Received::Ended) => return self.turns.end(),
-                Err(_) => {
-                    self.metrics.channel_errors.add(1);
-                    return;
-                }
-            };
-            if let Some(start) = start {
-                lookout.slept(start.elapsed());
-            }
-            let request = receiver.request(length);
-            let is_last = waiting_before == 1 && !is_forget(request.front());
-            let is_guarded = turn == Turn::Alone && self.turns.is_guarded();
-            if is_last && !is_guarded && !self.starting.swap(true, Ordering::AcqRel) {
-                self.add_worker();
-            }
-            let at_work = (turn == Turn::Alone).then(|| self.turns.at_work());
-            let under_way = self.callers.enter(request.front(), length);
-            match (&under_way, self.callers.is_single()) {
-                (None, _) => {}
-                (Some(_), true) => self.turns.gather(),
-                (Some(_), false) => self.turns.scatter(),
-            }
-            let block_size = worker.serve(request, under_way);
-            drop(at_work);
-            receiver.served(length, block_size);
-            if self.is_cut() {
-                return self.turns.end();
-            }
-            if self.is_surplus() {
-                return;
-            }
-        }
-    }
-
-    /// Notes how many workers wait after a request; whether its worker is to leave.
-    fn is_surplus(&self) -> bool {
-        if self.waiting.load(Ordering::Acquire) <= self.config.threads_min {
-            self.surplus.store(0, Ordering::Relaxed);
-            return false;
-        }
-        // Exactly one worker sees the number that is too high.
-        let before = self.surplus.fetch_add(1, Ordering::Relaxed);
-        if before == SURPLUS_MAX {
-            self.surplus.store(0, Ordering::Relaxed);
-        }
-        before == SURPLUS_MAX
-    }
-
     /// Publishes that `slot` works on `unique` until the guard is dropped; if `is_open`, others may
     /// answer it.
     pub fn working_on(slot: &Interrupt, unique: u64, is_open: bool) -> WorkingOn<'_> {
         slot.begin(unique, is_open);
-        WorkingOn { slot }
+        WorkingOn::new(slot)
     }
-}
-
-/// While it lives, its slot's request can be interrupted.
-pub(crate) struct WorkingOn<'a> {
-    slot: &'a Interrupt,
-}
-
-impl Drop for WorkingOn<'_> {
-    fn drop(&mut self) {
-        self.slot.end();
-    }
-}
-
-/// Counts a worker down when its thread ends, for whatever reason.
-struct Leaving {
-    session: Arc<Session>,
-    slot: usize,
-}
-
-impl Drop for Leaving {
-    fn drop(&mut self) {
-        self.session.turns.leave(self.slot);
-        *self.session.slots[self.slot].device.lock() = None;
-        self.session.free_slots.lock().push(self.slot);
-        let mut running = self.session.running.lock();
-        assert!(*running > 0, "a worker left that had not been counted");
-        *running -= 1;
-        if *running == 0 {
-            self.session.tell_end();
-            self.session.all_ended.notify_all();
-        }
-    }
-}
-
-/// Whether it is done with at once: it keeps no worker from the next request.
-fn is_forget(request: &[u8]) -> bool {
-    let code = RequestHeader::opcode_of(request);
-    matches!(code, Some(opcode::FORGET | opcode::BATCH_FORGET))
 }
 
 /// Receives INIT and answers it.

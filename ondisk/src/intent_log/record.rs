@@ -8,9 +8,10 @@
 //! then, by type, access control entries, ids, extended attributes and NUL-terminated names.
 //! Decoding borrows from the block; nothing is copied but numbers.
 
-use super::record_body;
-use crate::wire::{self, bits};
-use crate::{BlockPointer, DecodeError};
+pub use super::record_body::{Records, swap};
+
+use crate::BlockPointer;
+use crate::wire::bits;
 use cenote_base::{ObjectId, Txg};
 
 /// Bytes of a record's header.
@@ -320,84 +321,4 @@ impl SetAttributes<'_> {
             ctime,
         }
     }
-}
-
-/// Iterates over the records of a log block: `bytes` is what
-/// [`LogBlock::records`](super::LogBlock) names. Ends after the first error.
-#[derive(Clone, Debug)]
-pub struct Records<'a> {
-    bytes: &'a [u8],
-}
-
-impl<'a> Records<'a> {
-    /// The records in `bytes`.
-    pub fn new(bytes: &'a [u8]) -> Self {
-        Self { bytes }
-    }
-}
-
-impl<'a> Iterator for Records<'a> {
-    type Item = Result<Record<'a>, DecodeError>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        if self.bytes.is_empty() {
-            return None;
-        }
-        let record = record_length(self.bytes).and_then(|length| {
-            let (record, rest) = self.bytes.split_at(length);
-            self.bytes = rest;
-            Record::decode(record)
-        });
-        if record.is_err() {
-            self.bytes = &[];
-        }
-        Some(record)
-    }
-}
-
-/// The length of the record at the start of `bytes`, which it does not exceed.
-pub(super) fn record_length(bytes: &[u8]) -> Result<usize, DecodeError> {
-    let length = wire::u64_le(bytes, 8, STRUCTURE)?;
-    let fits = usize::try_from(length).ok().filter(|length| {
-        (HEADER_SIZE..=bytes.len()).contains(length)
-            && length.is_multiple_of(super::RECORD_ALIGNMENT)
-    });
-    match fits {
-        Some(length) => Ok(length),
-        None => bad("length", length),
-    }
-}
-
-impl<'a> Record<'a> {
-    /// Decodes a record that is exactly `bytes`.
-    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
-        let bytes = &bytes[..record_length(bytes)?];
-        let type_word = wire::u64_le(bytes, 0, STRUCTURE)?;
-        let record_type = type_word & !TYPE_CASE_INSENSITIVE;
-        Ok(Self {
-            record_type,
-            case_insensitive: type_word & TYPE_CASE_INSENSITIVE != 0,
-            txg: Txg(wire::u64_le(bytes, 16, STRUCTURE)?),
-            sequence: wire::u64_le(bytes, 24, STRUCTURE)?,
-            body: record_body::decode(bytes, record_type)?,
-        })
-    }
-
-    /// Whether the record may stand out of order and is skipped if its object is gone.
-    pub fn is_out_of_order(&self) -> bool {
-        matches!(self.record_type, 9..=13 | 20 | 21 | 24)
-    }
-}
-
-/// Swaps the records of a big-endian block in place; `bytes` as for [`Records::new`].
-pub fn swap(bytes: &mut [u8]) -> Result<(), DecodeError> {
-    record_body::swap_all(bytes)
-}
-
-pub(super) fn bad<T>(field: &'static str, value: u64) -> Result<T, DecodeError> {
-    Err(DecodeError::BadValue {
-        structure: STRUCTURE,
-        field,
-        value,
-    })
 }

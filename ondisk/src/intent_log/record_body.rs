@@ -1,15 +1,16 @@
-//! Decoding the bodies of log records: which fields and variable parts each type has.
+//! Decoding log records: one after the other, and which fields and variable parts the body of each
+//! type has.
 
 use super::record::{
-    AclBody, Create, EXTENDED_ATTRIBUTES_SIZE, ExtendedAttributes, HEADER_SIZE, NewObject,
-    RecordBody, STRUCTURE, SetAttributes, Whiteout, WriteData, bad, record_length,
+    AclBody, Create, EXTENDED_ATTRIBUTES_SIZE, ExtendedAttributes, HEADER_SIZE, NewObject, Record,
+    RecordBody, STRUCTURE, SetAttributes, TYPE_CASE_INSENSITIVE, Whiteout, WriteData,
     record_type as of,
 };
 use crate::block_pointer::BLOCK_POINTER_SIZE;
 use crate::byteswap::{swap_aces, swap_array, swap_old_aces};
 use crate::wire;
 use crate::{BlockPointer, DecodeError};
-use cenote_base::ObjectId;
+use cenote_base::{ObjectId, Txg};
 
 const REMOVE_NAME: usize = 40;
 const LINK_NAME: usize = 48;
@@ -347,7 +348,7 @@ fn clone_range(mut fields: Fields<'_>) -> Result<RecordBody<'_>, DecodeError> {
 }
 
 /// Swaps every record in `bytes`, big-endian to little-endian.
-pub(super) fn swap_all(mut bytes: &mut [u8]) -> Result<(), DecodeError> {
+pub fn swap(mut bytes: &mut [u8]) -> Result<(), DecodeError> {
     while !bytes.is_empty() {
         if bytes.len() < HEADER_SIZE {
             return bad("length of the last record", bytes.len() as u64);
@@ -363,7 +364,7 @@ pub(super) fn swap_all(mut bytes: &mut [u8]) -> Result<(), DecodeError> {
 
 /// Swaps what follows the header, by the type, which is swapped already.
 fn swap_body(record: &mut [u8]) -> Result<(), DecodeError> {
-    let record_type = wire::u64_le(record, 0, STRUCTURE)? & !super::record::TYPE_CASE_INSENSITIVE;
+    let record_type = wire::u64_le(record, 0, STRUCTURE)? & !TYPE_CASE_INSENSITIVE;
     let end = match record_type {
         of::CREATE..=of::SYMLINK | of::CREATE_ATTR | of::MKDIR_ATTR => CREATE_DATA,
         of::CREATE_ACL | of::CREATE_ACL_ATTR | of::MKDIR_ACL | of::MKDIR_ACL_ATTR => {
@@ -429,3 +430,78 @@ fn swap_acl(record: &mut [u8], counts: usize, position: usize) -> Result<(), Dec
 #[cfg(test)]
 #[path = "record_tests.rs"]
 mod tests;
+
+/// The length of the record at the start of `bytes`, which it does not exceed.
+pub(super) fn record_length(bytes: &[u8]) -> Result<usize, DecodeError> {
+    let length = wire::u64_le(bytes, 8, STRUCTURE)?;
+    let fits = usize::try_from(length).ok().filter(|length| {
+        (HEADER_SIZE..=bytes.len()).contains(length)
+            && length.is_multiple_of(super::RECORD_ALIGNMENT)
+    });
+    match fits {
+        Some(length) => Ok(length),
+        None => bad("length", length),
+    }
+}
+
+impl<'a> Record<'a> {
+    /// Decodes a record that is exactly `bytes`.
+    pub fn decode(bytes: &'a [u8]) -> Result<Self, DecodeError> {
+        let bytes = &bytes[..record_length(bytes)?];
+        let type_word = wire::u64_le(bytes, 0, STRUCTURE)?;
+        let record_type = type_word & !TYPE_CASE_INSENSITIVE;
+        Ok(Self {
+            record_type,
+            case_insensitive: type_word & TYPE_CASE_INSENSITIVE != 0,
+            txg: Txg(wire::u64_le(bytes, 16, STRUCTURE)?),
+            sequence: wire::u64_le(bytes, 24, STRUCTURE)?,
+            body: decode(bytes, record_type)?,
+        })
+    }
+
+    /// Whether the record may stand out of order and is skipped if its object is gone.
+    pub fn is_out_of_order(&self) -> bool {
+        matches!(self.record_type, 9..=13 | 20 | 21 | 24)
+    }
+}
+
+pub(super) fn bad<T>(field: &'static str, value: u64) -> Result<T, DecodeError> {
+    Err(DecodeError::BadValue {
+        structure: STRUCTURE,
+        field,
+        value,
+    })
+}
+
+/// Iterates over the records of a log block: `bytes` is what
+/// [`LogBlock::records`](super::LogBlock) names. Ends after the first error.
+#[derive(Clone, Debug)]
+pub struct Records<'a> {
+    bytes: &'a [u8],
+}
+
+impl<'a> Records<'a> {
+    /// The records in `bytes`.
+    pub fn new(bytes: &'a [u8]) -> Self {
+        Self { bytes }
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    type Item = Result<Record<'a>, DecodeError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.bytes.is_empty() {
+            return None;
+        }
+        let record = record_length(self.bytes).and_then(|length| {
+            let (record, rest) = self.bytes.split_at(length);
+            self.bytes = rest;
+            Record::decode(record)
+        });
+        if record.is_err() {
+            self.bytes = &[];
+        }
+        Some(record)
+    }
+}

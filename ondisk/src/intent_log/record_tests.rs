@@ -1,6 +1,5 @@
 //! Records of every type, built by hand from the format chapter.
 
-use super::super::record::{Record, RecordBody, Records, TYPE_CASE_INSENSITIVE, WriteData};
 use super::*;
 
 /// A record with these words from offset 32 and this tail, padded to 8.
@@ -193,10 +192,10 @@ fn swapping_restores_every_type() {
             }
             _ => {}
         }
-        super::swap_all(&mut bytes).expect("valid");
+        super::swap(&mut bytes).expect("valid");
         assert_eq!(bytes, original);
     }
-    assert!(super::swap_all(&mut [0; 40]).is_err());
+    assert!(super::swap(&mut [0; 40]).is_err());
 }
 
 /// A create record that ended before its name had no domains, and the slice of no domains began

@@ -10,7 +10,8 @@
 //! value; its own pairs and terminator follow the pair. Integers have the writer's byte order,
 //! which the packed header tells.
 
-use super::{Item, NvList, NvValue, STRUCTURE, Source, bad, code};
+use super::items::{Item, STRUCTURE, Source, bad, code, decode_items};
+use super::list::{NvList, NvValue};
 use crate::DecodeError;
 use crate::wire;
 
@@ -36,7 +37,7 @@ pub(super) fn decode(bytes: &[u8], order: Order) -> Result<NvList, DecodeError> 
         position: 8,
         nested_flags: 0,
     };
-    super::decode_items(&mut source, flags)
+    decode_items(&mut source, flags)
 }
 
 /// Reads in the writer's byte order.

@@ -4,7 +4,8 @@
 //! text, flags, arrays of numbers and of bytes, and lists of those. Whatever else a list holds is
 //! left out.
 
-use super::{NvList, NvValue, code};
+use super::items::code;
+use super::list::{NvList, NvValue};
 
 const PAIR_HEADER: usize = 16;
 /// Bytes of an embedded list within its pair: version, flags and what were pointers in memory.

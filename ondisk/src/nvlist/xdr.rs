@@ -9,7 +9,8 @@
 //! multiple of 4. The decoded size is that of the pair in the native encoding: OpenZFS allocates
 //! by it, so that the encoder must get it right. The decoder has no use for it.
 
-use super::{Item, NvList, NvValue, STRUCTURE, Source, bad, code};
+use super::items::{DEPTH_MAX, Item, STRUCTURE, Source, bad, code, decode_items};
+use super::list::{NvList, NvValue};
 use crate::DecodeError;
 use crate::wire;
 
@@ -20,7 +21,7 @@ const LIST_SIZE_MIN: usize = 16;
 pub(super) fn decode(bytes: &[u8]) -> Result<NvList, DecodeError> {
     let mut source = Xdr { bytes, position: 0 };
     let flags = source.begin_list()?;
-    super::decode_items(&mut source, flags)
+    decode_items(&mut source, flags)
 }
 
 struct Xdr<'a> {
@@ -214,7 +215,7 @@ pub(super) fn encode(list: &NvList) -> Vec<u8> {
                     end_pair(&mut out, start);
                 }
             }
-            assert!(frames.len() <= super::DEPTH_MAX, "our lists are shallow");
+            assert!(frames.len() <= DEPTH_MAX, "our lists are shallow");
             continue;
         }
         out.extend([0; 8]);

@@ -14,7 +14,8 @@
 //! need. Before 2.4 lists were not padded to a multiple of 8.
 
 use super::byte_order::{Fields, FieldsMut};
-use super::{ByteOrder, RECORD_SIZE, STRUCTURE, StreamFeatures, bad};
+use super::header::{RECORD_SIZE, STRUCTURE, bad, kind};
+use super::{ByteOrder, StreamFeatures};
 use crate::{DecodeError, NvList};
 use cenote_base::Guid;
 
@@ -80,7 +81,7 @@ impl Begin {
     pub fn byte_order(bytes: &[u8; RECORD_SIZE]) -> Result<ByteOrder, DecodeError> {
         for order in [ByteOrder::Little, ByteOrder::Big] {
             let fields = Fields::new(bytes, order);
-            if fields.u32(0) == super::kind::BEGIN && fields.u64(8) == MAGIC {
+            if fields.u32(0) == kind::BEGIN && fields.u64(8) == MAGIC {
                 return Ok(order);
             }
         }

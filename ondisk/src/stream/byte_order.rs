@@ -3,7 +3,7 @@
 //! Offsets are constants of the modules beside this one, and a record always has its full size:
 //! reading a field cannot fail.
 
-use super::RECORD_SIZE;
+use super::header::RECORD_SIZE;
 
 /// The byte order of a stream's numbers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -25,6 +25,7 @@ mod byte_order;
 mod crypt_keydata;
 mod end;
 mod features;
+mod header;
 mod object;
 mod object_range;
 pub mod package;
@@ -41,6 +42,7 @@ pub use byte_order::ByteOrder;
 pub use crypt_keydata::{CryptKeydata, MetaDnode};
 pub use end::End;
 pub use features::{Feature, StreamFeatures};
+pub use header::{CHECKSUM_OFFSET, Checksum, RECORD_SIZE, kind, kind_name};
 pub use object::{Object, RawGeometry};
 pub use object_range::ObjectRange;
 pub use payload::BeginPayload;
@@ -54,11 +56,8 @@ pub use write_embedded::WriteEmbedded;
 use crate::DecodeError;
 use byte_order::{Fields, FieldsMut};
 use cenote_base::BLOCK_SIZE_MAX;
+pub(crate) use header::bad;
 
-/// Bytes of a record's header.
-pub const RECORD_SIZE: usize = 312;
-/// Where the running checksum stands in it, except in BEGIN.
-pub const CHECKSUM_OFFSET: usize = 280;
 /// A length that means: to the end of the object.
 pub const TO_THE_END: u64 = u64::MAX;
 
@@ -72,29 +71,6 @@ pub mod record_flags {
     pub const OBJECT_SPILL: u8 = 4;
     /// SPILL: unchanged, and sent for old receivers only.
     pub const SPILL_UNMODIFIED: u8 = 4;
-}
-
-/// The running checksum: fletcher4 over 32-bit words (format/4 1.1).
-pub type Checksum = [u64; 4];
-
-pub(crate) const STRUCTURE: &str = "stream record";
-
-/// The numbers of the kinds.
-pub mod kind {
-    #![expect(missing_docs, reason = "named as the kinds")]
-    pub const BEGIN: u32 = 0;
-    pub const OBJECT: u32 = 1;
-    pub const FREE_OBJECTS: u32 = 2;
-    pub const WRITE: u32 = 3;
-    pub const FREE: u32 = 4;
-    pub const END: u32 = 5;
-    pub const WRITE_BY_REFERENCE: u32 = 6;
-    pub const SPILL: u32 = 7;
-    pub const WRITE_EMBEDDED: u32 = 8;
-    pub const OBJECT_RANGE: u32 = 9;
-    pub const REDACT: u32 = 10;
-    /// How many kinds there are.
-    pub const COUNT: usize = 11;
 }
 
 /// A record, without its checksum and payload.
@@ -213,32 +189,6 @@ impl Record {
         }
         Ok(usize::try_from(length).expect("at most 16 MiB"))
     }
-}
-
-/// The name of a kind, as senders' documentation has it.
-pub fn kind_name(number: u32) -> &'static str {
-    match number {
-        kind::BEGIN => "BEGIN",
-        kind::OBJECT => "OBJECT",
-        kind::FREE_OBJECTS => "FREEOBJECTS",
-        kind::WRITE => "WRITE",
-        kind::FREE => "FREE",
-        kind::END => "END",
-        kind::WRITE_BY_REFERENCE => "WRITE_BYREF",
-        kind::SPILL => "SPILL",
-        kind::WRITE_EMBEDDED => "WRITE_EMBEDDED",
-        kind::OBJECT_RANGE => "OBJECT_RANGE",
-        kind::REDACT => "REDACT",
-        _ => "unknown",
-    }
-}
-
-pub(crate) fn bad<T>(field: &'static str, value: u64) -> Result<T, DecodeError> {
-    Err(DecodeError::BadValue {
-        structure: STRUCTURE,
-        field,
-        value,
-    })
 }
 
 #[cfg(test)]

@@ -5,27 +5,18 @@
 //! then comes the error, which OpenZFS's program keeps to itself.
 
 mod list;
+mod options;
 mod record;
 mod token;
 
 pub use list::print_list;
+pub use options::Options;
 pub use token::print_token;
 
 use crate::error::StreamError;
 use crate::reader::{Checks, Reader};
 use cenote_ondisk::stream::{Begin, RECORD_SIZE, Record, kind};
 use std::io::{self, Read, Write};
-
-/// How much is printed.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Options {
-    /// A line for each record.
-    pub records: bool,
-    /// The payloads, and the checksums; with [`Self::records`].
-    pub payloads: bool,
-    /// Whether checksums are left unchecked.
-    pub ignores_checksums: bool,
-}
 
 /// Records, and bytes of their payloads, by kind.
 #[derive(Clone, Copy, Debug, Default)]

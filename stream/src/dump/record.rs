@@ -1,6 +1,6 @@
 //! The lines of single records.
 
-use super::Options;
+use super::options::Options;
 use cenote_ondisk::stream::{Begin, Checksum, Crypt, End, HeaderKind, MAGIC, Record};
 use std::fmt;
 use std::io::{self, Write};

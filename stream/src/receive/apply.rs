@@ -3,7 +3,7 @@
 //! What all kinds of records share: transactions, room, and the object that the last records were
 //! about.
 
-use super::Target;
+use super::target::Target;
 use crate::error::{Place, Problem, StreamError};
 use crate::reader::Item;
 use cenote_base::ObjectId;

@@ -12,8 +12,8 @@
 //! object is freed first.
 //!
 //! Blocks that are whole are written without reading what they replace. Where another stream may go
-//! on with this one, the head is told with each record how far it came ([`ResumePoint`]), which is
-//! stored with the record's group.
+//! on with this one, the head is told with each record how far it came ([`Target::resumed`]), which
+//! is stored with the record's group.
 //!
 //! Blocks of raw streams are written as they come ([`raw`]): nobody here needs their keys.
 
@@ -22,28 +22,15 @@ pub mod correct;
 mod data;
 mod object;
 mod raw;
+mod target;
+
+pub use target::Target;
 
 use crate::error::{Place, StreamError};
 use crate::reader::Reader;
 use apply::Applier;
-use cenote_dataset::OpenDataset;
-use cenote_dsl::write::ResumePoint;
 use cenote_ondisk::stream::{Begin, RECORD_SIZE, Record};
 use std::io::Read;
-
-/// Where a stream goes.
-pub struct Target<'a> {
-    /// The dataset, which is a head's.
-    pub dataset: &'a OpenDataset,
-    /// Where an earlier attempt stopped; zeros if there was none.
-    pub resumed: ResumePoint,
-    /// Whether another stream may go on where this one is cut.
-    pub is_resumable: bool,
-    /// Objects that the stream does not have are to go: it is full, and the head is a clone.
-    pub replaces: bool,
-    /// Asked now and then whether to give up.
-    pub is_cancelled: &'a dyn Fn() -> bool,
-}
 
 /// What a stream brought.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

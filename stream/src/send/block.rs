@@ -6,7 +6,7 @@
 //! pieces of a block, the checksum function is "off" and the key zero.
 
 use super::ahead::{Ahead, Shape};
-use super::walk::Sending;
+use super::walk::{OLD_BLOCK_SIZE_MAX, Sending};
 use crate::error::StreamError;
 use cenote_base::{ObjectId, SECTOR_SIZE};
 use cenote_dmu::traverse::Visit;
@@ -15,9 +15,6 @@ use cenote_ondisk::stream::{
 };
 use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, Dnode};
 use std::io::Write;
-
-/// The largest block in a stream without large blocks.
-pub(super) const OLD_BLOCK_SIZE_MAX: u64 = 128 << 10;
 
 impl Sending<'_> {
     /// A block of data.

@@ -24,53 +24,22 @@ mod ahead;
 mod block;
 mod emit;
 pub mod estimate;
+mod options;
 pub mod package;
 mod raw;
 mod snapshot;
 mod walk;
 
-pub use snapshot::{Base, Snapshot};
+pub use options::Options;
+pub use snapshot::{Base, Resume, Snapshot};
 
 use crate::error::{StreamError, unreadable};
 use crate::writer::Writer;
-use cenote_base::ObjectId;
 use cenote_ondisk::NvList;
 use cenote_ondisk::stream::{
     Begin, BeginPayload, ByteOrder, End, Feature, HeaderKind, Record, StreamFeatures, flags,
 };
 use std::io::Write;
-
-/// How blocks may be put into a stream (`zfs send -L -e -c -w`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Options {
-    /// Blocks above 128 KiB as one record each.
-    pub large_blocks: bool,
-    /// Blocks that are in their pointers as WRITE_EMBEDDED.
-    pub embedded: bool,
-    /// Blocks as they are compressed on disk.
-    pub compressed: bool,
-    /// Blocks of encrypted datasets as they are stored. Implies all the others.
-    pub raw: bool,
-}
-
-impl Options {
-    /// The options with what they imply.
-    #[must_use]
-    pub fn complete(self) -> Self {
-        match self.raw {
-            true => Self {
-                large_blocks: true,
-                embedded: true,
-                compressed: true,
-                raw: true,
-            },
-            false => self,
-        }
-    }
-}
-
-/// Where to go on: an object, and an offset in bytes.
-pub type Resume = (ObjectId, u64);
 
 /// Writes the stream of `snapshot` to `sink`: what changed since `base`, or everything. With
 /// `resume` only what comes from there on.

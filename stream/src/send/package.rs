@@ -9,46 +9,18 @@
 //! receiver always has what they build upon.
 
 mod gather;
+mod options;
 
 pub use gather::{Gathered, Member, Sent, gather};
+pub use options::PackageOptions;
 
-use super::{Base, Options, Snapshot, write_stream};
+use super::{Base, Snapshot, write_stream};
 use crate::error::StreamError;
 use crate::writer::Writer;
 use cenote_base::Guid;
 use cenote_dsl::Dataset;
 use cenote_ondisk::stream::{Begin, ByteOrder, End, Feature, HeaderKind, Record, StreamFeatures};
 use std::io::Write;
-
-/// What goes into a package.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PackageOptions {
-    /// Everything below the dataset, too, with properties (`-R`).
-    pub recursive: bool,
-    /// Properties (`-p`).
-    pub properties: bool,
-    /// Of the properties only what was received (`-b`).
-    pub received_only: bool,
-    /// Holds (`-h`).
-    pub holds: bool,
-    /// With `recursive`, datasets that are left out, with what is below them (`-X`).
-    pub excluded: Vec<String>,
-    /// Every snapshot in between, too (`-I`; without a base all up to the snapshot).
-    pub intermediates: bool,
-    /// Leave out datasets that do not have the snapshot, instead of refusing (`-s`).
-    pub skips_missing: bool,
-    /// Encrypted datasets may go without their encryption, and without the properties of it (`-U`).
-    pub decrypted: bool,
-    /// How blocks may be put.
-    pub blocks: Options,
-}
-
-impl PackageOptions {
-    /// Whether the header has a list.
-    fn has_list(&self) -> bool {
-        self.recursive || self.properties || self.received_only || self.holds
-    }
-}
 
 /// Writes the package for `target`, a snapshot, since `base`, a snapshot of it or of what it was
 /// cloned from.

@@ -12,6 +12,9 @@ use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::stream::ResumeToken;
 use std::sync::Arc;
 
+/// Where to go on: an object, and an offset in bytes.
+pub type Resume = (ObjectId, u64);
+
 /// The extension field with the set of IVs of an encrypted snapshot.
 const IVSET_GUID: &str = "com.datto:ivset_guid";
 /// The master node of a file system, and its entry with the version (format/3b 1).

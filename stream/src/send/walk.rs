@@ -5,9 +5,8 @@
 //! there, and sends all of them unless it is told otherwise. So does this.
 
 use super::ahead::Ahead;
-use super::block::OLD_BLOCK_SIZE_MAX;
-use super::snapshot::{Base, Snapshot};
-use super::{Resume, raw, unreadable};
+use super::snapshot::{Base, Resume, Snapshot};
+use super::{raw, unreadable};
 use crate::error::StreamError;
 use crate::writer::Writer;
 use cenote_base::{BlockId, Bookmark, ObjectId, Txg};
@@ -20,6 +19,9 @@ use cenote_ondisk::stream::{
 use cenote_ondisk::{BlockPointer, Dnode};
 use std::io::Write;
 use std::sync::Arc;
+
+/// The largest block in a stream without large blocks.
+pub(super) const OLD_BLOCK_SIZE_MAX: u64 = 128 << 10;
 
 /// Objects whose dnodes one record of a raw stream protects.
 const RANGE_SLOTS: u64 = 32;

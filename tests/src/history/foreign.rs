@@ -13,31 +13,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::PathBuf;
 use std::sync::Arc;
-
-/// What OpenZFS made so far.
-#[derive(Debug, Default)]
-pub struct Foreign {
-    /// Operations of a turn; 0 for no turns.
-    pub operations: u64,
-    manifests: Vec<PathBuf>,
-}
-
-impl Foreign {
-    /// Turns of so many operations.
-    pub fn new(operations: u64) -> Self {
-        Self {
-            operations,
-            ..Self::default()
-        }
-    }
-}
-
-/// Whether a dataset is one of those that OpenZFS made, by its name.
-pub fn is_foreign(name: &str) -> bool {
-    name.starts_with("tank/churn-")
-}
 
 fn ask(arguments: &[&str]) -> Result<String> {
     referee::run(arguments)?.context("the referee was there")?

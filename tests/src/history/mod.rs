@@ -16,6 +16,7 @@ mod check;
 mod checkpoint;
 mod draw;
 mod foreign;
+mod foreign_sets;
 mod model;
 mod session;
 

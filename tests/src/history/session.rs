@@ -3,7 +3,7 @@
 use super::change::{self, Change};
 use super::check;
 use super::draw::{any_file_system, draw};
-use super::foreign::{self, Foreign};
+use super::foreign_sets::{Foreign, is_foreign};
 use super::model::Model;
 use crate::pool;
 use crate::random::Random;
@@ -313,7 +313,7 @@ impl Session {
         }
         self.site.import(&format!("{options} -N"))?;
         for (name, row) in check::list(&self.site, POOL)? {
-            if row["type"] == "filesystem" && !foreign::is_foreign(&name) {
+            if row["type"] == "filesystem" && !is_foreign(&name) {
                 self.site.ok(&format!("zfs mount {name}"))?;
             }
         }

@@ -14,6 +14,7 @@ mod adopt;
 mod compare;
 mod data;
 mod mapped;
+mod mapper;
 mod names;
 mod quota;
 mod run;

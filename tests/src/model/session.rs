@@ -1,6 +1,6 @@
 //! One worker: a directory of a mount, the model of it, and the drawing of operations.
 
-use super::mapped::Mapper;
+use super::mapper::Mapper;
 use super::tree::{Kind, Model, NodeId};
 use super::{adopt, compare};
 use crate::random::Random;

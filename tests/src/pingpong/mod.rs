@@ -14,6 +14,7 @@ mod devices;
 mod foreign;
 mod guest;
 mod kept;
+mod options;
 mod ours;
 
 use crate::model::Session;
@@ -27,6 +28,7 @@ use kept::Kept;
 use ours::Ours;
 
 pub use guest::{Options as GuestOptions, run as run_guest};
+pub use options::Options;
 
 /// The file system that Cenote writes to.
 const DATASET: &str = "tank/model";
@@ -43,18 +45,6 @@ const FOREIGN_LAYOUTS: [&str; 9] = [
     "raidz1:3,log=single,special=mirror:2",
     "mirror:2,mirror:2,dedup=single,spare=1",
 ];
-
-/// A run.
-pub struct Options {
-    /// Chooses everything.
-    pub seed: u64,
-    /// Turns of each side.
-    pub rounds: u64,
-    /// Operations in each of Cenote's turns.
-    pub operations: u64,
-    /// Operations in each of OpenZFS's turns.
-    pub foreign_operations: u64,
-}
 
 /// How many seeds it takes to see each layout.
 pub fn layout_count() -> u64 {

@@ -1,15 +1,16 @@
 //! A command of ours: its name, its options, what it does; help is made from it.
 //!
 //! An option stands in one table, from which its command line is read and its help is made. What
-//! runs a command differs: those of the daemon print through a context, those that open a pool
-//! themselves do not. So that is left to whoever lists commands.
+//! runs a command differs ([`Run`]): those that ask the daemon print through a context, those that
+//! open a pool themselves do not.
 
 use std::ffi::OsString;
 
 use thiserror::Error;
 
-use crate::context::Stop;
+use crate::context::{Context, Outcome, Stop};
 use crate::getopt::{Known, OptionError, Parsed};
+use crate::reading::failure::{Exit, Failure};
 
 /// One option.
 #[derive(Clone, Copy, Debug)]
@@ -98,9 +99,26 @@ pub const JSON: Flag = flag(Some('j'), "json", "print JSON");
 /// The option of every command.
 pub const HELP: Flag = flag(None, "help", "print this help");
 
+/// What runs a command that asks the daemon.
+pub type Asking = fn(&Arguments, &mut Context) -> Outcome;
+
+/// What runs a command that gets the words behind its name.
+pub type Reading = fn(Vec<OsString>) -> Result<Exit, Failure>;
+
+/// What runs a command.
+#[derive(Clone, Copy, Debug)]
+pub enum Run {
+    /// It asks the daemon.
+    Asking(Asking),
+    /// It opens a pool, and has the options for that.
+    Reading(Reading),
+    /// It opens other files.
+    Alone(Reading),
+}
+
 /// One command.
 #[derive(Debug)]
-pub struct Command<Run> {
+pub struct Command {
     /// Its name.
     pub name: &'static str,
     /// What it does, in a few words.
@@ -115,7 +133,7 @@ pub struct Command<Run> {
     pub run: Run,
 }
 
-impl<Run> Command<Run> {
+impl Command {
     /// What `cenote help` and `--help` print.
     pub fn help(&self) -> String {
         let (name, synopsis, summary) = (self.name, self.synopsis, self.summary);

@@ -13,8 +13,8 @@ use cenote_control::model::{ControlError, Dataset, Part, Request, Response};
 use cenote_control::protocol::{CallError, Interrupt};
 use jiff::tz::TimeZone;
 
+use crate::format::harmless::harmless;
 use crate::getopt::OptionError;
-use crate::texts::harmless;
 
 /// Whoever answers requests.
 pub trait Daemon {
@@ -359,8 +359,9 @@ fn wrong_word(answer: &Result<Response, ControlError>) -> Option<Wrong> {
         ControlError::NoSuchDataset { dataset } => Some(Wrong::Name(dataset.clone())),
         ControlError::NoSuchPool { pool } => Some(Wrong::Name(pool.clone())),
         ControlError::NoSuchProperty { property } => Some(Wrong::Property(property.clone())),
-        ControlError::BadValue { name, .. } => Some(Wrong::Value(name.clone())),
-        _ => None,
+        error => error
+            .wrong_option()
+            .map(|name| Wrong::Value(name.to_owned())),
     };
     match answer {
         Err(error) => of_error(error),

@@ -14,8 +14,8 @@ use cenote_control::record::{DaemonRecord, Loss, RecordedPool, Unreadable, boot_
 use jiff::tz::TimeZone;
 
 use crate::format::date::{Form, date};
+use crate::format::harmless::harmless;
 use crate::places::Places;
-use crate::texts::harmless;
 
 /// Mounts that are named.
 const MOUNTS_MAX: usize = 8;

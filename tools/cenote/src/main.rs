@@ -10,20 +10,27 @@
 
 mod accounts;
 mod alarms;
+mod cenote;
+mod clouds;
 mod command;
 mod connect;
 mod context;
+mod daemon;
 mod death;
-mod direct;
+mod devices;
+mod files;
 mod format;
 mod getopt;
-mod mount_helper;
-mod own;
+mod mounts;
 mod places;
+mod pools;
 mod program;
 mod prompt;
+mod reading;
 #[cfg(test)]
 mod reference;
+mod snapshots;
+mod streams;
 mod suggest;
 mod texts;
 mod version;
@@ -38,6 +45,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use context::Context;
+use mounts::helper as mount_helper;
 
 fn main() -> ExitCode {
     cenote_device::return_large_buffers();
@@ -65,18 +73,11 @@ fn main() -> ExitCode {
         return zstream::run(&rest);
     }
     let mut context = context(resumes(&called, rest.first()));
-    if called == "cenote" && own::help_wanted(&rest, &mut context) {
-        return ExitCode::from(context.finish(0));
-    }
-    let word = rest.first().map(|word| word.to_string_lossy());
-    if called == "cenote" && word.is_some_and(|word| direct::knows(&word)) {
-        return direct::run(rest);
-    }
     let code = match called.as_str() {
         "zpool" => zpool::run(&words(rest), &mut context),
         "zfs" => zfs::run(&words(rest), &mut context),
         mount_helper::NAME => mount_helper::run(&words(rest), &mut context),
-        _ => own::run(rest, &mut context),
+        _ => cenote::run(rest, &mut context),
     };
     ExitCode::from(context.finish(code))
 }

@@ -1,7 +1,5 @@
 //! Refusals in OpenZFS's words (cli/contract-zfs.md 1, cli/contract-zpool.md 5).
 
-use std::borrow::Cow;
-
 use cenote_control::model::properties::PropertyInfo;
 use cenote_control::model::{
     ControlError, Diagnosis, Fault, FeatureName, NameFault, OlderState, PoolRow, PropertySelection,
@@ -30,15 +28,6 @@ pub fn with_context(context: &str, error: &ControlError) -> String {
             format!("{context}: {error}\nuse mount(8) to mount this filesystem")
         }
         _ => format!("{context}: {error}"),
-    }
-}
-
-/// A text without control characters, which names on a disk may hold and a terminal obeys.
-pub fn harmless(text: &str) -> Cow<'_, str> {
-    let is_harmful = |c: char| c.is_control() && c != '\n' && c != '\t';
-    match text.contains(is_harmful) {
-        true => text.replace(is_harmful, "?").into(),
-        false => text.into(),
     }
 }
 

@@ -6,9 +6,10 @@
 //! FUSE mounts with `EOPNOTSUPP`, and copying by `copy_file_range` shares blocks instead.
 
 use super::{Answer, Outcome, Worker};
-use crate::filesystem::{Context, Errno, FileFlags, NodeId};
+use crate::filesystem::Context;
 use crate::protocol::reply::Body;
 use crate::protocol::wire::{Fields, Malformed, Writer};
+use crate::values::{Errno, FileFlags, NodeId};
 
 /// Commands. Those of 32-bit programs differ in the size that they state.
 mod command {

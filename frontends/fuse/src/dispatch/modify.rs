@@ -1,11 +1,12 @@
 //! The changing operations.
 
 use super::{Answer, Outcome, Worker};
-use crate::filesystem::{Context, Errno, FilePlace, NewMode, NodeId, XattrChange};
+use crate::filesystem::Context;
 use crate::protocol::modification::{Modification, WriteHead};
 use crate::protocol::reply::Body;
 use crate::protocol::request::RequestHeader;
 use crate::protocol::wire::Fields;
+use crate::values::{Errno, FilePlace, NewMode, NodeId, XattrChange};
 use cenote_device::BlockBuffer;
 
 /// `FUSE_WRITE_KILL_SUIDGID`: the writer may not keep setuid and setgid bits.

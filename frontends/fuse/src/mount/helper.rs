@@ -4,7 +4,8 @@
 //! it finds in an environment variable. The socket is given as its standard input, so that no
 //! other process started at the same moment can inherit it.
 
-use super::{MountError, MountOptions};
+use super::error::MountError;
+use super::options::{MountOptions, OTHERS_SETTING, SETTINGS, lets_others_in};
 use crate::transport::Device;
 use rustix::fd::OwnedFd;
 use rustix::net::{
@@ -20,21 +21,6 @@ use std::process::{Command, Output, Stdio};
 
 /// The helper's names, in order of preference.
 const HELPERS: [&str; 2] = ["fusermount3", "fusermount"];
-
-/// The helper's settings, by the system's administrator (fusermount3(1)).
-const SETTINGS: &str = "/etc/fuse.conf";
-
-/// Of these settings, the one that lets users open their mounts to others.
-const OTHERS_SETTING: &str = "user_allow_other";
-
-/// Whether a user's mount may be open to others, which mounts inside that mount need: the helper
-/// runs as root, whom a mount for its owner alone keeps out.
-pub(super) fn lets_others_in() -> bool {
-    let settings = std::fs::read_to_string(SETTINGS).unwrap_or_default();
-    settings
-        .lines()
-        .any(|line| line.trim_end() == OTHERS_SETTING)
-}
 
 /// Mounts at `mount_point` and returns the connection; `None` when no helper is installed.
 pub(super) fn mount(

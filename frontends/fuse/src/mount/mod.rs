@@ -11,34 +11,38 @@
 //! dead, and the next mount at that place replaces it.
 
 mod control;
+mod error;
 mod held;
 mod helper;
 mod holders;
 mod namespace;
+mod options;
 mod stale;
 mod table;
 
 pub use control::abort_handle;
+pub use error::MountError;
 pub use holders::Holder;
 pub use namespace::{NamespaceError, enter_namespace};
+pub use options::MountOptions;
 pub use stale::{ClearedMounts, clear_stale_mounts, is_stale, stale_mounts};
 pub use table::{FILE_SYSTEM_TYPE, MountEntry, mounts, own_mounts};
 
-use crate::filesystem::{Errno, FileSystem};
+use crate::filesystem::FileSystem;
 use crate::metrics::SessionMetrics;
-use crate::notify::Notifier;
-use crate::protocol::init::{Negotiated, Wishes};
-use crate::session::{HandshakeError, Session, SessionConfig};
+use crate::notify::{Channel, Notifier};
+use crate::protocol::init::Negotiated;
+use crate::session::Session;
 use crate::transport::Device;
+use crate::values::Errno;
 use cenote_base::rt;
 use held::HeldMount;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
-use rustix::mount::{MountAttrFlags, MountFlags, UnmountFlags};
-use std::ffi::{CString, OsString};
-use std::io;
+use rustix::mount::{MountFlags, UnmountFlags};
+use std::ffi::CString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How long an unmount waits for the workers before it reports success all the same.
@@ -54,227 +58,6 @@ const FORCE_TIMEOUT: Duration = Duration::from_millis(100);
 /// busy for a moment: so often it is tried again, and after so long.
 const BUSY_TRIES: u32 = 5;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
-
-/// The kernel accepts no smaller limit for writes (`FUSE_MIN_READ_BUFFER` has room for it).
-const WRITE_SIZE_MIN: u32 = 4096;
-
-/// Why mounting or unmounting failed.
-#[derive(Debug, thiserror::Error)]
-pub enum MountError {
-    /// The place is not a directory that can be reached.
-    #[error("cannot mount at {mount_point}: {source}")]
-    MountPoint {
-        /// Where.
-        mount_point: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The kernel has no FUSE, or the container was not given it.
-    #[error("cannot open {device}: {source}")]
-    Device {
-        /// The device node.
-        device: PathBuf,
-        /// Why.
-        source: Errno,
-    },
-    /// Neither privilege nor helper nor namespace.
-    #[error(
-        "mounting needs root, the program fusermount3 (package fuse3), \
-         or a user namespace of one's own"
-    )]
-    NotPermitted,
-    /// `mount(2)` failed.
-    #[error("mounting {mount_point}: {source}")]
-    Mount {
-        /// Where.
-        mount_point: PathBuf,
-        /// Why.
-        source: Errno,
-    },
-    /// The helper could not be run.
-    #[error("cannot run fusermount3: {0}")]
-    HelperRun(#[source] io::Error),
-    /// The helper said no.
-    #[error("fusermount3: {message}")]
-    HelperRefused {
-        /// What it printed.
-        message: String,
-    },
-    /// The socket to the helper failed.
-    #[error("talking to fusermount3: {0}")]
-    Channel(#[source] Errno),
-    /// The first exchange with the kernel failed.
-    #[error(transparent)]
-    Handshake(#[from] HandshakeError),
-    /// No worker thread could be started.
-    #[error("starting worker threads: {0}")]
-    Threads(#[source] io::Error),
-    /// The table of mounts could not be read.
-    #[error("reading the table of mounts: {0}")]
-    Table(#[source] io::Error),
-    /// A dead mount stays, since what is mounted on it would go along.
-    #[error(
-        "a dead mount is at {mount_point} and {above}, which is in use, is mounted on it; \
-         unmount that first"
-    )]
-    InTheWay {
-        /// Where the dead mount is.
-        mount_point: PathBuf,
-        /// What is mounted on it.
-        above: PathBuf,
-    },
-    /// Files on the mount are open, or something is mounted on it.
-    #[error("the mount is busy")]
-    Busy,
-    /// It cannot be reached by its path.
-    #[error("something is mounted over it, or it was unmounted")]
-    Covered,
-    /// `umount(2)` failed.
-    #[error("unmounting {mount_point}: {source}")]
-    Unmount {
-        /// Where.
-        mount_point: PathBuf,
-        /// Why.
-        source: Errno,
-    },
-}
-
-/// How to mount.
-#[derive(Debug, Clone)]
-pub struct MountOptions {
-    /// What the table of mounts shows as the source: the dataset's name.
-    pub source: OsString,
-    /// Refuse writes before they reach us.
-    pub read_only: bool,
-    /// Let users other than the mounting one in.
-    pub allow_other: bool,
-    /// Let the kernel check permissions by owner and mode. Switched off, the mounting user reads
-    /// everything, as rescuing a foreign pool wants; ignored when others are let in.
-    pub check_permissions: bool,
-    /// Honour set-user-id bits (property `setuid`); never for unprivileged mounts.
-    pub set_user_id: bool,
-    /// Honour device nodes (property `devices`); never for unprivileged mounts.
-    pub devices: bool,
-    /// Allow running programs (property `exec`).
-    pub executables: bool,
-    /// Let reads update access times (property `atime`).
-    pub access_times: bool,
-    /// Workers that always wait for requests.
-    pub threads_min: usize,
-    /// Workers at most, hence requests under way at most.
-    pub threads_max: usize,
-    /// Largest read or write in bytes. The kernel's own limit (`fs.fuse.max_pages_limit`) is 1 MiB.
-    pub request_size_max: u32,
-    /// Requests that may wait in the background: read-ahead, and direct reads larger than one
-    /// request.
-    pub background_max: u16,
-    /// Read-ahead of mapped and page-cached files in KiB, set where the kernel lets us.
-    pub read_ahead_kib: Option<u32>,
-    /// Load attributes with every listing, not only where the kernel guesses they are wanted.
-    pub readdirplus_always: bool,
-    /// The device node of the FUSE driver.
-    pub device: PathBuf,
-}
-
-impl MountOptions {
-    /// A read-only mount of `source`, open to all users if root makes it or `/etc/fuse.conf` lets
-    /// users do so.
-    pub fn new(source: impl Into<OsString>) -> Self {
-        let processors = rt::available_parallelism().map_or(2, |count| count.get());
-        MountOptions {
-            source: source.into(),
-            read_only: true,
-            allow_other: rustix::process::geteuid().is_root() || helper::lets_others_in(),
-            check_permissions: true,
-            set_user_id: true,
-            devices: true,
-            executables: true,
-            access_times: true,
-            threads_min: processors.clamp(2, 16),
-            threads_max: 64,
-            request_size_max: 1 << 20,
-            background_max: 256,
-            read_ahead_kib: Some(1024),
-            readdirplus_always: true,
-            device: PathBuf::from("/dev/fuse"),
-        }
-    }
-
-    /// Whether the kernel checks permissions: always when several users may enter.
-    fn default_permissions(&self) -> bool {
-        self.check_permissions || self.allow_other
-    }
-
-    fn flags(&self) -> MountFlags {
-        let switches = [
-            (self.read_only, MountFlags::RDONLY),
-            (!self.set_user_id, MountFlags::NOSUID),
-            (!self.devices, MountFlags::NODEV),
-            (!self.executables, MountFlags::NOEXEC),
-            (!self.access_times, MountFlags::NOATIME),
-        ];
-        let chosen = switches.iter().filter(|(on, _)| *on);
-        chosen.fold(MountFlags::empty(), |flags, (_, flag)| flags | *flag)
-    }
-
-    /// As [`Self::flags`], in the terms of `fsmount(2)`.
-    fn attributes(&self) -> MountAttrFlags {
-        let switches = [
-            (self.read_only, MountAttrFlags::MOUNT_ATTR_RDONLY),
-            (!self.set_user_id, MountAttrFlags::MOUNT_ATTR_NOSUID),
-            (!self.devices, MountAttrFlags::MOUNT_ATTR_NODEV),
-            (!self.executables, MountAttrFlags::MOUNT_ATTR_NOEXEC),
-            (!self.access_times, MountAttrFlags::MOUNT_ATTR_NOATIME),
-        ];
-        let chosen = switches.iter().filter(|(on, _)| *on);
-        chosen.fold(MountAttrFlags::empty(), |flags, (_, flag)| flags | *flag)
-    }
-
-    /// What the kernel's driver is told of a connection, with its descriptor; words without a
-    /// value are switches.
-    fn parameters(&self, descriptor: i32) -> Vec<(&'static str, String)> {
-        let mut parameters = vec![
-            ("fd", descriptor.to_string()),
-            ("rootmode", "40000".to_owned()),
-            ("user_id", rustix::process::geteuid().as_raw().to_string()),
-            ("group_id", rustix::process::getegid().as_raw().to_string()),
-            (
-                "max_read",
-                self.request_size_max.max(WRITE_SIZE_MIN).to_string(),
-            ),
-        ];
-        let switches = [
-            (self.default_permissions(), "default_permissions"),
-            (self.allow_other, "allow_other"),
-        ];
-        let chosen = switches.into_iter().filter(|(on, _)| *on);
-        parameters.extend(chosen.map(|(_, name)| (name, String::new())));
-        parameters
-    }
-
-    fn session_config(&self, file_system: &dyn FileSystem) -> SessionConfig {
-        let threads_max = self.threads_max.max(1);
-        let mut features = file_system.features();
-        // The kernel takes ACL enforcement to include all other permission checks.
-        features.posix_acl &= self.default_permissions();
-        SessionConfig {
-            device_path: self.device.clone(),
-            threads_min: self.threads_min.clamp(1, threads_max),
-            threads_max,
-            wishes: Wishes {
-                features,
-                readdirplus_always: self.readdirplus_always,
-                request_size_max: self.request_size_max.max(WRITE_SIZE_MIN),
-                // Also where the mount is read-only: it may be changed to take writes.
-                write_size_max: match features.writable {
-                    true => self.request_size_max.max(WRITE_SIZE_MIN),
-                    false => WRITE_SIZE_MIN,
-                },
-                background_max: self.background_max,
-            },
-        }
-    }
-}
 
 /// How hard to unmount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -375,7 +158,7 @@ impl Mount {
                 return Err(error);
             }
         };
-        let notifier = Notifier::new(&session, identity.map(|(id, _)| id));
+        let notifier = Notifier::new(weak(&session), identity.map(|(id, _)| id));
         session.file_system.attach(notifier);
         if let (Some(size), Some((_, device))) = (options.read_ahead_kib, identity) {
             set_read_ahead(device, size);
@@ -414,7 +197,7 @@ impl Mount {
 
     /// For telling the kernel about changes that it did not make.
     pub fn notifier(&self) -> Notifier {
-        Notifier::new(&self.session, self.identity.map(|(id, _)| id))
+        Notifier::new(weak(&self.session), self.identity.map(|(id, _)| id))
     }
 
     /// Whether requests may still reach the file system.
@@ -614,6 +397,12 @@ impl Drop for Mount {
             self.session.wait_ended(Some(Duration::from_millis(500)));
         }
     }
+}
+
+/// The session, as notifiers know it: the file system that it serves may keep one.
+fn weak(session: &Arc<Session>) -> Weak<dyn Channel> {
+    let session: Weak<Session> = Arc::downgrade(session);
+    session
 }
 
 /// The absolute path without symbolic links. Works on a dead mount too, which cannot be entered.

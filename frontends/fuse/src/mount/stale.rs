@@ -6,9 +6,10 @@
 //! away but who mounts at the same place, in one step where the kernel can, or was asked to by
 //! name. A daemon that starts leaves all as it is.
 
+use super::error::MountError;
 use super::held::{HeldMount, Probed, probe};
+use super::helper;
 use super::table::{MountEntry, mounts, own_mounts};
-use super::{MountError, helper};
 use rustix::io::Errno;
 use rustix::mount::UnmountFlags;
 use std::path::{Path, PathBuf};

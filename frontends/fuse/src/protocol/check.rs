@@ -4,7 +4,7 @@ use super::init::{Offer, Wishes, negotiate};
 use super::modification::Modification;
 use super::opcode;
 use super::request::{Operation, RequestHeader};
-use crate::filesystem::Features;
+use crate::values::Features;
 
 /// Reads a request as a session does, without serving it; says whether it is one.
 ///

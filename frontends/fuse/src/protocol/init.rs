@@ -5,7 +5,7 @@
 //! kernels send and understand the lower half.
 
 use super::wire::{Fields, Malformed, Writer};
-use crate::filesystem::Features;
+use crate::values::Features;
 
 /// Protocol spoken: 7.45, answered as the lower of both sides' minor numbers.
 const MAJOR: u32 = 7;

@@ -3,7 +3,7 @@
 use super::init::capability;
 use super::opcode;
 use super::wire::{Fields, Malformed};
-use crate::filesystem::{AttrChanges, DeviceNumber, Handle, NodeId, TimeChange, Timestamp};
+use crate::values::{AttrChanges, DeviceNumber, Handle, NodeId, TimeChange, Timestamp};
 use rustix::fs::OFlags;
 
 /// A changing operation with its arguments.

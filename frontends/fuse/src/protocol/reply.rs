@@ -1,7 +1,7 @@
 //! Answers: the header of 16 bytes and the structures that follow it.
 
 use super::wire::Writer;
-use crate::filesystem::{
+use crate::values::{
     Attr, DeviceNumber, Entry, FileKind, FileSystemStatus, Lifetime, Lookup, Timestamp,
 };
 
@@ -257,8 +257,8 @@ pub(crate) fn encode_directory_entry(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::filesystem::NodeId;
     use crate::protocol::wire::Fields;
+    use crate::values::NodeId;
 
     fn sample() -> Attr {
         Attr {

@@ -2,7 +2,7 @@
 
 use super::opcode;
 use super::wire::{Fields, Malformed};
-use crate::filesystem::{Handle, SeekTarget};
+use crate::values::{Handle, SeekTarget};
 
 /// Bytes of `struct fuse_in_header`.
 pub(crate) const HEADER_SIZE: usize = 40;

@@ -1,6 +1,6 @@
 //! Which datasets and snapshots go into a package, and in which order.
 
-use super::PackageOptions;
+use super::options::PackageOptions;
 use crate::error::StreamError;
 use crate::send::unreadable;
 use cenote_base::{Guid, ObjectId};

@@ -8,7 +8,7 @@
 //! user or root, and nobody else may write it.
 
 use super::mail::{Letterhead, Protection, Sendmail, Smtp};
-use super::places::{Place, place};
+use super::places::{WantedFile, place};
 use super::program::Program;
 use super::webhook::Webhook;
 use cenote_control::regular;
@@ -464,7 +464,7 @@ fn said(text: &str, error: &toml::de::Error) -> String {
 
 /// The file of this daemon, to be read again whenever somebody asks.
 pub struct AlarmFile {
-    place: Option<Place>,
+    place: Option<WantedFile>,
 }
 
 impl AlarmFile {

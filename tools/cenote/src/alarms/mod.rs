@@ -6,6 +6,7 @@
 //! devices and hosts, numbers, and what to do.
 
 mod child;
+pub mod command;
 mod config;
 mod mail;
 mod places;

@@ -10,7 +10,7 @@ const VARIABLE: &str = "CENOTE_ALARMS";
 
 /// A file, and whether it must be there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct WantedFile {
     pub path: PathBuf,
     pub is_wanted: bool,
 }
@@ -21,11 +21,11 @@ pub fn place(
     given: Option<PathBuf>,
     is_root: bool,
     variable: &dyn Fn(&str) -> Option<OsString>,
-) -> Option<Place> {
+) -> Option<WantedFile> {
     let named = given.or_else(|| variable(VARIABLE).map(PathBuf::from));
     if let Some(path) = named {
         let is_wanted = true;
-        return (!path.as_os_str().is_empty()).then_some(Place { path, is_wanted });
+        return (!path.as_os_str().is_empty()).then_some(WantedFile { path, is_wanted });
     }
     let path = match is_root {
         true => PathBuf::from(SYSTEM_FILE),
@@ -37,7 +37,7 @@ pub fn place(
         }
     };
     let is_wanted = false;
-    Some(Place { path, is_wanted })
+    Some(WantedFile { path, is_wanted })
 }
 
 #[cfg(test)]

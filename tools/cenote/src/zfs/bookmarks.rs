@@ -37,7 +37,7 @@ pub fn create(parsed: &Parsed, command: String, context: &mut Context) -> Outcom
         ));
     }
     // The reference answers a missing source with its usage.
-    if super::writes::require(std::slice::from_ref(&source), context).is_err() {
+    if super::select::require(std::slice::from_ref(&source), context).is_err() {
         return usage("");
     }
     let change = Change::Snapshots(SnapshotChange::Bookmark { source, bookmark });

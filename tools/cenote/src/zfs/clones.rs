@@ -11,7 +11,7 @@ pub fn clone(parsed: &Parsed, command: String, context: &mut Context) -> Outcome
     let [origin, name] = parsed.operands.as_slice() else {
         return usage("too many arguments");
     };
-    super::writes::require(std::slice::from_ref(origin), context)?;
+    super::select::require(std::slice::from_ref(origin), context)?;
     let what = format!("cannot create '{name}'");
     if let Err(fault) = check_name(name, false, false) {
         return failed(format!("{what}: {fault}"));

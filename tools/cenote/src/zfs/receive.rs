@@ -7,7 +7,7 @@ use crate::format::number::nicebytes;
 use crate::getopt::Parsed;
 use crate::texts::{cannot_open, with_context};
 use cenote_control::model::{
-    Change, ControlError, Part, Receive, ReceiveNaming, ReceiveNote, Request, Secret,
+    Change, ControlError, Part, Receive, ReceiveNaming, ReceiveNote, Refusal, Request, Secret,
 };
 use std::io::IsTerminal;
 
@@ -42,7 +42,7 @@ pub fn run(parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
     });
     match answer {
         Ok(_) => Ok(code),
-        Err(error @ ControlError::StreamRefused { .. }) => failed(error.to_string()),
+        Err(error) if error.is_of_stream() => failed(error.to_string()),
         Err(error @ (ControlError::NoSuchDataset { .. } | ControlError::NoSuchPool { .. })) => {
             failed(cannot_open(target, &error))
         }
@@ -158,6 +158,7 @@ fn abort(target: &str, parsed: &Parsed, command: String, context: &mut Context) 
     match ask(Change::AbortReceive { dataset }, command, context) {
         Ok(_) => Ok(0),
         Err(ControlError::StreamRefused { reason, .. }) => failed(reason),
+        Err(ControlError::Refused(Refusal::Stream { why, .. })) => failed(why.to_string()),
         Err(error @ (ControlError::NoSuchDataset { .. } | ControlError::NoSuchPool { .. })) => {
             usage(cannot_open(target, &error))
         }

@@ -19,7 +19,7 @@ pub fn run(parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
     let [snapshot] = parsed.operands.as_slice() else {
         return usage("too many arguments");
     };
-    super::writes::require(std::slice::from_ref(snapshot), context)?;
+    super::select::require(std::slice::from_ref(snapshot), context)?;
     let Some((dataset, _)) = snapshot.split_once('@') else {
         return failed(format!(
             "cannot open '{snapshot}': operation not applicable to datasets of this type"

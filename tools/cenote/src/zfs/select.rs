@@ -200,3 +200,20 @@ pub fn reason(error: &std::io::Error) -> String {
         None => text,
     }
 }
+
+/// Complains about names that do not exist, as the reference does before anything else.
+pub fn require(names: &[String], context: &mut Context) -> Result<(), Stop> {
+    let selection = Selection {
+        operands: names.to_vec(),
+        depth: Some(Depth::Roots),
+        kinds: KindSet::ALL,
+        operand_kinds: KindSet::NONE,
+        paths: false,
+        properties: PropertySelection::Named(Vec::new()),
+        keys: Vec::new(),
+    };
+    if select::select(&selection, context).failed {
+        return Err(Stop::Code(1));
+    }
+    Ok(())
+}

@@ -86,7 +86,7 @@ pub fn run(parsed: &Parsed, context: &mut Context) -> Outcome {
 /// Why nothing was sent.
 pub fn why_not(error: &ControlError, target: &str, is_resuming: bool) -> String {
     match error {
-        ControlError::StreamRefused { .. } => error.to_string(),
+        error if error.is_of_stream() => error.to_string(),
         ControlError::NoSuchDataset { .. } | ControlError::NoSuchPool { .. } => {
             cannot_open(target, error)
         }
@@ -152,7 +152,7 @@ fn of_names(parsed: &Parsed, context: &mut Context) -> Result<Send, Stop> {
     if given.len() > 1 {
         return usage("-i and -I are mutually exclusive, and may be given once");
     }
-    super::writes::require(std::slice::from_ref(target), context)?;
+    super::select::require(std::slice::from_ref(target), context)?;
     if has("D") {
         context.complain(NO_DEDUP);
     }
@@ -200,7 +200,7 @@ fn of_saved(parsed: &Parsed, target: &str, context: &mut Context) -> Result<Send
     if target.contains('@') {
         return usage("cannot create saved send from a snapshot");
     }
-    super::writes::require(&[target.to_owned()], context)?;
+    super::select::require(&[target.to_owned()], context)?;
     Ok(Send {
         target: target.to_owned(),
         saved: true,

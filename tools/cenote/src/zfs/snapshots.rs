@@ -22,7 +22,7 @@ pub fn snapshot(parsed: &Parsed, command: String, context: &mut Context) -> Outc
             ));
         };
         // The reference answers a missing dataset with its usage.
-        if super::writes::require(&[dataset.to_owned()], context).is_err() {
+        if super::select::require(&[dataset.to_owned()], context).is_err() {
             return usage("");
         }
     }
@@ -228,7 +228,7 @@ pub fn rename(parsed: &Parsed, command: String, context: &mut Context) -> Outcom
     let [from, to] = parsed.operands.as_slice() else {
         return usage("too many arguments");
     };
-    super::writes::require(std::slice::from_ref(from), context)?;
+    super::select::require(std::slice::from_ref(from), context)?;
     let (dataset, name) = match to.split_once('@') {
         Some((dataset, name)) => (dataset, name),
         None => ("", to.as_str()),

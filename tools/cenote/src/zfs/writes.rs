@@ -218,7 +218,7 @@ fn with_context(command: &str, parsed: &Parsed, context: &mut Context) -> Outcom
         }
     };
     if !needed.starts_with(['@', '#']) {
-        require(std::slice::from_ref(needed), context)?;
+        select::require(std::slice::from_ref(needed), context)?;
     }
     refuse(&what, needed, context)
 }
@@ -229,30 +229,13 @@ fn refuse(what: &str, name: &str, context: &mut Context) -> Outcome {
     failed(format!("{what}: {reason}"))
 }
 
-/// Complains about names that do not exist, as the reference does before anything else.
-pub fn require(names: &[String], context: &mut Context) -> Result<(), Stop> {
-    let selection = Selection {
-        operands: names.to_vec(),
-        depth: Some(Depth::Roots),
-        kinds: KindSet::ALL,
-        operand_kinds: KindSet::NONE,
-        paths: false,
-        properties: PropertySelection::Named(Vec::new()),
-        keys: Vec::new(),
-    };
-    if select::select(&selection, context).failed {
-        return Err(Stop::Code(1));
-    }
-    Ok(())
-}
-
 fn destroy(parsed: &Parsed, arguments: &[String], context: &mut Context) -> Outcome {
     let name = &parsed.operands[0];
     if let Some((dataset, snapshots)) = name.split_once('@') {
         if parsed.operands.len() > 1 {
             return usage("too many arguments");
         }
-        require(&[dataset.to_owned()], context)?;
+        select::require(&[dataset.to_owned()], context)?;
         let command = command_line("zfs destroy", arguments);
         return super::snapshots::destroy(dataset, snapshots, parsed, command, context);
     }
@@ -283,7 +266,7 @@ fn share(parsed: &Parsed, context: &mut Context) -> Outcome {
         (false, None) => return usage("missing dataset argument"),
     };
     if !names.is_empty() {
-        require(&names, context)?;
+        select::require(&names, context)?;
     }
     let protocol = match parsed.operands.first().map(String::as_str) {
         Some("smb") => "sharesmb",
@@ -311,7 +294,7 @@ fn unshare(parsed: &Parsed, context: &mut Context) -> Outcome {
         return usage("missing filesystem argument");
     };
     if !name.starts_with('/') {
-        require(std::slice::from_ref(name), context)?;
+        select::require(std::slice::from_ref(name), context)?;
     }
     failed(format!("cannot unshare '{name}': not currently shared"))
 }

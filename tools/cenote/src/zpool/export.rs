@@ -4,8 +4,8 @@ use super::writes::all_pools;
 use cenote_control::model::{ControlError, ExportHow, Part, Request, Response};
 
 use crate::context::{Context, Outcome, usage};
-use crate::direct::progress::{Progress, Style};
 use crate::getopt::Grammar;
+use crate::reading::progress::{Progress, Style};
 use crate::texts::{cannot_open, with_context};
 
 /// `zpool export [-afn] POOL...`: with `-n` what is not in its object stores yet stays in the local
@@ -22,7 +22,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
         if parsed.operands.is_empty() {
             return usage("missing pool argument");
         }
-        let (names, bad) = super::list::names_to_ask(&parsed.operands, context);
+        let (names, bad) = super::names::names_to_ask(&parsed.operands, context);
         (names, u8::from(bad))
     };
     for pool in names {

@@ -15,7 +15,7 @@ use crate::texts::{cannot_open, with_context};
 pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     let parsed = Grammar::letters("il").parse(arguments)?;
     let (internal, long) = (parsed.has("i"), parsed.has("l"));
-    let (names, bad) = super::list::names_to_ask(&parsed.operands, context);
+    let (names, bad) = super::names::names_to_ask(&parsed.operands, context);
     if names.is_empty() && !parsed.operands.is_empty() {
         return Ok(1);
     }

@@ -360,18 +360,3 @@ fn json_vdev(vdev: &Vdev, section: Section, options: &Options) -> Object {
     }
     object
 }
-
-/// Complains about operands that cannot be pool names; the others, none twice.
-pub fn names_to_ask(operands: &[String], context: &mut Context) -> (Vec<String>, bool) {
-    let mut names: Vec<String> = Vec::new();
-    let mut bad = false;
-    for operand in operands {
-        if let Err(reason) = check_pool_name(operand) {
-            context.complain(&format!("cannot open '{operand}': {reason}"));
-            bad = true;
-        } else if !names.contains(operand) {
-            names.push(operand.clone());
-        }
-    }
-    (names, bad)
-}

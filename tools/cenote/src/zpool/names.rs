@@ -188,6 +188,21 @@ fn now(context: &Context) -> u64 {
     since.map_or(context.now, |time| time.as_secs())
 }
 
+/// Complains about operands that cannot be pool names; the others, none twice.
+pub fn names_to_ask(operands: &[String], context: &mut Context) -> (Vec<String>, bool) {
+    let mut names: Vec<String> = Vec::new();
+    let mut bad = false;
+    for operand in operands {
+        if let Err(reason) = check_pool_name(operand) {
+            context.complain(&format!("cannot open '{operand}': {reason}"));
+            bad = true;
+        } else if !names.contains(operand) {
+            names.push(operand.clone());
+        }
+    }
+    (names, bad)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

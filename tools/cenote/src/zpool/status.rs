@@ -6,6 +6,7 @@ use cenote_control::model::{
 
 use super::names::{self, Schedule};
 use super::status_dedup;
+use super::status_options::{Options, error_place};
 use super::status_scan::{self, Clock};
 use super::status_stores;
 use super::status_texts::{article, paragraph, status};
@@ -24,25 +25,6 @@ use jiff::tz::TimeZone;
 
 /// The narrowest name column.
 const NAME_WIDTH_MIN: usize = 10;
-
-/// What to show.
-pub struct Options {
-    pub verbose: bool,
-    pub dedup: bool,
-    pub only_unhealthy: bool,
-    pub only_errors: bool,
-    pub slow: bool,
-    pub direct: bool,
-    pub power: bool,
-    pub initialize: bool,
-    pub trim: bool,
-    pub json: bool,
-    pub flat: bool,
-    pub key_guid: bool,
-    pub naming: VdevNaming,
-    pub style: Style,
-    pub zone: TimeZone,
-}
 
 /// Long names of the options.
 const LONG: &[(&str, &str, bool)] = &[
@@ -87,7 +69,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
 }
 
 fn report(operands: &[String], options: &Options, context: &mut Context) -> u8 {
-    let (names, bad) = super::list::names_to_ask(operands, context);
+    let (names, bad) = super::names::names_to_ask(operands, context);
     if names.is_empty() && !operands.is_empty() {
         return 1;
     }
@@ -394,17 +376,6 @@ fn errors_text(pool: &PoolStatus, options: &Options) -> String {
         text.push_str(&format!("        {}\n", error_place(&error.place)));
     }
     text
-}
-
-/// A damaged file as lists name it.
-pub fn error_place(place: &DataErrorPlace) -> String {
-    match place {
-        DataErrorPlace::Path(path) => path.lossy().into_owned(),
-        DataErrorPlace::File { dataset, path } => format!("{dataset}:{}", path.lossy()),
-        DataErrorPlace::Object { dataset, object } => format!("{dataset}:<{object:#x}>"),
-        DataErrorPlace::Metadata { object } => format!("<metadata>:<{object:#x}>"),
-        DataErrorPlace::Unknown { objset, object } => format!("<{objset:#x}>:<{object:#x}>"),
-    }
 }
 
 /// Records that a crash left behind: OpenZFS would replay them at the next writable import.

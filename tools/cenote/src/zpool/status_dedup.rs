@@ -2,7 +2,7 @@
 
 use cenote_control::model::{DedupBucket, DedupSum, DedupSummary};
 
-use super::status_json::Numbers;
+use super::numbers::Numbers;
 use crate::format::json::Object;
 use crate::format::number::{nicebytes, nicenum};
 

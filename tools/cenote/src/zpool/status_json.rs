@@ -6,7 +6,8 @@ use cenote_control::model::{
 };
 use jiff::tz::TimeZone;
 
-use super::status::{Options, error_place};
+use super::numbers::Numbers;
+use super::status_options::{Options, error_place};
 use super::status_texts::{article, status};
 use super::vdev_rows::{Section, healthy};
 use crate::format::date::{Form, date};
@@ -29,45 +30,6 @@ pub fn section_key(section: Section) -> &'static str {
     match section {
         Section::Cache => "l2cache",
         other => other.header(),
-    }
-}
-
-/// Numbers in one place: rounded, exact, or bare.
-pub struct Numbers<'a> {
-    style: &'a Style,
-    zone: &'a TimeZone,
-}
-
-impl Numbers<'_> {
-    /// As it is.
-    pub fn exact(&self, number: u64) -> Json {
-        crate::format::json::number(number, self.style.json_int)
-    }
-
-    /// A size, rounded unless exact figures were asked for.
-    pub fn bytes(&self, number: u64) -> Json {
-        if self.style.exact {
-            self.exact(number)
-        } else {
-            Json::Text(nicebytes(number))
-        }
-    }
-
-    /// A number, rounded unless exact figures were asked for.
-    pub fn count(&self, number: u64) -> Json {
-        if self.style.exact {
-            self.exact(number)
-        } else {
-            Json::Text(nicenum(number))
-        }
-    }
-
-    fn time(&self, seconds: u64) -> Json {
-        if self.style.exact {
-            self.exact(seconds)
-        } else {
-            Json::Text(date(seconds, Form::Locale, self.zone))
-        }
     }
 }
 

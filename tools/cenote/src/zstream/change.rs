@@ -1,7 +1,7 @@
 //! `zstream redup`, `recompress` and `decompress`: a stream in, another one out.
 
 use super::dump::system_words;
-use super::{Outcome, Stop, finish, input, output, parse, stop};
+use super::ends::{Outcome, Stop, finish, input, output, parse, stop};
 use cenote_base::ObjectId;
 use cenote_codec::compress::Compression;
 use cenote_stream::repair::{self, Done, Selection, Target};

@@ -1,6 +1,6 @@
 //! `zstream dump`: what is in a stream.
 
-use super::{Outcome, Stop, finish, input, parse, stop};
+use super::ends::{Outcome, Stop, finish, input, parse, stop};
 use cenote_stream::dump::{Options, dump};
 use std::fs::File;
 use std::io::{self, BufWriter, Read};

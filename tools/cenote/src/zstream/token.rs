@@ -1,6 +1,6 @@
 //! `zstream token`: what a resume token says.
 
-use super::{Outcome, Stop, finish, stop};
+use super::ends::{Outcome, Stop, finish, stop};
 use cenote_dsl::resume_token::list_from_text;
 use cenote_stream::StreamError;
 use cenote_stream::dump::print_token;

@@ -1,0 +1,317 @@
+//! `cenote`: our own commands.
+//!
+//! Each command is one file with a [`Command`] that says what it is called, which options it has
+//! and what it does; help texts are made from it. Commands stand in a folder of their subject:
+//! files, pools, streams, the daemon. What those share that open a pool themselves is in
+//! [`crate::reading`].
+
+mod help;
+mod install_links;
+mod version;
+
+use std::ffi::OsString;
+
+use crate::command::{Arguments, Command, Run};
+use crate::context::{Context, Stop};
+use crate::reading::failure::{Exit, Failure};
+use crate::{alarms, clouds, daemon, devices, files, mounts, pools, snapshots, streams};
+
+/// The commands, in the order of the overview: those that talk to the daemon, those that open a
+/// pool, those that open files, those about the program itself.
+const COMMANDS: [&Command; 25] = [
+    &mounts::mount::COMMAND,
+    &mounts::unmount::COMMAND,
+    &snapshots::space::COMMAND,
+    &streams::send::COMMAND,
+    &streams::receive::COMMAND,
+    &daemon::COMMAND,
+    &clouds::COMMAND,
+    &devices::COMMAND,
+    &daemon::settings::COMMAND,
+    &pools::health::COMMAND,
+    &alarms::command::COMMAND,
+    &files::ls::COMMAND,
+    &files::tree::COMMAND,
+    &files::cat::COMMAND,
+    &files::cp::COMMAND,
+    &files::stat::COMMAND,
+    &files::find::COMMAND,
+    &files::du::COMMAND,
+    &files::manifest::COMMAND,
+    &files::dump::COMMAND,
+    &pools::verify::COMMAND,
+    &pools::inspect::COMMAND,
+    &streams::examine::COMMAND,
+    &install_links::COMMAND,
+    &version::COMMAND,
+];
+
+fn find_command(name: &str) -> Option<&'static Command> {
+    COMMANDS.into_iter().find(|command| command.name == name)
+}
+
+/// Prints the help of a command, if the words after its name ask for that: by `-h`, too, unless
+/// that is an option of the command.
+fn help_wanted(words: &[OsString], context: &mut Context) -> bool {
+    let Some((name, rest)) = words.split_first() else {
+        return false;
+    };
+    let Some(command) = name.to_str().and_then(find_command) else {
+        return false;
+    };
+    let asks = |word: &OsString| match word.to_str() {
+        Some("--help" | "-?") => true,
+        Some("-h") => !command.flags.iter().any(|flag| flag.is("-h")),
+        _ => false,
+    };
+    let is_wanted = rest.iter().take_while(|word| *word != "--").any(asks);
+    if is_wanted {
+        context.print(&help::text(command));
+    }
+    is_wanted
+}
+
+/// Runs `cenote` with its arguments (the program's own name left out).
+pub fn run(mut arguments: Vec<OsString>, context: &mut Context) -> u8 {
+    if help_wanted(&arguments, context) {
+        return 0;
+    }
+    let Some(first) = arguments
+        .first()
+        .map(|word| word.to_string_lossy().into_owned())
+    else {
+        context.complain(&overview());
+        return 2;
+    };
+    arguments.remove(0);
+    match first.as_str() {
+        "help" | "--help" | "-h" | "-?" => return help(&arguments, context),
+        "--version" | "-V" => return version::print(context),
+        _ => {}
+    }
+    let Some(command) = find_command(&first) else {
+        complain_of_command(&first, context);
+        context.complain("Run 'cenote help' for a list.");
+        return 2;
+    };
+    match command.run {
+        Run::Asking(run) => ask(command, run, &arguments, context),
+        Run::Reading(run) | Run::Alone(run) => read(run(arguments)),
+    }
+}
+
+/// Runs a command that opens what it reads itself.
+fn read(ended: Result<Exit, Failure>) -> u8 {
+    let exit = ended.unwrap_or_else(|failure| {
+        failure.report();
+        failure.exit()
+    });
+    exit.code()
+}
+
+/// Runs a command that talks to the daemon.
+fn ask(
+    command: &Command,
+    run: crate::command::Asking,
+    words: &[OsString],
+    context: &mut Context,
+) -> u8 {
+    let name = command.name;
+    let parsed = match Arguments::parse(command.flags, words) {
+        Ok(parsed) => parsed,
+        Err(error) => {
+            context.complain(&format!("cenote {name}: {error}"));
+            context.complain(&format!("Run 'cenote help {name}' for its options."));
+            return 2;
+        }
+    };
+    if parsed.has("help") {
+        context.print(&help::text(command));
+        return 0;
+    }
+    let ended = run(&parsed, context);
+    drop(parsed);
+    context.tell_of_unread(&ended);
+    match ended {
+        Ok(code) | Err(Stop::Code(code)) => code,
+        Err(Stop::Failed(message)) => {
+            context.complain(&format!("cenote {name}: {message}"));
+            1
+        }
+        Err(Stop::Usage(message)) => {
+            if !message.is_empty() {
+                context.complain(&format!("cenote {name}: {message}"));
+            }
+            context.complain(&format!("usage: cenote {name} {}", command.synopsis));
+            2
+        }
+    }
+}
+
+/// Says that there is no such command, and which one may have been meant.
+fn complain_of_command(name: &str, context: &mut Context) {
+    let own = COMMANDS.iter().map(|command| command.name);
+    let others = ["help", "zpool", "zfs", "zstream"];
+    let question = cenote_base::did_you_mean(name, own.chain(others));
+    context.complain(&format!("cenote: there is no command '{name}'"));
+    if let Some(question) = question {
+        context.complain(&question);
+    }
+}
+
+fn help(topics: &[OsString], context: &mut Context) -> u8 {
+    let Some(topic) = topics.first() else {
+        context.line(&overview());
+        return 0;
+    };
+    let topic = topic.to_string_lossy();
+    match find_command(&topic) {
+        Some(command) => {
+            context.print(&help::text(command));
+            0
+        }
+        None => {
+            complain_of_command(&topic, context);
+            2
+        }
+    }
+}
+
+fn overview() -> String {
+    let mut text = String::from(
+        "Cenote opens OpenZFS pools without a kernel module.\n\
+         \n\
+         usage: cenote COMMAND [OPTION]... [ARGUMENT]...\n\
+         \x20      cenote zpool|zfs|zstream ...    the command lines of OpenZFS\n\
+         \n",
+    );
+    let widths = COMMANDS.iter().map(|command| command.name.len());
+    let width = widths.max().unwrap_or(0);
+    for Command { name, summary, .. } in COMMANDS {
+        text.push_str(&format!("  {name:<width$}  {summary}\n"));
+    }
+    text.push_str(
+        "\nFiles are named POOL/DATASET[@SNAPSHOT]:/PATH.\n\
+         Run 'cenote help COMMAND' for more.",
+    );
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::{Flag, HELP};
+    use crate::context::Daemon;
+    use crate::reading::options::POOL_FLAGS;
+    use cenote_control::model::{Part, Request, Response};
+    use cenote_control::protocol::{CallError, Interrupt};
+    use std::path::Path;
+
+    #[test]
+    fn every_command_explains_itself() {
+        for command in COMMANDS {
+            let (name, text) = (command.name, help::text(command));
+            assert!(text.starts_with(&format!("usage: cenote {name} ")));
+            assert!(text.contains("--help") && text.contains(command.summary));
+            assert!(overview().contains(command.summary));
+            let reads = matches!(command.run, Run::Reading(_));
+            assert_eq!(text.contains("--extreme-rewind"), reads, "{name}");
+            assert!(!text.contains("--max-depth "), "{text}");
+            let is_narrow = |line: &str| line.chars().count() <= 94;
+            let asks = matches!(command.run, Run::Asking(_));
+            assert!(asks || text.lines().all(is_narrow), "{text}");
+        }
+    }
+
+    /// Help needs no daemon.
+    struct Nobody;
+
+    impl Daemon for Nobody {
+        fn call(
+            &mut self,
+            request: Request,
+            _on_part: &mut dyn FnMut(Part) -> Interrupt,
+        ) -> Result<Response, CallError> {
+            panic!("{request:?} is asked for")
+        }
+    }
+
+    #[test]
+    fn help_is_given_by_its_short_option_where_that_means_nothing_else() {
+        let quiet = || Box::new(std::io::sink());
+        let wanted = |words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            help_wanted(
+                &words,
+                &mut Context::new(quiet(), quiet(), Box::new(Nobody)),
+            )
+        };
+        assert!(wanted(&["verify", "-h"]) && wanted(&["verify", "-A", "-h", "tank"]));
+        assert!(wanted(&["daemon", "stop", "-h"]) && wanted(&["ls", "--help"]));
+        assert!(!wanted(&["du", "-h", "tank"]) && !wanted(&["verify", "tank"]));
+        assert!(wanted(&["du", "--help"]) && wanted(&["space", "-?"]));
+        // These have an option of that letter, as `zfs send` and `zfs receive` do.
+        assert!(!wanted(&["receive", "-h", "tank"]) && !wanted(&["send", "-h", "tank@a"]));
+        assert!(!wanted(&["ls", "--", "-h"]));
+    }
+
+    /// The code below these folders, without tests.
+    fn sources(directory: &Path, all: &mut String) {
+        for entry in std::fs::read_dir(directory).expect("sources").flatten() {
+            match entry.path() {
+                path if path.is_dir() => sources(&path, all),
+                path => {
+                    let text = std::fs::read_to_string(&path).expect("a source");
+                    all.push_str(text.split("#[cfg(test)]").next().unwrap_or_default());
+                }
+            }
+        }
+    }
+
+    /// An option that only its table knows does nothing. Those of `send` and `receive` become
+    /// words of OpenZFS's commands by their letters.
+    #[test]
+    fn every_option_is_asked_for() {
+        let mut code = String::new();
+        sources(
+            &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
+            &mut code,
+        );
+        let is_row = |line: &&str| line.trim_start().starts_with(['\'', '_']);
+        let asking: Vec<&str> = code.lines().filter(|line| !is_row(line)).collect();
+        let flags = COMMANDS.iter().flat_map(|command| {
+            let is_passed_on = ["send", "receive"].contains(&command.name);
+            let flags = command.flags.iter();
+            flags.filter(move |flag| !is_passed_on || flag.short.is_none())
+        });
+        for flag in flags.chain(POOL_FLAGS) {
+            let name = format!("\"{}\"", flag.name());
+            let is_asked = asking.iter().any(|line| {
+                line.split_once(&name).is_some_and(|(before, _)| {
+                    before.contains(['(', '[', '=', '!', ',']) || before.trim().is_empty()
+                })
+            });
+            assert!(is_asked, "--{name}");
+        }
+    }
+
+    #[test]
+    fn no_option_is_declared_twice() {
+        for command in COMMANDS {
+            let shared = match command.run {
+                Run::Reading(_) => POOL_FLAGS,
+                Run::Asking(_) | Run::Alone(_) => &[],
+            };
+            let flags = command.flags.iter().chain(shared).chain([&HELP]);
+            let all: Vec<&Flag> = flags.collect();
+            for (index, flag) in all.iter().enumerate() {
+                let is_twice = |other: &&Flag| {
+                    let same_letter = other.short.is_some() && other.short == flag.short;
+                    other.name() == flag.name() || same_letter
+                };
+                let is_first = !all[..index].iter().any(is_twice);
+                assert!(is_first, "{} {}", command.name, flag.name());
+            }
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! The daemon's log.
+//!
+//! Whoever has something to say uses the macros of the crate `log`. What they say goes into a file,
+//! a line each with time, process and level, and to standard error where somebody may read that:
+//! warnings on a terminal, all of it with priorities for the journal under systemd.
+//!
+//! *Invariant: nobody waits for the log's disk*, which may be slow or ill itself. Lines go through
+//! a bounded queue to a thread; what finds no place is counted, and the count is written. Only who
+//! ends the process waits a moment (`flush`).
+//!
+//! The file is bounded: at [`SIZE_MAX`] it becomes `daemon.log.1`, and so on up to
+//! [`FILES_MAX`]. Several daemons may write to one file.
+
+use std::fs::{self, File};
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::time::{Duration, Instant};
+
+use cenote_control::regular;
+use jiff::Zoned;
+use log::{Level, LevelFilter, Log, Metadata, Record};
+
+use crate::context::{Context, Outcome, failed};
+use crate::format::harmless::harmless;
+
+/// Bytes of a file before the next is begun.
+const SIZE_MAX: u64 = 1 << 20;
+/// Files that are kept beside the newest.
+const FILES_MAX: u32 = 4;
+/// Lines that wait to be written.
+const QUEUE_MAX: usize = 1024;
+/// Bytes of a message.
+const MESSAGE_MAX: usize = 4096;
+/// How long the end of the process waits for its last lines.
+const FLUSH_WAIT: Duration = Duration::from_secs(2);
+/// How often `-f` looks for new lines.
+const FOLLOW_PERIOD: Duration = Duration::from_millis(200);
+
+enum Entry {
+    Line(String),
+    Flush(SyncSender<()>),
+}
+
+/// Where standard error leads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Console {
+    /// To somebody who reads warnings.
+    People,
+    /// To the journal.
+    Journal,
+}
+
+struct DaemonLog {
+    queue: Option<SyncSender<Entry>>,
+    dropped: AtomicU64,
+    console: Console,
+}
+
+/// The one of this process.
+static LOG: OnceLock<DaemonLog> = OnceLock::new();
+
+/// Whether standard error is still read: an auto-started daemon leaves the terminal.
+static HAS_CONSOLE: AtomicBool = AtomicBool::new(true);
+
+/// Has everything that is said go to the log in `file`, and panics too.
+pub fn begin(file: Option<PathBuf>) {
+    let log = LOG.get_or_init(|| DaemonLog {
+        queue: file.and_then(start_writer),
+        dropped: AtomicU64::new(0),
+        console: console(),
+    });
+    // Only a test could have set one before.
+    cenote_base::rt::report_wrong_order();
+    if log::set_logger(log).is_ok() {
+        log::set_max_level(LevelFilter::Info);
+    }
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        log::error!("internal error: {panic}");
+        log::logger().flush();
+        before(panic);
+    }));
+}
+
+/// From now on nobody reads standard error.
+pub fn leave_console() {
+    HAS_CONSOLE.store(false, Ordering::Release);
+}
+
+/// Whether standard error is the journal, as systemd says (systemd.exec(5), `JOURNAL_STREAM`).
+fn console() -> Console {
+    let named = std::env::var("JOURNAL_STREAM").unwrap_or_default();
+    let own = rustix::fs::fstat(std::io::stderr());
+    match own {
+        Ok(own) if named == format!("{}:{}", own.st_dev, own.st_ino) => Console::Journal,
+        _ => Console::People,
+    }
+}
+
+fn start_writer(file: PathBuf) -> Option<SyncSender<Entry>> {
+    let (sender, receiver) = sync_channel(QUEUE_MAX);
+    let thread = std::thread::Builder::new().name("log".to_owned());
+    match thread.spawn(move || write_all(&file, &receiver)) {
+        Ok(_) => Some(sender),
+        Err(error) => {
+            eprintln!("cenote: there is no log: {error}");
+            None
+        }
+    }
+}
+
+/// Writes what comes.
+fn write_all(file: &Path, entries: &Receiver<Entry>) {
+    let mut has_failed = false;
+    for entry in entries {
+        match entry {
+            Entry::Line(line) => match append(file, &line) {
+                Ok(()) => has_failed = false,
+                Err(error) if !has_failed => {
+                    has_failed = true;
+                    eprintln!("cenote: the log {} is not written: {error}", file.display());
+                }
+                Err(_) => {}
+            },
+            // Who waits may have given up.
+            Entry::Flush(done) => drop(done.send(())),
+        }
+    }
+}
+
+/// The name of the file that was the newest so many files ago.
+fn older(file: &Path, age: u32) -> PathBuf {
+    match age {
+        0 => file.to_owned(),
+        age => {
+            let mut name = file.as_os_str().to_owned();
+            name.push(format!(".{age}"));
+            PathBuf::from(name)
+        }
+    }
+}
+
+/// Adds a line. The file is opened for each, as another daemon may have begun a new one.
+fn append(file: &Path, line: &str) -> std::io::Result<()> {
+    let mut options = File::options();
+    // Names of datasets and of damaged files are in it.
+    options.append(true).create(true).mode(0o640);
+    let mut log = match regular::open_with(&mut options, file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            fs::create_dir_all(file.parent().unwrap_or(Path::new("/")))?;
+            regular::open_with(&mut options, file)?
+        }
+        opened => opened?,
+    };
+    if log.metadata()?.len() >= SIZE_MAX {
+        rustix::fs::flock(&log, rustix::fs::FlockOperation::LockExclusive)?;
+        // Another daemon may have done it while this one waited.
+        if fs::metadata(file).is_ok_and(|now| now.len() >= SIZE_MAX) {
+            for age in (0..FILES_MAX).rev() {
+                // There may be none of this age yet.
+                let _ = fs::rename(older(file, age), older(file, age + 1));
+            }
+        }
+        log = regular::open_with(&mut options, file)?;
+    }
+    log.write_all(line.as_bytes())
+}
+
+impl DaemonLog {
+    fn put(&self, line: String) {
+        let Some(queue) = &self.queue else {
+            return;
+        };
+        let dropped = self.dropped.swap(0, Ordering::AcqRel);
+        let line = match dropped {
+            0 => line,
+            dropped => format!("{}{line}", formed(Level::Warn, &lost(dropped))),
+        };
+        if let Err(TrySendError::Full(_)) = queue.try_send(Entry::Line(line)) {
+            self.dropped.fetch_add(dropped + 1, Ordering::AcqRel);
+        }
+    }
+}
+
+fn lost(dropped: u64) -> String {
+    format!("{dropped} messages before this one found no place")
+}
+
+/// A line of the file.
+fn formed(level: Level, message: &str) -> String {
+    let when = Zoned::now().strftime("%Y-%m-%dT%H:%M:%S%.3f%:z");
+    format!("{when} [{}] {level:<5} {message}\n", std::process::id())
+}
+
+/// A message in one line, without what a terminal obeys.
+fn plain(message: &str) -> String {
+    let mut end = message.len().min(MESSAGE_MAX);
+    while !message.is_char_boundary(end) {
+        end -= 1;
+    }
+    harmless(&message[..end]).replace('\n', " | ")
+}
+
+impl Log for DaemonLog {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        let is_ours = metadata.target().starts_with("cenote");
+        metadata.level() <= if is_ours { Level::Info } else { Level::Warn }
+    }
+
+    fn log(&self, record: &Record<'_>) {
+        if !self.enabled(record.metadata()) {
+            return;
+        }
+        let message = plain(&record.args().to_string());
+        if HAS_CONSOLE.load(Ordering::Acquire) {
+            let line = match (self.console, record.level()) {
+                (Console::Journal, Level::Error) => Some(format!("<3>{message}\n")),
+                (Console::Journal, Level::Warn) => Some(format!("<4>{message}\n")),
+                (Console::Journal, _) => Some(format!("<6>{message}\n")),
+                (Console::People, Level::Error | Level::Warn) => {
+                    Some(format!("cenote: {message}\n"))
+                }
+                (Console::People, _) => None,
+            };
+            // Nobody may read it; the file has it, too.
+            let _ = line.map(|line| std::io::stderr().write_all(line.as_bytes()));
+        }
+        self.put(formed(record.level(), &message));
+    }
+
+    fn flush(&self) {
+        let deadline = Instant::now() + FLUSH_WAIT;
+        let (sender, receiver) = sync_channel(1);
+        let Some(queue) = &self.queue else {
+            return;
+        };
+        while Instant::now() < deadline {
+            match queue.try_send(Entry::Flush(sender.clone())) {
+                Ok(()) => {
+                    let _ = receiver.recv_timeout(FLUSH_WAIT);
+                    return;
+                }
+                Err(TrySendError::Full(_)) => std::thread::sleep(Duration::from_millis(10)),
+                Err(TrySendError::Disconnected(_)) => return,
+            }
+        }
+    }
+}
+
+/// `cenote daemon log`: the last `count` lines, and with `follow` those to come.
+pub fn show(file: &Path, count: usize, follow: bool, context: &mut Context) -> Outcome {
+    let (lines, mut position) = match last_lines(file, count) {
+        Ok(found) => found,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && !follow => {
+            return failed(format!(
+                "{}: no daemon has written anything yet",
+                file.display()
+            ));
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => (Vec::new(), (0, 0)),
+        Err(error) => return failed(format!("{}: {error}", file.display())),
+    };
+    context.print_bytes(&lines);
+    while follow && !context.output_gone() {
+        context.flush();
+        std::thread::sleep(FOLLOW_PERIOD);
+        // It may be gone for a moment, while the next is begun.
+        if let Ok(more) = lines_since(file, &mut position) {
+            context.print_bytes(&more);
+        }
+    }
+    Ok(0)
+}
+
+/// Which file was read, and how far.
+type Position = (u64, u64);
+
+fn last_lines(file: &Path, count: usize) -> std::io::Result<(Vec<u8>, Position)> {
+    let mut newest = Vec::new();
+    let mut log = regular::open(file)?;
+    log.read_to_end(&mut newest)?;
+    let position = (log.metadata()?.ino(), newest.len() as u64);
+    let mut text = Vec::new();
+    for age in (1..=FILES_MAX).rev() {
+        if let Ok(more) = regular::read(&older(file, age), 2 * SIZE_MAX) {
+            text.extend(more);
+        }
+    }
+    text.extend(newest);
+    let ends: Vec<usize> = (0..text.len()).filter(|at| text[*at] == b'\n').collect();
+    let skipped = ends.len().saturating_sub(count);
+    let start = skipped.checked_sub(1).map_or(0, |last| ends[last] + 1);
+    Ok((text.split_off(start), position))
+}
+
+fn lines_since(file: &Path, position: &mut Position) -> std::io::Result<Vec<u8>> {
+    let mut more = Vec::new();
+    let mut log = regular::open(file)?;
+    let inode = log.metadata()?.ino();
+    if inode != position.0 {
+        // The rest of the one before.
+        if let Ok(mut before) = regular::open(&older(file, 1))
+            && before.metadata()?.ino() == position.0
+        {
+            before.seek(SeekFrom::Start(position.1))?;
+            before.read_to_end(&mut more)?;
+        }
+        *position = (inode, 0);
+    }
+    log.seek(SeekFrom::Start(position.1))?;
+    position.1 += log.read_to_end(&mut more)? as u64;
+    Ok(more)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_bounded_and_none_of_the_last_lines_is_lost() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let file = directory.path().join("logs/daemon.log");
+        let line = |number: usize| format!("{number:06} {}\n", "x".repeat(1000));
+        // Eight files' worth.
+        let all = 8 * 1040;
+        let mut position = (0, 0);
+        let mut followed = 0;
+        for number in 0..all {
+            append(&file, &line(number)).expect("written");
+            followed += lines_since(&file, &mut position).expect("read").len();
+        }
+        assert_eq!(followed, all * line(0).len(), "who follows sees each line");
+        let files = fs::read_dir(directory.path().join("logs")).expect("a directory");
+        let sizes: Vec<u64> = files
+            .map(|file| file.expect("a file").metadata().expect("metadata").len())
+            .collect();
+        assert_eq!(sizes.len(), 1 + FILES_MAX as usize);
+        assert!(
+            sizes.iter().all(|size| *size < SIZE_MAX + 2000),
+            "{sizes:?}"
+        );
+        let (lines, _) = last_lines(&file, 3000).expect("read");
+        let expected: String = (all - 3000..all).map(line).collect();
+        assert!(lines == expected.as_bytes());
+    }
+
+    #[test]
+    fn a_message_is_one_line_that_no_terminal_obeys() {
+        assert_eq!(plain("a\nb\u{1b}[2J"), "a | b?[2J");
+        assert!(plain(&"ä".repeat(MESSAGE_MAX)).len() <= MESSAGE_MAX);
+        let line = formed(Level::Warn, "a disk");
+        assert!(line.ends_with(" WARN  a disk\n"), "{line}");
+    }
+}

@@ -1,0 +1,387 @@
+//! `cenote daemon`: a process that keeps pools open for all other commands.
+//!
+//! [`engine`] puts it together of the engine and what the engine is handed; [`resume`] brings back
+//! what a daemon had that was killed; [`guard`] watches over its mounts; [`logging`] writes its
+//! log.
+
+mod engine;
+mod gauge;
+mod guard;
+mod logging;
+mod mounter;
+mod resume;
+pub mod settings;
+mod settings_files;
+
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use cenote_control::model::{ControlError, Request, Response};
+use cenote_control::protocol::{ServeOptions, Server, clear_left_sockets, socket_of_process};
+use cenote_control::record::{self, beside_socket};
+use cenote_engine::{AlarmSetup, AlarmSource, MEMORY_MIN};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::alarms::AlarmFile;
+
+use crate::command::{Arguments, Command, Run, flags};
+use crate::context::{Context, DIED, Outcome, Stop, failed, usage};
+use crate::death;
+use crate::format::json::{Json, Object};
+use crate::format::number::{duration, nicebytes};
+use crate::places::Places;
+
+/// The command.
+pub const COMMAND: Command = Command {
+    name: "daemon",
+    summary: "Run, look at or stop the process that keeps pools open",
+    synopsis: "run | status | stop | resume | forget | log",
+    about: "'run' stays in the foreground until it is stopped; 'zpool import' starts one by\n\
+            itself, which leaves after its last pool is exported. The socket is $CENOTE_SOCKET,\n\
+            else /run/cenote.sock for root and $XDG_RUNTIME_DIR/cenote.sock for others.\n\
+            'resume' imports and mounts again what a daemon had that died, and the pools\n\
+            in the cache file after a start of the machine; 'forget' forgets the former.\n\
+            'log' prints the daemon's messages.",
+    flags: flags! {
+        'j' "json" _ "print JSON";
+        _ "auto" _ "run: leave after the last pool is exported";
+        _ "memory" "SIZE" "run: use at most so much memory for caches and buffers of\n\
+            all pools; 3/8 of the machine's";
+        _ "settings" "FILE" "run: read settings from this file, not from $CENOTE_SETTINGS,\n\
+            /etc/modprobe.d/zfs.conf and /etc/cenote/settings.conf\n\
+            (may be repeated)";
+        _ "alarms" "FILE" "run: send alarms as this file says; 'cenote help alarm'";
+        _ "others" "WHAT" "run: what other users may look at: 'none', 'pools' (the default:\n\
+            status, lists, properties, health) or 'keys' (also where keys\n\
+            are); $CENOTE_OTHERS";
+        'f' "force" _ "stop: although file systems are busy; log: the same as --follow";
+        _ "follow" _ "log: go on with new messages (also -f)";
+        'n' "lines" "NUMBER" "log: only so many of the last lines";
+    },
+    run: Run::Asking(run),
+};
+
+fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
+    let words: Vec<&str> = arguments
+        .operands
+        .iter()
+        .filter_map(|word| word.to_str())
+        .collect();
+    match words.as_slice() {
+        ["run"] | [] => {
+            arguments.only(&["auto", "memory", "settings", "alarms", "others"])?;
+            serve(arguments)
+        }
+        // Not for people: the daemon's own helper.
+        [guard::OPERAND, thread] => match guard::run(thread) {
+            Ok(()) => Ok(0),
+            Err(error) => failed(error.to_string()),
+        },
+        ["status"] => {
+            arguments.only(&["json"])?;
+            status(arguments, context)
+        }
+        ["stop"] => {
+            arguments.only(&["force"])?;
+            stop(arguments, context)
+        }
+        ["resume"] => {
+            arguments.only(&[])?;
+            resume::run(context)
+        }
+        ["forget"] => {
+            arguments.only(&[])?;
+            forget(context)
+        }
+        ["log"] => {
+            arguments.only(&["follow", "force", "lines"])?;
+            print_log(arguments, context)
+        }
+        _ => usage(""),
+    }
+}
+
+fn socket() -> PathBuf {
+    absolute(socket_of_process())
+}
+
+/// A path that means the same wherever the process goes.
+fn absolute(path: PathBuf) -> PathBuf {
+    std::path::absolute(&path).unwrap_or(path)
+}
+
+/// Leaves the directory that the daemon was started in: on a file system of its own it would keep
+/// that busy, and keep it from ever being unmounted.
+fn leave_directory() -> std::io::Result<()> {
+    std::env::set_current_dir("/")
+}
+
+/// What other users may look at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Others {
+    None,
+    Pools,
+    Keys,
+}
+
+/// The variable that says so to daemons that start by themselves.
+const OTHERS: &str = "CENOTE_OTHERS";
+
+fn others(arguments: &Arguments) -> Result<Others, Stop> {
+    let given = arguments.last("others").map(|word| word.to_owned());
+    let word = given.or_else(|| std::env::var_os(OTHERS).filter(|word| !word.is_empty()));
+    match word.as_ref().map(|word| word.to_str()) {
+        None | Some(Some("pools")) => Ok(Others::Pools),
+        Some(Some("none")) => Ok(Others::None),
+        Some(Some("keys")) => Ok(Others::Keys),
+        Some(_) => failed(format!(
+            "--others, {OTHERS}: must be 'none', 'pools' or 'keys'"
+        )),
+    }
+}
+
+/// Tells systemd something, if it wants to know (sd_notify(3)).
+fn notify_service(state: &str) {
+    let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
+        return;
+    };
+    let bytes = path.as_encoded_bytes();
+    let address = match bytes.strip_prefix(b"@") {
+        Some(name) => SocketAddr::from_abstract_name(name),
+        None => SocketAddr::from_pathname(&path),
+    };
+    let sent = address.and_then(|address| {
+        let socket = UnixDatagram::unbound()?;
+        socket.send_to_addr(state.as_bytes(), &address)
+    });
+    if let Err(error) = sent {
+        log::warn!("systemd was not told '{state}': {error}");
+    }
+}
+
+fn serve(arguments: &Arguments) -> Outcome {
+    let memory = arguments.size("memory")?;
+    if memory.is_some_and(|memory| memory < MEMORY_MIN) {
+        let least = nicebytes(MEMORY_MIN);
+        return failed(format!("--memory: {least} is the least that can work"));
+    }
+    let others = others(arguments)?;
+    let notes = settings_files::load(arguments.all("settings").collect()).map_err(Stop::Failed)?;
+    let alarms = arguments.last("alarms").map(PathBuf::from);
+    let alarms = AlarmFile::find(alarms.map(absolute));
+    let plan = match alarms.load() {
+        Ok(plan) => plan,
+        Err(error) => return failed(format!("alarms: {error}")),
+    };
+    let socket = socket();
+    let bound = Server::bind(&socket).and_then(|server| match others {
+        Others::None => Ok(server),
+        Others::Pools | Others::Keys => server.with_view(),
+    });
+    let server = bound.map_err(|error| Stop::Failed(error.to_string()))?;
+    let places = Places::of_process(&socket);
+    if let Err(error) = leave_directory() {
+        return failed(format!("cannot change to the directory '/': {error}"));
+    }
+    logging::begin(places.log.clone());
+    log::info!(
+        "cenote {} starts on {}",
+        env!("CARGO_PKG_VERSION"),
+        socket.display()
+    );
+    notes.iter().for_each(|note| log::warn!("{note}"));
+    // Before the note of the daemon before is replaced.
+    let lost = death::found_at_start(&socket, server.took_over());
+    if let Err(error) = server.leave_note(&places.note()) {
+        log::warn!("{}.note is not written: {error}", socket.display());
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&stop)) {
+            return failed(format!("cannot listen for signals: {error}"));
+        }
+    }
+    let auto = arguments.has("auto");
+    let service = engine::service(engine::Wanted {
+        memory,
+        auto,
+        alarms: AlarmSetup {
+            plan,
+            source: Some(Box::new(alarms)),
+        },
+        shows_keys: others == Others::Keys,
+        socket,
+        places,
+        lost,
+    });
+    if auto {
+        leave_terminal()?;
+    }
+    notify_service("READY=1");
+    let options = ServeOptions {
+        auto,
+        ..ServeOptions::default()
+    };
+    server.run(service, options, stop);
+    notify_service("STOPPING=1");
+    log::info!("the daemon ends");
+    log::logger().flush();
+    Ok(0)
+}
+
+/// Whoever started us stops reading once we listen; a closed pipe must not end us.
+fn leave_terminal() -> Result<(), Stop> {
+    logging::leave_console();
+    let null = std::fs::File::options().write(true).open("/dev/null");
+    if let Ok(null) = null
+        && let Err(error) = rustix::stdio::dup2_stderr(null)
+    {
+        return failed(format!("cannot leave the terminal: {error}"));
+    }
+    Ok(())
+}
+
+/// Forgets what a daemon had that died, and takes its dead mounts away.
+fn forget(context: &mut Context) -> Outcome {
+    let socket = socket();
+    let death = death::of_socket(&socket).or_else(|| death::before_this(&socket));
+    match context.ask(Request::DaemonForget) {
+        Ok(_) => {}
+        // Nobody runs. Whoever starts one now reads the record after taking the socket's lock.
+        Err(ControlError::Unreachable { .. }) => {
+            if death.is_some() {
+                forget_traces(&socket)?;
+            }
+        }
+        Err(error) => return failed(error.to_string()),
+    }
+    let mut code = 0;
+    let loss = death.map(|death| death.loss);
+    let recorded = loss.iter().flat_map(|loss| &loss.pools);
+    let recorded = recorded.flat_map(|pool| pool.mounts.iter().rev().map(|mount| &mount.place));
+    for place in recorded {
+        let cleared = cenote_fuse::clear_stale_mounts(Path::new(place));
+        let failed = match cleared {
+            Ok(cleared) => cleared.failed,
+            Err(error) => vec![(PathBuf::from(place), error)],
+        };
+        for (place, error) in failed {
+            let place = place.display();
+            context.complain(&format!("a dead mount stays at {place}: {error}"));
+            code = 1;
+        }
+    }
+    // Of these no record says whose they are: perhaps of a daemon on another socket.
+    for place in loss.iter().flat_map(|loss| &loss.dead_mounts) {
+        context.complain(&format!(
+            "a dead mount stays at {place}; 'cenote unmount {place}' takes it away"
+        ));
+    }
+    Ok(code)
+}
+
+/// Takes away what a daemon that died left: its record, or one that cannot be read, and its socket.
+fn forget_traces(socket: &Path) -> Result<(), Stop> {
+    let beside = beside_socket(socket);
+    let file = Places::of_socket(socket).record;
+    for file in file.iter().chain([&beside]) {
+        let removed = record::remove(file);
+        // What is no file is somebody's, and is kept.
+        let removed = removed.or_else(|_| record::set_aside(file).map(drop));
+        removed.or_else(|error| failed(format!("{}: {error}", file.display())))?;
+    }
+    let cleared = clear_left_sockets(socket);
+    cleared.or_else(|error| failed(format!("{}: {error}", socket.display())))
+}
+
+fn print_log(arguments: &Arguments, context: &mut Context) -> Outcome {
+    let count = arguments.number("lines")?;
+    let count = count.map_or(usize::MAX, |count| {
+        usize::try_from(count).unwrap_or(usize::MAX)
+    });
+    let follow = arguments.has("follow") || arguments.has("force");
+    match Places::of_socket(&socket()).log {
+        Some(file) => logging::show(&file, count, follow, context),
+        None => failed("there is no log: $CENOTE_STATE is empty or $HOME is not set"),
+    }
+}
+
+fn status(arguments: &Arguments, context: &mut Context) -> Outcome {
+    let status = match context.ask(Request::DaemonStatus) {
+        Ok(Response::Status { status }) => status,
+        Ok(_) => return failed("the daemon gave an answer to another question"),
+        Err(ControlError::Unreachable { reason }) => {
+            context.line(&format!("{reason} ({})", socket().display()));
+            return Ok(3);
+        }
+        Err(error @ ControlError::DaemonDied { .. }) => {
+            context.complain(&error.to_string());
+            return Ok(DIED);
+        }
+        Err(error) => return failed(error.to_string()),
+    };
+    context.complain_of_lost();
+    context.complain_of_record();
+    if arguments.has("json") {
+        let mut object = Object::new();
+        object.put("version", status.version.as_str());
+        object.put("pid", u64::from(status.pid));
+        object.put("socket", socket().to_string_lossy().into_owned());
+        object.put("auto", status.auto);
+        object.put("uptime", status.uptime);
+        object.put("memory_limit", status.memory_limit);
+        object.put("memory_used", status.memory_used);
+        if let Some(failure) = &status.record_failure {
+            object.put("record_failure", failure.as_str());
+        }
+        let mut pools = Object::new();
+        for pool in &status.pools {
+            let mut entry = Object::new();
+            entry.put("health", pool.health.word());
+            entry.put("mounts", pool.mounts);
+            pools.put(&pool.name, entry);
+        }
+        object.put("pools", pools);
+        context.line(&Json::from(object).to_string());
+        return Ok(0);
+    }
+    let kind = if status.auto {
+        ", leaves after its last pool"
+    } else {
+        ""
+    };
+    context.line(&format!(
+        "cenote {} is running as process {} for {}{kind}",
+        status.version,
+        status.pid,
+        duration(status.uptime)
+    ));
+    context.line(&format!("socket  {}", socket().display()));
+    context.line(&format!(
+        "memory  {} of {}",
+        nicebytes(status.memory_used),
+        nicebytes(status.memory_limit)
+    ));
+    for pool in &status.pools {
+        let (health, mounts) = (pool.health.word(), pool.mounts);
+        context.line(&format!("pool    {}  {health}, {mounts} mounts", pool.name));
+    }
+    Ok(0)
+}
+
+fn stop(arguments: &Arguments, context: &mut Context) -> Outcome {
+    let request = Request::DaemonStop {
+        force: arguments.has("force"),
+    };
+    match context.ask(request) {
+        Ok(_) => Ok(0),
+        Err(ControlError::Unreachable { reason }) => {
+            context.line(&format!("{reason} ({})", socket().display()));
+            Ok(0)
+        }
+        Err(error) => failed(format!("cannot stop the daemon: {error}")),
+    }
+}

@@ -1,0 +1,17 @@
+//! Commands that read files and volumes of a pool: each in its file.
+//!
+//! [`content`] finds data and holes, [`entry`] says what a file is in JSON, [`show`] for people.
+
+pub mod cat;
+mod content;
+pub mod cp;
+pub mod du;
+pub mod dump;
+mod entry;
+pub mod find;
+mod find_condition;
+pub mod ls;
+pub mod manifest;
+pub mod show;
+pub mod stat;
+pub mod tree;

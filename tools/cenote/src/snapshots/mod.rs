@@ -1,0 +1,3 @@
+//! Commands about snapshots of ours: `cenote space`.
+
+pub mod space;
