@@ -15,7 +15,7 @@ use crate::object::Object;
 use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{BlockId, Bookmark, ObjectId, settings};
 use cenote_cache::Retention;
-use cenote_io::{IoClass, with_read_class};
+use cenote_io::IoClass;
 use std::ops::Range;
 
 /// Bytes that one job reads ahead.
@@ -68,15 +68,14 @@ impl Streams {
         let Some((from, to)) = advance.ahead else {
             return;
         };
+        let io = object.set().io().with_class(IoClass::AsyncRead);
         let fetch = |from: u64, to: u64| {
-            let object = object.clone();
+            let object = object.for_io(&io);
             move || {
                 // An error here will meet the reader itself, if it ever comes so far.
-                with_read_class(IoClass::AsyncRead, || {
-                    if let Ok(pointers) = object.data_pointers(BlockId(from), BlockId(to)) {
-                        object.fetch(&pointers, from);
-                    }
-                });
+                if let Ok(pointers) = object.data_pointers(BlockId(from), BlockId(to)) {
+                    object.fetch(&pointers, from);
+                }
             }
         };
         let step = blocks_per_job(object.dnode().data_block_size);
@@ -150,6 +149,7 @@ pub fn fetch_whole(objects: &[Object]) {
     let Some(set) = objects.first().map(Object::set) else {
         return;
     };
+    let cache = set.cache().for_io(&set.io().with_class(IoClass::AsyncRead));
     for retention in [Retention::Keep, Retention::Pass] {
         let own = objects.iter().filter(|own| own.retention(0) == retention);
         let blocks = own.filter_map(|object| {
@@ -165,8 +165,7 @@ pub fn fetch_whole(objects: &[Object]) {
         });
         let blocks: Vec<_> = blocks.flatten().collect();
         let keys = set.keys().map(AsRef::as_ref);
-        let fetch = || set.cache().fetch(&blocks, keys, retention);
-        with_read_class(IoClass::AsyncRead, fetch);
+        cache.fetch(&blocks, keys, retention);
     }
 }
 

@@ -56,7 +56,7 @@ mod view;
 pub use add::AddRequest;
 pub use allocation::RangeConflict;
 pub use candidate::{PoolCandidate, assemble};
-pub use cenote_io::{FailMode, Patience, set_patience};
+pub use cenote_io::{FailMode, IoContext, Patience};
 pub use clear::ClearError;
 pub use create::{
     CreateError, CreateRequest, NewLeaf, NewVdev, VdevShape, create, default_features,

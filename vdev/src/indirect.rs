@@ -9,6 +9,7 @@
 //! which leaves missed it (`copied`).
 
 use crate::error::{LeafFailures, LeafProblem, VdevError};
+use crate::io_context::IoContext;
 use crate::leaf::{Fitness, Place};
 use crate::request::{FaultKind, Faults, Request};
 use crate::shape::Shape;
@@ -226,7 +227,7 @@ impl Shape {
             let candidates = self.balanced(slot, segment.offset, segment.length, segment.written);
             let place = Place::at(segment.offset);
             let read = candidates.iter().find(|candidate| {
-                let result = self.tree.leaves[candidate.leaf].read_into(place, buffer);
+                let result = self.tree.leaves[candidate.leaf].read_into(place, buffer, request.io);
                 result
                     .map_err(|problem| {
                         faults.note_unread(candidate.leaf, candidate.fitness);
@@ -247,6 +248,7 @@ impl Shape {
     fn variants(
         &self,
         segment: Segment,
+        io: &IoContext,
         failures: &mut LeafFailures,
         faults: &mut Faults,
     ) -> Variants {
@@ -258,7 +260,7 @@ impl Shape {
         };
         for candidate in self.candidates(slot, segment.offset, segment.length, segment.written) {
             let leaf = &self.tree.leaves[candidate.leaf];
-            match leaf.read_vec(Place::at(segment.offset), segment.length) {
+            match leaf.read_vec(Place::at(segment.offset), segment.length, io) {
                 Ok(bytes) => {
                     let copies = &variants.copies;
                     let is_known = copies.iter().any(|(_, _, known)| *known == bytes);
@@ -288,7 +290,7 @@ impl Shape {
         let (dva, size) = (request.dva, request.size);
         let all: Vec<_> = segments
             .iter()
-            .map(|segment| self.variants(*segment, &mut failures, faults))
+            .map(|segment| self.variants(*segment, request.io, &mut failures, faults))
             .collect();
         if all.iter().any(|variants| variants.copies.is_empty()) {
             return Err(VdevError::Unreadable {

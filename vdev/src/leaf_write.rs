@@ -7,10 +7,10 @@
 use crate::access::Entered;
 use crate::error::LeafProblem;
 use crate::leaf::{Leaf, Place};
-use crate::queue::{IoClass, read_class};
+use crate::queue::IoClass;
 use crate::state::{VdevAux, VdevState};
 use cenote_base::Txg;
-use cenote_device::{Device, DeviceError, Purpose, with_purpose};
+use cenote_device::{Device, DeviceError, Purpose};
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
@@ -140,13 +140,14 @@ impl Leaf {
         slices: &[IoSlice<'_>],
         txg: Txg,
         load: u64,
+        purpose: Purpose,
     ) -> Result<(), LeafProblem> {
         let (device, _entered) = self.writable_device()?;
         self.written.begin(txg);
         self.counters.write_operations.add(1);
         let _admitted = self.queue.enter_writing(load);
         let started = self.env.monotonic();
-        let result = device.write_vectored(place.on_device(), slices);
+        let result = device.write_vectored(place.on_device(), slices, purpose);
         self.note_duration(started);
         self.judge(result)?;
         self.written.arrived.store(true, Ordering::Release);
@@ -155,19 +156,20 @@ impl Leaf {
         Ok(())
     }
 
-    /// Writes again what should be at `place` already, in the class of this thread's reads if
-    /// that is in the background. If it is lost before it was flushed, the leaf lacks what it
-    /// lacked before.
-    pub(crate) fn repair(&self, place: Place, slices: &[IoSlice<'_>]) -> Result<(), LeafProblem> {
+    /// Writes again what should be at `place` already. If it is lost before it was flushed, the
+    /// leaf lacks what it lacked before.
+    pub(crate) fn repair(
+        &self,
+        place: Place,
+        slices: &[IoSlice<'_>],
+        class: IoClass,
+        purpose: Purpose,
+    ) -> Result<(), LeafProblem> {
         let (device, _entered) = self.writable_device()?;
         self.counters.write_operations.add(1);
-        let class = match read_class() {
-            IoClass::Scrub => IoClass::Scrub,
-            _ => IoClass::AsyncWrite,
-        };
         let _admitted = self.queue.enter(class);
         let started = self.env.monotonic();
-        let result = device.write_vectored(place.on_device(), slices);
+        let result = device.write_vectored(place.on_device(), slices, purpose);
         self.note_duration(started);
         self.judge(result)?;
         self.written.repaired.store(true, Ordering::Release);
@@ -188,12 +190,19 @@ impl Leaf {
         self.counters.write_operations.add(1);
         let _admitted = self.queue.enter(IoClass::SyncWrite);
         let started = self.env.monotonic();
-        let result = with_purpose(Purpose::Metadata, || device.write_at(at, bytes));
+        let result = device.write_vectored(at, &[IoSlice::new(bytes)], Purpose::Metadata);
         self.note_duration(started);
         self.judge(result)?;
         self.written.arrived.store(true, Ordering::Release);
         self.counters.write_bytes.add(bytes.len() as u64);
         Ok(())
+    }
+
+    /// Says that what was written so far completes the group `txg`; a flush follows.
+    pub(crate) fn complete_group(&self, txg: Txg) {
+        if let Ok((device, _entered)) = self.writable_device() {
+            device.complete_group(txg.0);
+        }
     }
 
     /// Makes durable what was written since the last flush.
@@ -269,22 +278,20 @@ mod tests {
         let opened = Some(Arc::clone(&device) as Arc<dyn Device>);
         let env = Arc::new(RealEnv::new());
         let leaf = Leaf::new(0, opened, VdevState::Healthy, VdevAux::None, env);
-        assert!(
-            leaf.write(Place::at(0), &[IoSlice::new(&[1; 512])], Txg(5), 100)
-                .is_ok()
-        );
+        let write = |offset, txg| {
+            let slices = [IoSlice::new(&[1; 512])];
+            leaf.write(Place::at(offset), &slices, txg, 100, Purpose::Contents)
+        };
+        assert!(write(0, Txg(5)).is_ok());
         assert!(leaf.flush().is_ok());
         for _ in 0..WRITE_FAILURES_MAX {
             assert!(!leaf.written.is_hopeless());
-            let beyond = leaf.write(Place::at(1 << 30), &[IoSlice::new(&[1; 512])], Txg(6), 100);
+            let beyond = write(1 << 30, Txg(6));
             assert!(beyond.is_err());
         }
         assert!(leaf.written.is_hopeless());
         assert!(leaf.written.set_faulted());
-        assert!(
-            leaf.write(Place::at(0), &[IoSlice::new(&[1; 512])], Txg(8), 100)
-                .is_err()
-        );
+        assert!(write(0, Txg(8)).is_err());
         assert_eq!(leaf.live_state().0, VdevState::Faulted);
         assert_eq!(
             leaf.counters.write_errors.get(),

@@ -15,6 +15,7 @@
 use crate::error::{LeafFailures, VdevError};
 use crate::geometry::{Map, Row};
 use crate::leaf::Place;
+use crate::queue::IoClass;
 use crate::shape::Shape;
 use crate::tree::{Layout, Slot};
 use cenote_base::{Guid, Txg};
@@ -38,6 +39,8 @@ pub struct VdevWrite {
     pub leaves: Option<Arc<[Guid]>>,
     /// What it is, for devices that keep metadata apart.
     pub purpose: Purpose,
+    /// The queue of a device in which a repair waits; other writes have their own.
+    pub repair_class: IoClass,
 }
 
 impl VdevWrite {
@@ -49,6 +52,7 @@ impl VdevWrite {
             txg,
             leaves: None,
             purpose: Purpose::Unknown,
+            repair_class: IoClass::AsyncWrite,
         }
     }
 

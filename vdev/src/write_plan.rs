@@ -11,7 +11,7 @@ use crate::shape::Shape;
 use crate::write::{Bytes, Fragment, PreparedWrite, VdevWrite};
 use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{Txg, settings};
-use cenote_device::with_purpose;
+use cenote_device::Purpose;
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -169,10 +169,11 @@ impl Shape {
         }
         let txg = plan.writes[*first_write].write.txg;
         let purpose = plan.writes[*first_write].write.purpose;
-        let written = with_purpose(purpose, || match plan.is_repair {
-            true => self.tree.leaves[first.leaf].repair(first.place, &slices),
-            false => self.write_leaf(first.leaf, first.place, &slices, txg),
-        });
+        let class = plan.writes[*first_write].write.repair_class;
+        let written = match plan.is_repair {
+            true => self.tree.leaves[first.leaf].repair(first.place, &slices, class, purpose),
+            false => self.write_leaf(first.leaf, first.place, &slices, txg, purpose),
+        };
         match written {
             Ok(()) => {
                 for (write, fragment) in fragments {
@@ -197,12 +198,13 @@ impl Shape {
         place: Place,
         slices: &[IoSlice<'_>],
         txg: Txg,
+        purpose: Purpose,
     ) -> Result<(), LeafProblem> {
         let leaf_written = &self.tree.leaves[leaf];
         let load = self.load.percent();
         let result = leaf_written
-            .write(place, slices, txg, load)
-            .or_else(|_| leaf_written.write(place, slices, txg, load));
+            .write(place, slices, txg, load, purpose)
+            .or_else(|_| leaf_written.write(place, slices, txg, load, purpose));
         if result.is_err() && leaf_written.written.is_hopeless() {
             self.give_up(leaf);
         }

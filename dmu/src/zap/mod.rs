@@ -22,6 +22,7 @@ use crate::object::Object;
 use cenote_base::BlockId;
 use cenote_base::rt;
 use cenote_cache::Block;
+use cenote_io::IoContext;
 use cenote_ondisk::DecodeError;
 use cenote_ondisk::zap::fat_header::FatHeader;
 use cenote_ondisk::zap::hash::HASH_BITS;
@@ -47,6 +48,15 @@ enum Kind {
 }
 
 impl Zap {
+    /// The same ZAP, read for something else.
+    #[must_use]
+    pub fn for_io(&self, io: &IoContext) -> Self {
+        Self {
+            object: self.object.for_io(io),
+            ..self.clone()
+        }
+    }
+
     /// Opens the ZAP in `object`.
     pub fn open(object: Object) -> Result<Self, DmuError> {
         let Some(block0) = object.block(BlockId(0))? else {

@@ -270,7 +270,7 @@ impl SyncContext<'_> {
         }
         let policy = HeadPolicy::of(&dataset)?;
         let directory = dataset.directory().id();
-        super::head::Head::new(id, directory, set, policy).sync(self)
+        super::head::Head::new(id, directory, &set, policy).sync(self)
     }
 
     /// Which accounting a new object set has from its start (format/3b 10), noted as features of

@@ -14,7 +14,7 @@ use crate::error::DslError;
 use cenote_base::rt::{Mutex, MutexGuard, RwLock, ranks};
 use cenote_base::{ObjectId, Txg};
 use cenote_dmu::ObjectSet;
-use cenote_io::{BlockSink, IoError, WriteRequest};
+use cenote_io::{BlockSink, IoContext, IoError, WriteRequest};
 use cenote_ondisk::dsl_dataset::DslDataset;
 use cenote_ondisk::features;
 use cenote_ondisk::{BlockPointer, CompressionKind, ObjectType};
@@ -47,13 +47,14 @@ impl Head {
     pub(crate) fn new(
         id: ObjectId,
         directory: ObjectId,
-        set: Arc<ObjectSet>,
+        set: &ObjectSet,
         policy: HeadPolicy,
     ) -> Arc<Self> {
         Arc::new(Self {
             id,
             directory,
-            set,
+            // It is open for programs that change it, whoever opened it.
+            set: set.for_io(&IoContext::USER),
             policy: RwLock::new(Arc::new(policy)),
             used_features: Mutex::default(),
             ending_logs: EndingLogs::default(),
@@ -71,7 +72,7 @@ impl Head {
         self.directory
     }
 
-    /// The object set.
+    /// The object set, read for programs.
     pub fn set(&self) -> &Arc<ObjectSet> {
         &self.set
     }
@@ -363,7 +364,7 @@ impl BlockSink for HeadSink<'_> {
     fn write(&self, txg: Txg, requests: Vec<WriteRequest>) -> Vec<Result<BlockPointer, IoError>> {
         let written: Vec<Written> = requests.iter().map(remember).collect();
         let pool = self.context.pool;
-        let results = pool.pipeline().write(txg, pool.pass(), requests);
+        let results = pool.writer().write(txg, pool.pass(), requests);
         for (written, result) in written.iter().zip(&results) {
             if let Ok(pointer) = result {
                 self.born(written, pointer);

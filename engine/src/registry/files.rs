@@ -5,6 +5,7 @@ use super::imported::Imported;
 use crate::errors::{of_dsl, of_files, of_sync};
 use cenote_base::ObjectId;
 use cenote_control::model::ControlError;
+use cenote_dmu::IoContext;
 use cenote_dsl::Dataset;
 use cenote_posix::{FileSystem, ReplayOptions, Timestamp};
 use std::sync::Arc;
@@ -33,7 +34,7 @@ impl Imported {
             FileSystem::open(set)
         };
         let files = files.map_err(|error| of_files(name, &error))?;
-        Ok(Arc::new(files))
+        Ok(Arc::new(files.for_io(&IoContext::USER)))
     }
 
     /// The files of a head, opened for writing.

@@ -11,7 +11,7 @@ use crate::errors::{of_dsl, of_files};
 use cenote_base::ObjectId;
 use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_control::model::ControlError;
-use cenote_dmu::TxgGate;
+use cenote_dmu::{IoContext, TxgGate};
 use cenote_dsl::{Dataset, Dsl, DslError, Property};
 use cenote_ondisk::features;
 use cenote_pool::{Pool, SyncError};
@@ -83,13 +83,14 @@ impl OpenHeads {
             space: Some(Arc::new(Room::new(pool, gate, dataset.id()))),
             damage: Some(Arc::clone(damage) as _),
         };
-        let set = Arc::clone(head.set());
+        // A mount does not wait for devices that are gone; whoever reads its files may.
+        let set = head.set().for_io(&IoContext::COMMAND);
         let files = FileSystem::open_writable(set, params).map_err(|error| {
             // Nobody has it open: it can be destroyed.
             pool.dsl().close_head(dataset.id());
             of_files(name, &error)
         })?;
-        let files = Arc::new(files);
+        let files = Arc::new(files.for_io(&IoContext::USER));
         open.insert(dataset.id(), Arc::clone(&files));
         Ok(files)
     }
@@ -244,7 +245,8 @@ pub(crate) struct Room {
 impl Room {
     pub fn new(pool: &Pool, gate: &Arc<TxgGate>, id: ObjectId) -> Self {
         Self {
-            dsl: Arc::clone(pool.dsl()),
+            // It is asked for programs that write, which wait as for all else.
+            dsl: pool.dsl().for_io(&IoContext::USER),
             gate: Arc::clone(gate),
             env: Arc::clone(pool.env()),
             id,

@@ -20,6 +20,7 @@ mod state;
 mod unflushed;
 
 pub use dedup::{DedupError, DedupTable, Duplicate};
+pub use pipeline::{Writer, WriterParts};
 pub(crate) use state::WriteState;
 
 use crate::crypt::ObjsetKeys;

@@ -10,7 +10,7 @@ use cenote_base::settings::SCAN_SUSPEND_PROGRESS;
 use cenote_base::{BlockId, Bookmark, Level, MemoryBudget, ObjectId, ObjsetId};
 use cenote_dmu::traverse::DiskOrder;
 use cenote_dmu::{DmuError, ObjectSet};
-use cenote_io::{IoClass, Workers, with_read_class};
+use cenote_io::{IoContext, Workers};
 use cenote_ondisk::scan::{Scan, ScanFunction};
 use cenote_vdev::{ResilverTarget, Shape, TxgSet, VdevStatus};
 use std::sync::{Arc, Weak};
@@ -73,7 +73,7 @@ impl Worker {
                 workers: Arc::new(Workers::new(WORKERS)),
             };
             while shift.take_up() {
-                with_read_class(IoClass::Scrub, || worker.run());
+                worker.run();
             }
         })
     }
@@ -112,7 +112,7 @@ impl Worker {
             // Not on disk yet; who begins it asks for the work when it is.
             return Ok(false);
         }
-        let cache = Arc::clone(syncer.mos.cache());
+        let cache = syncer.mos.cache().for_io(&IoContext::SCRUB);
         let mos = ObjectSet::open(cache, ObjsetId::MOS, uberblock.root, None)?;
         let Some(scan) = plan::running(&mos)?.filter(Scan::is_running) else {
             return Ok(false);
