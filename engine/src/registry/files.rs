@@ -6,6 +6,7 @@ use crate::errors::{of_dsl, of_files, of_sync, of_volume};
 use cenote_base::ObjectId;
 use cenote_control::model::ControlError;
 use cenote_dataset::Access;
+use cenote_dmu::IoContext;
 use cenote_dsl::{Dataset, DatasetType};
 use cenote_pool::SyncError;
 use cenote_posix::{FileSystem, ReplayOptions, Timestamp};
@@ -41,7 +42,7 @@ impl Imported {
             FileSystem::open(set)
         };
         let files = files.map_err(|error| of_files(name, &error))?;
-        Ok(Arc::new(files))
+        Ok(Arc::new(files.for_io(&IoContext::USER)))
     }
 
     /// What opening the pool's datasets for changes takes.

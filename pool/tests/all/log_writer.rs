@@ -56,7 +56,8 @@ fn head_of(pool: &Pool) -> Arc<Head> {
 fn writer_of(pool: &Pool, head: &Head) -> Arc<LogWriter> {
     let set = head.set();
     let gate = Arc::clone(pool.gate().expect("open for writing"));
-    let space = HeadSpace::new(Arc::clone(set), gate, Arc::clone(pool.env()));
+    let blocks = Arc::clone(pool.block_writer().expect("open for writing"));
+    let space = HeadSpace::new(Arc::clone(set), gate, Arc::clone(pool.env()), blocks);
     let writer = LogWriter::new(LogParams {
         space: Arc::new(space),
         data: Arc::new(NoData),
