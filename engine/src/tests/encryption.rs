@@ -3,8 +3,8 @@
 use super::{ask, engine};
 use crate::Engine;
 use cenote_control::model::{
-    Change, ControlError, ExportHow, ImportOptions, ImportPick, NewDataset, NewPool, NewVdev,
-    NewVdevKind, NewVdevRole, Pair, Request, Response, Search, Secret,
+    Change, ControlError, ExportHow, ImportOptions, ImportPick, KeyRefusal, NewDataset, NewPool,
+    NewVdev, NewVdevKind, NewVdevRole, Pair, Request, Response, Search, Secret,
 };
 use cenote_dsl::DatasetName;
 use cenote_dsl::property::PropertyValue;
@@ -335,7 +335,8 @@ fn keys_are_changed_inherited_and_unloaded() {
     assert_eq!(property(&engine, "sealed/clear", "encryption"), "off");
     // A root of its own, then another key for it.
     let refused = change_key(&engine, child, &[], secret(KEYS[2].1));
-    assert!(matches!(refused, Err(ControlError::BadValue { .. })));
+    let no_format = ControlError::from(KeyRefusal::NoFormat);
+    assert_eq!(refused.expect_err("a root needs a format"), no_format);
     let raw = [("keyformat", "raw"), ("keylocation", "file:///key")];
     change_key(&engine, child, &raw, secret(KEYS[2].1)).expect("a root");
     assert_eq!(property(&engine, below, "encryptionroot"), child);

@@ -126,8 +126,8 @@ pub enum StreamRefusal {
     },
     /// Nobody can tell how much space is left.
     #[error(
-        "cannot tell how much space {dataset} has left: metadata of the pool cannot be read.\n             \
-         See 'zpool status -v {pool}'."
+        "cannot tell how much space {dataset} has left: metadata of the pool cannot be read.\n\
+         \x20            See 'zpool status -v {pool}'."
     )]
     SpaceUnknown {
         /// Where.

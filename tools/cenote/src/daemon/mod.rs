@@ -26,7 +26,6 @@ use cenote_engine::{AlarmSetup, AlarmSource, MEMORY_MIN};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 use crate::alarms::AlarmFile;
-
 use crate::command::{Arguments, Command, Run, flags};
 use crate::context::{Context, DIED, Outcome, Stop, failed, usage};
 use crate::death;

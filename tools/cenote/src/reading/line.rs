@@ -1,15 +1,12 @@
 //! Reading the command line of a command here: words that may be any bytes, options in any order.
 
-use super::failure::{Exit, Failure};
+use super::failure::Failure;
 use super::progress::Style;
 use super::spec::Spec;
-use crate::command::{Arguments, Flag};
+use crate::command::{Arguments, Command, Flag};
 use crate::getopt::OptionError;
 use std::ffi::OsString;
 use std::ops::Deref;
-
-/// One command, which gets the words behind its name.
-pub type Command = crate::command::Command<fn(Vec<OsString>) -> Result<Exit, Failure>>;
 
 /// A command line taken apart.
 #[derive(Debug)]
@@ -104,7 +101,8 @@ fn wrong(command: &'static str, problem: impl Into<String>) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::flags;
+    use crate::command::{Run, flags};
+    use crate::reading::failure::Exit;
 
     const COMMAND: Command = Command {
         name: "ls",
@@ -120,7 +118,7 @@ mod tests {
             _ "depth" "N" "";
             _ "max-depth" "N" "";
         },
-        run: |_| Ok(Exit::Good),
+        run: Run::Alone(|_| Ok(Exit::Good)),
     };
 
     fn read(words: &[&str]) -> Result<CommandLine, Failure> {

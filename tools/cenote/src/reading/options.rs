@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use super::line::CommandLine;
-use crate::command::{Flag, flags};
+use crate::command::{Command, Flag, flags};
 use cenote_base::Txg;
 use cenote_control::model::OpenedPool;
 use cenote_pool::{Buffers, ImportOptions, Rewind};
@@ -187,8 +187,9 @@ fn parse_key(text: &str) -> KeyOption {
 
 #[cfg(test)]
 mod tests {
-    use super::super::failure::Exit;
     use super::*;
+    use crate::command::Run;
+    use crate::reading::failure::Exit;
 
     fn parse(words: &[&str]) -> Result<PoolOptions, Failure> {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
@@ -198,7 +199,7 @@ mod tests {
             synopsis: "",
             about: "",
             flags: &[],
-            run: |_| Ok(Exit::Good),
+            run: Run::Reading(|_| Ok(Exit::Good)),
         };
         PoolOptions::read(&command, &words).map(|(_, options)| options)
     }

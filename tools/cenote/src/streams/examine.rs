@@ -2,6 +2,7 @@
 //!
 //! A stream is a file, or comes through standard input. No pool is opened.
 
+use super::describe;
 use crate::command::{Command, Run, flags};
 use crate::pools::inspect::node::Members;
 use crate::reading::failure::{Exit, Failure, complain};

@@ -212,7 +212,7 @@ pub fn require(names: &[String], context: &mut Context) -> Result<(), Stop> {
         properties: PropertySelection::Named(Vec::new()),
         keys: Vec::new(),
     };
-    if select::select(&selection, context).failed {
+    if select(&selection, context).failed {
         return Err(Stop::Code(1));
     }
     Ok(())

@@ -6,8 +6,8 @@ use cenote_control::model::{
 };
 
 use super::change;
-use super::select::{self, Selection};
-use crate::context::{Context, Outcome, Stop, failed, usage};
+use super::select;
+use crate::context::{Context, Outcome, failed, usage};
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::unavailable;
 use crate::zpool::command_line;

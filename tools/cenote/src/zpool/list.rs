@@ -12,7 +12,7 @@ use crate::format::number::{nicebytes, nicenum, percent, share};
 use crate::format::property::{Style, Wanted, json_pair, json_property, show_property};
 use crate::format::table;
 use crate::getopt::Grammar;
-use crate::texts::{cannot_open, check_pool_name, with_context};
+use crate::texts::{cannot_open, with_context};
 
 const DEFAULT: &str = "name,size,allocated,free,checkpoint,expandsize,fragmentation,capacity,\
                        dedupratio,health,altroot";
@@ -58,7 +58,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
 }
 
 fn report(operands: &[String], options: &Options, header: bool, context: &mut Context) -> u8 {
-    let (names, bad) = names_to_ask(operands, context);
+    let (names, bad) = names::names_to_ask(operands, context);
     if names.is_empty() && !operands.is_empty() {
         return 1;
     }

@@ -6,6 +6,7 @@ use cenote_control::model::properties::{self, POOL};
 use crate::context::{Context, Stop, usage};
 use crate::format::property::{Style, Wanted};
 use crate::getopt::Parsed;
+use crate::texts::check_pool_name;
 
 /// Long names of the JSON options.
 pub const JSON: &[(&str, &str, bool)] = &[

@@ -1,8 +1,6 @@
 //! `zpool status`.
 
-use cenote_control::model::{
-    DataErrorPlace, IntentLogReport, PoolStatus, Request, Response, SpareUse, Vdev, VdevNaming,
-};
+use cenote_control::model::{IntentLogReport, PoolStatus, Request, Response, SpareUse, Vdev};
 
 use super::names::{self, Schedule};
 use super::status_dedup;
@@ -18,10 +16,8 @@ use super::vdev_rows::{
 use crate::context::{Context, Outcome, mismatch, usage};
 use crate::format::json::document;
 use crate::format::number::{nicebytes, nicenum};
-use crate::format::property::Style;
 use crate::getopt::Grammar;
 use crate::texts::{cannot_open, diagnosis_line, with_context};
-use jiff::tz::TimeZone;
 
 /// The narrowest name column.
 const NAME_WIDTH_MIN: usize = 10;

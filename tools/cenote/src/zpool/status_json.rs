@@ -10,9 +10,7 @@ use super::numbers::Numbers;
 use super::status_options::{Options, error_place};
 use super::status_texts::{article, status};
 use super::vdev_rows::{Section, healthy};
-use crate::format::date::{Form, date};
 use crate::format::json::{Json, Object};
-use crate::format::number::{nicebytes, nicenum};
 use crate::format::property::Style;
 use crate::texts::diagnosis_line;
 

@@ -7,7 +7,7 @@
 mod arguments;
 mod devices;
 mod log;
-pub(super) mod node;
+pub mod node;
 mod objects;
 mod pool;
 mod printer;

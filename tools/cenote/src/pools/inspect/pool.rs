@@ -11,11 +11,8 @@ use crate::reading::datasets::DatasetWalk;
 use crate::reading::failure::Failure;
 use crate::reading::output::escaped;
 use crate::reading::session::Session;
-use cenote_base::ObjectId;
-use cenote_dmu::ObjectSet;
 use cenote_dsl::{Dataset, DatasetType, DslError, FeatureTable, HistoryBody, directory_keys};
-use cenote_ondisk::nvlist::PACKED_SIZE_MAX;
-use cenote_ondisk::{NvList, features, wire};
+use cenote_ondisk::features;
 use std::sync::Arc;
 
 fn opened(arguments: &Arguments) -> Result<Session, Failure> {
