@@ -76,6 +76,11 @@ impl Head {
         let _ = self.log.set(writer);
     }
 
+    /// Whether a log is being written.
+    pub fn has_log(&self) -> bool {
+        self.log.get().is_some()
+    }
+
     /// The log writer's part in the context's group.
     fn sync_log(&self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let Some(writer) = self.log.get() else {
