@@ -57,6 +57,11 @@ impl Head {
         let _ = self.log.set(writer);
     }
 
+    /// Whether a log is being written.
+    pub fn has_log(&self) -> bool {
+        self.log.get().is_some()
+    }
+
     pub(super) fn log(&self) -> Option<&Arc<LogWriter>> {
         self.log.get()
     }
