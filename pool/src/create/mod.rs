@@ -185,6 +185,20 @@ struct Bare {
     writer: Writer,
 }
 
+impl Bare {
+    fn new(pipeline: &Arc<Pipeline>, space: &Arc<Space>, env: &Arc<dyn Env>) -> Self {
+        let writer = Writer::new(WriterParts {
+            pipeline: Arc::clone(pipeline),
+            env: Arc::clone(env),
+            allocator: Arc::clone(space) as _,
+            dedup: None,
+            repairs: None,
+        });
+        let env = Arc::clone(env);
+        Self { env, writer }
+    }
+}
+
 impl PoolServices for Bare {
     fn free(&self, _: Txg, _: &BlockPointer) -> Result<(), DslError> {
         Ok(())
@@ -356,16 +370,7 @@ fn bare_pool(
         space: crate::pool::space_facts(&shape, &space.figures()),
         deflate_ratios: (0..tops.len() as u64).map(ratio).collect(),
     };
-    let bare = Bare {
-        env: Arc::clone(env),
-        writer: Writer::new(WriterParts {
-            pipeline: Arc::clone(&pipeline),
-            env: Arc::clone(env),
-            allocator: Arc::clone(&space) as _,
-            dedup: None,
-            repairs: None,
-        }),
-    };
+    let bare = Bare::new(&pipeline, &space, env);
     let first = Dsl::open(Arc::clone(&mos), facts())?;
     let context = SyncContext {
         dsl: &first,

@@ -449,29 +449,22 @@ fn a_split_block_is_put_together_from_the_right_copies() {
     }
     let dva = Dva::new(VdevId(3), 0, 8192);
     let accept = |bytes: &[u8]| bytes == block;
+    let io = &IoContext::USER;
+    assert!(vdevs.read(dva, 8192, Txg(4), &accept, io).is_ok());
     assert!(
         vdevs
-            .read(dva, 8192, Txg(4), &accept, &IoContext::USER)
-            .is_ok()
-    );
-    assert!(
-        vdevs
-            .check_copies(dva, 8192, Txg(4), &accept, &IoContext::USER)
+            .check_copies(dva, 8192, Txg(4), &accept, io)
             .is_ok_and(|r| r.is_perfect())
     );
     // One copy of each piece goes bad, on different sides.
     put(&devices, 62, DATA + 100, b"bad");
     put(&devices, 61, DATA + 65_536, b"bad");
     put(&devices, 60, DATA + 4000, b"bad");
-    assert!(
-        vdevs
-            .read(dva, 8192, Txg(4), &accept, &IoContext::USER)
-            .is_ok()
-    );
+    assert!(vdevs.read(dva, 8192, Txg(4), &accept, io).is_ok());
     assert_eq!(errors_of(&vdevs, 62), 1);
     assert_eq!(errors_of(&vdevs, 63), 0);
     let report = vdevs
-        .check_copies(dva, 8192, Txg(4), &accept, &IoContext::USER)
+        .check_copies(dva, 8192, Txg(4), &accept, io)
         .expect("a sound address");
     let wrong = report
         .verdicts
@@ -479,15 +472,9 @@ fn a_split_block_is_put_together_from_the_right_copies() {
         .filter(|v| v.health == CopyHealth::Wrong);
     assert_eq!(wrong.count(), 3);
     put(&devices, 63, DATA, b"bad");
-    let lost = vdevs.read(dva, 8192, Txg(4), &accept, &IoContext::USER);
+    let lost = vdevs.read(dva, 8192, Txg(4), &accept, io);
     assert!(matches!(lost, Err(VdevError::Damaged { .. })), "{lost:?}");
-    let beyond = vdevs.read(
-        Dva::new(VdevId(3), 8192, 512),
-        512,
-        Txg(4),
-        &accept,
-        &IoContext::USER,
-    );
+    let beyond = vdevs.read(Dva::new(VdevId(3), 8192, 512), 512, Txg(4), &accept, io);
     assert!(
         matches!(beyond, Err(VdevError::Unmapped { .. })),
         "{beyond:?}"
