@@ -21,10 +21,13 @@ pub struct Scheme {
 }
 
 /// The scheme of a device's name: `s3` of `s3://bucket/prefix`. `None` for a path.
+///
+/// A scheme is of letters and digits; `+` joins two of them, as in `nbd+unix`.
 pub fn scheme(name: &Path) -> Option<&str> {
     let (scheme, _) = name.to_str()?.split_once("://")?;
-    let is_word = !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    is_word.then_some(scheme)
+    let is_of_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+';
+    let is_word = scheme.starts_with(|first: char| first.is_ascii_alphanumeric());
+    (is_word && scheme.bytes().all(is_of_word)).then_some(scheme)
 }
 
 /// A name has a scheme for which there is no opener.
@@ -156,7 +159,7 @@ mod tests {
             let device = schemes.open(Path::new(name))?;
             Ok::<u8, DeviceError>(device.read_vec(0, 1)?[0])
         };
-        for path in ["/dev/sda", "a", "/a://b", "://x", "a-b://c", "file:/x"] {
+        for path in ["/dev/sda", "a", "/a://b", "://x", "+://x", "a-b://c", "file:/x"] {
             assert_eq!(byte(path).expect("a path"), 1, "{path}");
             assert_eq!(schemes.identity(Path::new(path)), Some((1, 0)));
         }
@@ -169,6 +172,7 @@ mod tests {
         let stores: Arc<dyn Opener> = Arc::new(One(2));
         let schemes = Schemes::new(Arc::new(One(1))).with(&[FILE], &stores);
         let name = Path::new("gs://bucket");
+        assert_eq!(scheme(Path::new("nbd+unix:///e")), Some("nbd+unix"));
         let expected = "gs://bucket: cannot open: there is no kind of device 'gs': name it by its \
                         path, or as file:///DIRECTORY";
         for error in [

@@ -54,6 +54,12 @@ ranks! {
         FuseOverdue [] "Requests that take long.";
         FuseTurns [] "Workers that wait for their turn.";
     }
+    nbd {
+        NbdConnections [] "Connections of a server of network block devices.";
+        NbdReceive [] "Held by the thread that reads the next request of a connection.";
+        NbdSend [] "Held by the thread that sends a reply on a connection.";
+        NbdWorkers [] "Workers of a connection.";
+    }
     engine {
         GrowthWatch [] "Whether a pool's devices are watched for growth.";
         HeldStores [] "Devices in stores that an import holds.";
@@ -251,6 +257,16 @@ ranks! {
         StorePace [] "When the bandwidth limit lets the next request through.";
         StorePatience [] "How long requests to a store are tried.";
         VolatileDevice [] "A local log device that can lose its cache.";
+    }
+    nbd_client {
+        NbdUnaligned [] "Held while a write of parts of blocks reads, changes and writes.";
+        NbdSizeAsked [] "When a server was last asked for the size of its export.";
+        NbdRequests [] "Requests of a network block device, and what is not flushed.";
+        NbdLinkSend [] "Held by the thread that sends a request on a connection.";
+        NbdAnswer [] "The answer to a request of a network block device.";
+        NbdTlsReceive [] "Bytes that came over TLS and were not decrypted yet.";
+        NbdTlsSend [] "Held by the thread that sends over TLS.";
+        NbdTls [] "The state of a TLS connection.";
     }
     device {
         DeviceClaim [] "A block device that is kept from others.";

@@ -7,12 +7,13 @@ use std::path::Path;
 use std::process::Command;
 
 /// The layers from the bottom up (STYLE.md); a package may depend on those that stand before it.
-const LAYERS: [&str; 23] = [
+const LAYERS: [&str; 24] = [
     "base",
     "control",
     "ondisk",
     "codec",
     "device",
+    "nbd_client",
     "cloud",
     "vdev",
     "io",

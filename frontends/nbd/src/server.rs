@@ -1,0 +1,397 @@
+//! Listens, accepts clients within limits, and knows who is connected.
+
+use crate::connection::{Common, Connection, Counters};
+use crate::exports::{Exports, Limits, TlsPolicy};
+use crate::handshake::{Handshake, HandshakeEnd};
+use cenote_base::rt::{self, Condvar, Instant, JoinHandle, Mutex, ranks};
+use cenote_nbd_client::transport::{Socket, Transport};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+/// Connections that the kernel keeps until they are accepted.
+const BACKLOG: i32 = 128;
+/// How long a listener rests when the system has no room for another connection.
+const REST: Duration = Duration::from_millis(100);
+/// How long an end waits for requests under way before it cuts their connections.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Where clients come from.
+#[derive(Debug)]
+pub enum Listener {
+    /// A socket in the file system, which only its owner may connect to.
+    Unix(UnixListener, PathBuf),
+    /// A port.
+    Tcp(TcpListener),
+}
+
+impl Listener {
+    /// Listens on a unix socket at `path`. One that nobody listens on any more is replaced.
+    ///
+    /// # Errors
+    /// Somebody listens there, something else is there, or it cannot be made.
+    pub fn unix(path: &Path) -> io::Result<Self> {
+        if let Ok(metadata) = std::fs::symlink_metadata(path)
+            && metadata.file_type().is_socket()
+        {
+            match UnixStream::connect(path) {
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                    std::fs::remove_file(path)?;
+                }
+                _ => return Err(io::ErrorKind::AddrInUse.into()),
+            }
+        }
+        let socket = rustix::net::socket_with(
+            AddressFamily::UNIX,
+            SocketType::STREAM,
+            SocketFlags::CLOEXEC,
+            None,
+        )?;
+        rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+        // Nobody can connect before it listens, so nobody comes in with other permissions.
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+        rustix::net::listen(&socket, BACKLOG)?;
+        Ok(Self::Unix(UnixListener::from(socket), path.into()))
+    }
+
+    /// Listens on a port of the addresses that `address` names: `localhost:10809`, `[::]:10809`.
+    ///
+    /// # Errors
+    /// It is no address, or somebody listens there.
+    pub fn tcp(address: &str) -> io::Result<Self> {
+        Ok(Self::Tcp(TcpListener::bind(address)?))
+    }
+
+    /// The address of a port, to learn which one the system chose.
+    pub fn port_address(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Unix(..) => None,
+            Self::Tcp(listener) => listener.local_addr().ok(),
+        }
+    }
+
+    fn accept(&self) -> io::Result<(Socket, String)> {
+        match self {
+            Self::Unix(listener, _) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(false)?;
+                Ok((Socket::Unix(stream), "unix".to_owned()))
+            }
+            Self::Tcp(listener) => {
+                let (stream, address) = listener.accept()?;
+                stream.set_nonblocking(false)?;
+                Ok((Socket::tcp(stream)?, address.to_string()))
+            }
+        }
+    }
+
+    fn set_nonblocking(&self) -> io::Result<()> {
+        match self {
+            Self::Unix(listener, _) => listener.set_nonblocking(true),
+            Self::Tcp(listener) => listener.set_nonblocking(true),
+        }
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Unix(listener, _) => listener.as_fd(),
+            Self::Tcp(listener) => listener.as_fd(),
+        }
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Self::Unix(_, path) = self {
+            // Somebody may have removed it already.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// A client that is connected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectionStatus {
+    /// The address, or `unix`.
+    pub address: String,
+    /// The export, once it has chosen one.
+    pub export: Option<String>,
+    /// Whether the connection is encrypted.
+    pub is_encrypted: bool,
+    /// Requests that were carried out.
+    pub requests: u64,
+    /// Bytes that it read.
+    pub read_bytes: u64,
+    /// Bytes that it wrote.
+    pub written_bytes: u64,
+}
+
+/// What the server knows of a connection.
+struct Known {
+    address: String,
+    export: Option<(String, bool)>,
+    transport: Arc<dyn Transport>,
+    counters: Arc<Counters>,
+}
+
+struct Table {
+    next: u64,
+    known: BTreeMap<u64, Known>,
+}
+
+struct Shared {
+    exports: Arc<dyn Exports>,
+    tls: TlsPolicy,
+    common: Arc<Common>,
+    table: Mutex<Table, ranks::NbdConnections>,
+    /// A connection has ended.
+    left: Condvar,
+    is_ending: AtomicBool,
+}
+
+/// Serves exports until it is dropped.
+pub struct Server {
+    shared: Arc<Shared>,
+    /// Each listener's thread, and what wakes it up.
+    threads: Vec<(JoinHandle<()>, UnixStream)>,
+}
+
+impl Server {
+    /// Serves `exports` to clients of all listeners.
+    ///
+    /// # Errors
+    /// The system has no room for the threads.
+    pub fn start(
+        exports: Arc<dyn Exports>,
+        listeners: Vec<Listener>,
+        limits: Limits,
+        tls: TlsPolicy,
+    ) -> io::Result<Self> {
+        let shared = Arc::new(Shared::new(exports, limits, tls));
+        let mut server = Self {
+            shared,
+            threads: Vec::new(),
+        };
+        for listener in listeners {
+            listener.set_nonblocking()?;
+            let (wake, woken) = UnixStream::pair()?;
+            let shared = Arc::clone(&server.shared);
+            let accept = move || shared.accept_all(&listener, &woken);
+            let thread = rt::spawn("nbd-accept", accept)?;
+            server.threads.push((thread, wake));
+        }
+        Ok(server)
+    }
+
+    /// Who is connected.
+    pub fn connections(&self) -> Vec<ConnectionStatus> {
+        let table = self.shared.table.lock();
+        let status = |known: &Known| {
+            let count = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+            ConnectionStatus {
+                address: known.address.clone(),
+                export: known.export.as_ref().map(|(name, _)| name.clone()),
+                is_encrypted: known.export.as_ref().is_some_and(|(_, is)| *is),
+                requests: count(&known.counters.requests),
+                read_bytes: count(&known.counters.read_bytes),
+                written_bytes: count(&known.counters.written_bytes),
+            }
+        };
+        table.known.values().map(status).collect()
+    }
+
+    /// Ends the connections to an export, and waits until it is no longer in use; `false` if
+    /// requests still are under way after `patience`.
+    ///
+    /// New connections are the business of [`Exports::open`].
+    pub fn disconnect(&self, export: &str, patience: Duration) -> bool {
+        let is_meant = |known: &Known| {
+            let chosen = known.export.as_ref();
+            chosen.is_some_and(|(name, _)| name == export)
+        };
+        self.shared.end(is_meant, patience)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.shared.is_ending.store(true, Ordering::Release);
+        for (thread, wake) in self.threads.drain(..) {
+            drop(wake);
+            // A listener's panic was reported where it happened.
+            let _ = thread.join();
+        }
+        self.shared.end(|_| true, FAREWELL);
+    }
+}
+
+impl Shared {
+    fn new(exports: Arc<dyn Exports>, limits: Limits, tls: TlsPolicy) -> Self {
+        Self {
+            exports,
+            tls,
+            common: Common::new(limits),
+            table: Mutex::new(Table {
+                next: 0,
+                known: BTreeMap::new(),
+            }),
+            left: Condvar::new(),
+            is_ending: AtomicBool::new(false),
+        }
+    }
+
+    /// Accepts clients until the server ends.
+    fn accept_all(self: &Arc<Self>, listener: &Listener, woken: &UnixStream) {
+        while !self.is_ending.load(Ordering::Acquire) {
+            let mut waits = [
+                PollFd::new(listener, PollFlags::IN),
+                PollFd::new(woken, PollFlags::IN),
+            ];
+            match poll(&mut waits, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(errno) => {
+                    log::error!("NBD: the listener has failed: {errno}; no client can connect");
+                    return;
+                }
+            }
+            match listener.accept() {
+                Ok((socket, address)) => self.admit(socket, address),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) => {
+                    log::warn!("NBD: a client could not be accepted: {error}");
+                    rt::sleep(REST);
+                }
+            }
+        }
+    }
+
+    /// Serves a client on a thread of its own, or closes the connection.
+    fn admit(self: &Arc<Self>, socket: Socket, address: String) {
+        let limits = &self.common.limits;
+        if let Err(error) = socket.set_send_timeout(Some(limits.send_time)) {
+            log::warn!("NBD client {address}: {error}");
+            return;
+        }
+        let transport: Arc<dyn Transport> = Arc::new(socket);
+        let mut table = self.table.lock();
+        if table.known.len() >= limits.connections {
+            drop(table);
+            log::warn!(
+                "NBD client {address} is refused: there are {} connections already",
+                limits.connections
+            );
+            return;
+        }
+        let id = table.next;
+        table.next += 1;
+        let known = Known {
+            address: address.clone(),
+            export: None,
+            transport: Arc::clone(&transport),
+            counters: Arc::default(),
+        };
+        table.known.insert(id, known);
+        drop(table);
+        let presence = Presence(Arc::clone(self), id);
+        let serve = move || presence.0.serve(presence.1, transport, &address);
+        if let Err(error) = rt::spawn("nbd", serve) {
+            log::warn!("NBD: a client is refused: no thread for it: {error}");
+        }
+    }
+
+    /// Serves one client.
+    fn serve(&self, id: u64, transport: Arc<dyn Transport>, address: &str) {
+        let limits = &self.common.limits;
+        let socket = Arc::clone(&transport);
+        let handshake = Handshake::new(&*self.exports, &self.tls, limits, transport, address);
+        let agreed = match handshake.run() {
+            Ok(agreed) => agreed,
+            Err(HandshakeEnd::Left) => return socket.shutdown(Shutdown::Both),
+            Err(error) => {
+                log::info!("NBD client {address}: no handshake: {error}");
+                return socket.shutdown(Shutdown::Both);
+            }
+        };
+        let mut table = self.table.lock();
+        let Some(known) = table.known.get_mut(&id) else {
+            return;
+        };
+        known.export = Some((agreed.name.clone(), agreed.client.is_encrypted));
+        known.transport = Arc::clone(&agreed.transport);
+        let counters = Arc::clone(&known.counters);
+        drop(table);
+        if self.is_ending.load(Ordering::Acquire) {
+            return agreed.transport.shutdown(Shutdown::Both);
+        }
+        let connection = Connection::new(agreed, Arc::clone(&self.common), counters);
+        connection.run();
+        connection.wait_for_others();
+    }
+
+    /// Ends connections: they answer what is under way, and are cut when that takes too long.
+    fn end(&self, is_meant: impl Fn(&Known) -> bool, patience: Duration) -> bool {
+        let is_left = |patience: Duration, how: Shutdown| {
+            let deadline = Instant::now() + patience;
+            let mut table = self.table.lock();
+            let meant = table.known.values().filter(|known| is_meant(known));
+            let transports: Vec<_> = meant.map(|known| Arc::clone(&known.transport)).collect();
+            drop(table);
+            for transport in transports {
+                transport.shutdown(how);
+            }
+            table = self.table.lock();
+            loop {
+                let left = deadline.saturating_duration_since(Instant::now());
+                if !table.known.values().any(&is_meant) {
+                    return true;
+                }
+                if left.is_zero() {
+                    return false;
+                }
+                (table, _) = self.left.wait_timeout(table, left);
+            }
+        };
+        is_left(patience, Shutdown::Read) || is_left(REST, Shutdown::Both)
+    }
+}
+
+/// Keeps a connection in the table, however its thread ends.
+struct Presence(Arc<Shared>, u64);
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        let known = self.0.table.lock().known.remove(&self.1);
+        drop(known);
+        self.0.left.notify_all();
+    }
+}
+
+/// Serves one client whose transport is there already, on this thread; for tests and fuzzing.
+pub fn serve_one(
+    exports: &dyn Exports,
+    transport: Arc<dyn Transport>,
+    limits: Limits,
+    tls: &TlsPolicy,
+) {
+    let handshake = Handshake::new(exports, tls, &limits, Arc::clone(&transport), "memory");
+    match handshake.run() {
+        Err(_) => transport.shutdown(Shutdown::Both),
+        Ok(agreed) => {
+            let connection = Connection::new(agreed, Common::new(limits), Arc::default());
+            connection.run();
+            connection.wait_for_others();
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! Clients that want to do harm: they are refused, and others are served.
+
+use crate::common::{Shelf, Site, wait_until};
+use crate::raw::{Raw, request};
+use cenote_nbd::protocol::handshake::{ContextQuery, InfoQuery, encode_option};
+use cenote_nbd::protocol::reply::ReplyStyle;
+use cenote_nbd::protocol::{BASE_ALLOCATION, answer, command, command_flag, info, option};
+use cenote_nbd::{Exports, Limits, MemoryDisk, TlsPolicy, serve_one};
+use cenote_nbd_client::Monologue;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The server serves somebody else.
+fn is_alive(site: &Site) {
+    let mut raw = Raw::to(&site.socket(), "disk", ReplyStyle::Simple);
+    raw.request(request(command::READ, 0, 0, 16), &[]);
+    assert_eq!(raw.chunk(16).payload.len(), 16);
+}
+
+#[test]
+fn bytes_without_meaning_end_the_connection() {
+    let (site, _) = Site::with_disk(1 << 20);
+    for bytes in [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(),
+        vec![0; 4],
+        vec![0xff; 4],
+        [&3_u32.to_be_bytes()[..], &[0x55; 64]].concat(),
+        [
+            &3_u32.to_be_bytes()[..],
+            &encode_option(option::EXPORT_NAME, &[0xff; 8]),
+        ]
+        .concat(),
+    ] {
+        let mut raw = Raw::connect(&site.socket());
+        raw.send(&bytes);
+        assert!(raw.is_closed(), "{bytes:x?}");
+    }
+    let mut raw = Raw::to(&site.socket(), "disk", ReplyStyle::Structured);
+    raw.send(&[0x25; 28]);
+    assert!(raw.is_closed());
+    is_alive(&site);
+}
+
+#[test]
+fn giant_options_take_no_memory() {
+    let (site, _) = Site::with_disk(1 << 20);
+    let mut raw = Raw::greeted(&site.socket());
+    let large = vec![0; 500_000];
+    assert_eq!(raw.verdict(option::GO, &large), answer::TOO_BIG);
+    assert_eq!(raw.verdict(option::LIST, &[]), answer::ACK, "it goes on");
+    let mut header = encode_option(option::INFO, &[]);
+    header[12..].copy_from_slice(&u32::MAX.to_be_bytes());
+    raw.send(&header);
+    assert!(raw.is_closed());
+    let mut raw = Raw::greeted(&site.socket());
+    // The server may close in the middle of them.
+    let many: Vec<u8> = (0..2000).flat_map(|_| encode_option(99, &[])).collect();
+    let mut writer = raw.stream.try_clone().expect("a second handle");
+    let sender = std::thread::spawn(move || writer.write_all(&many).is_ok());
+    assert!(raw.is_closed());
+    let _ = sender.join();
+    is_alive(&site);
+}
+
+#[test]
+fn giant_requests_take_no_memory() {
+    let (site, _) = Site::with_disk(1 << 40);
+    let mut raw = Raw::to(&site.socket(), "disk", ReplyStyle::Extended);
+    raw.request(request(command::WRITE, 0, 0, 1 << 62), &[]);
+    assert!(raw.is_closed());
+    let mut raw = Raw::to(&site.socket(), "disk", ReplyStyle::Structured);
+    let length = (32 << 20) + 4096;
+    raw.request(
+        request(command::WRITE, 0, 0, length),
+        &vec![1; length as usize],
+    );
+    assert_ne!(raw.chunk(0).kind, 0, "refused, and the connection lives");
+    raw.request(request(command::TRIM, 0, 0, u32::MAX.into()), &[]);
+    assert_eq!(raw.chunk(0).kind, 0);
+    is_alive(&site);
+}
+
+#[test]
+fn half_requests_are_no_requests() {
+    let (site, disk) = Site::with_disk(1 << 20);
+    let whole = request(command::WRITE, 0, 0, 4096).encode(false);
+    for length in [1, 27, 28] {
+        let mut raw = Raw::to(&site.socket(), "disk", ReplyStyle::Structured);
+        raw.send(&whole[..length]);
+        raw.send(&[7; 100][..if length == 28 { 100 } else { 0 }]);
+    }
+    wait_until("they are gone", || site.connected() == 0);
+    let mut raw = Raw::to(&site.socket(), "disk", ReplyStyle::Simple);
+    raw.request(request(command::READ, 0, 0, 4096), &[]);
+    assert_eq!(raw.chunk(4096).payload, [0; 4096]);
+    assert_eq!(disk.flushes(), 0);
+}
+
+#[test]
+fn a_silent_client_is_sent_away() {
+    let limits = Limits {
+        handshake_time: Duration::from_millis(200),
+        ..Limits::default()
+    };
+    let site = Site::with(limits, TlsPolicy::Off);
+    site.shelf.put("disk", Arc::new(MemoryDisk::new(1 << 20)));
+    let mut silent = Raw::connect(&site.socket());
+    assert!(silent.is_closed());
+    // One that sends a byte now and then gets no more time.
+    let mut slow = Raw::connect(&site.socket());
+    let mut writer = slow.stream.try_clone().expect("a second handle");
+    let drip = std::thread::spawn(move || {
+        while writer.write_all(&[0]).is_ok() {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    });
+    assert!(slow.is_closed());
+    drip.join().expect("the server has closed");
+    // After the handshake, silence is a client's right.
+    let mut raw = Raw::to(&site.socket(), "disk", ReplyStyle::Simple);
+    std::thread::sleep(Duration::from_millis(400));
+    raw.request(request(command::READ, 0, 0, 16), &[]);
+    assert_eq!(raw.chunk(16).payload.len(), 16);
+}
+
+#[test]
+fn thousands_of_connections_leave_room_for_none_and_then_for_all() {
+    let limits = Limits {
+        connections: 20,
+        handshake_time: Duration::from_secs(300),
+        ..Limits::default()
+    };
+    let site = Site::with(limits, TlsPolicy::Off);
+    site.shelf.put("disk", Arc::new(MemoryDisk::new(1 << 20)));
+    let mut refused = 0;
+    let mut kept = Vec::new();
+    for _ in 0..2000 {
+        let Ok(mut stream) = UnixStream::connect(site.socket()) else {
+            continue;
+        };
+        let mut greeting = [0; 18];
+        match stream.read_exact(&mut greeting) {
+            Ok(()) => kept.push(stream),
+            Err(_) => refused += 1,
+        }
+    }
+    assert_eq!((kept.len(), refused), (20, 1980));
+    assert_eq!(site.connected(), 20);
+    drop(kept);
+    wait_until("they are gone", || site.connected() == 0);
+    is_alive(&site);
+}
+
+/// A client that asks for much and takes nothing holds a bounded amount of memory, and is cut.
+#[test]
+fn a_client_that_does_not_read_is_bounded_and_cut() {
+    let limits = Limits {
+        bytes: 8 << 20,
+        connection_bytes: 4 << 20,
+        send_time: Duration::from_millis(500),
+        ..Limits::default()
+    };
+    let site = Site::with(limits, TlsPolicy::Off);
+    site.shelf.put("disk", Arc::new(MemoryDisk::new(1 << 30)));
+    let mut slow: Vec<Raw> = (0..8)
+        .map(|_| Raw::to(&site.socket(), "disk", ReplyStyle::Simple))
+        .collect();
+    for raw in &mut slow {
+        for _ in 0..100 {
+            raw.request(request(command::READ, 0, 0, 2 << 20), &[]);
+        }
+    }
+    // Nobody takes a byte, and everybody wants 200 MiB.
+    is_alive(&site);
+    wait_until("they are cut", || site.connected() <= 1);
+    assert!(slow.iter_mut().all(Raw::is_closed));
+    is_alive(&site);
+}
+
+/// What a client says that uses everything.
+fn conversation(option: u32) -> Vec<u8> {
+    let is_extended = option == option::EXTENDED_HEADERS;
+    let contexts = ContextQuery {
+        name: "",
+        queries: vec![BASE_ALLOCATION, "a:b"],
+    };
+    let go = InfoQuery {
+        name: "",
+        wanted: vec![info::BLOCK_SIZE, info::NAME],
+    };
+    let mut bytes = 3_u32.to_be_bytes().to_vec();
+    bytes.extend(encode_option(option::LIST, &[]));
+    bytes.extend(encode_option(option, &[]));
+    bytes.extend(encode_option(option::LIST_META_CONTEXT, &contexts.encode()));
+    bytes.extend(encode_option(option::SET_META_CONTEXT, &contexts.encode()));
+    bytes.extend(encode_option(option::GO, &go.encode()));
+    for (command, flags, length) in [
+        (command::WRITE, command_flag::FUA, 16),
+        (command::READ, 0, 100_000),
+        (command::READ, command_flag::DF, 100_000),
+        (command::BLOCK_STATUS, 0, 100_000),
+        (command::WRITE_ZEROES, command_flag::NO_HOLE, 512),
+        (command::TRIM, 0, 512),
+        (command::CACHE, 0, 512),
+        (command::FLUSH, 0, 0),
+    ] {
+        let offset = if length == 0 { 0 } else { 4096 };
+        bytes.extend(request(command, flags, offset, length).encode(is_extended));
+        bytes.extend(&[7_u8; 16][..if command == command::WRITE { 16 } else { 0 }]);
+    }
+    bytes
+}
+
+/// Every beginning of a conversation, and every byte of it changed: no panic and no hang.
+#[test]
+fn conversations_that_are_cut_or_changed_only_end() {
+    let shelf = Shelf::default();
+    let disk = Arc::new(MemoryDisk::new(1 << 20).with_context("a:b"));
+    shelf.put("", Arc::clone(&disk) as _);
+    let serve = |bytes: &[u8]| {
+        let limits = Limits {
+            threads_per_connection: 1,
+            ..Limits::default()
+        };
+        let exports: &dyn Exports = &shelf;
+        serve_one(exports, Monologue::new(bytes), limits, &TlsPolicy::Off);
+    };
+    for option in [option::STRUCTURED_REPLY, option::EXTENDED_HEADERS] {
+        let whole = conversation(option);
+        let flushes = disk.flushes();
+        serve(&whole);
+        assert!(disk.flushes() > flushes, "it is served to its end");
+        for at in 0..whole.len() {
+            serve(&whole[..at]);
+            for change in [0x01, 0x80, 0xff] {
+                let mut changed = whole.clone();
+                changed[at] ^= change;
+                serve(&changed);
+            }
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! The server with clients of all kinds: ours, other people's, and hostile ones.
+
+mod client;
+mod common;
+mod hostile;
+mod programs;
+mod raw;
+mod speaking;
+mod tls;
