@@ -159,7 +159,9 @@ mod tests {
             let device = schemes.open(Path::new(name))?;
             Ok::<u8, DeviceError>(device.read_vec(0, 1)?[0])
         };
-        for path in ["/dev/sda", "a", "/a://b", "://x", "+://x", "a-b://c", "file:/x"] {
+        for path in [
+            "/dev/sda", "a", "/a://b", "://x", "+://x", "a-b://c", "file:/x",
+        ] {
             assert_eq!(byte(path).expect("a path"), 1, "{path}");
             assert_eq!(schemes.identity(Path::new(path)), Some((1, 0)));
         }

@@ -164,6 +164,7 @@ impl FileDevice {
 mod tests {
     use super::*;
     use crate::{Device, FileOptions, Purpose};
+    use std::path::Path;
 
     fn open(path: &Path, writable: bool) -> Result<FileDevice, DeviceError> {
         let direct = true;

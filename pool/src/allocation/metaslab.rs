@@ -559,9 +559,10 @@ mod tests {
         assert!(metaslab.release(range.clone()).is_err(), "not yet there");
         // Loading again does not give it to anybody else.
         metaslab.free = None;
-        metaslab
-            .load(|each| delta.allocated.iter().for_each(|r| each(Action::Alloc, r)))
-            .expect("consistent");
+        let mut free = FreeSpace::whole(metaslab.range.clone());
+        let recorded = delta.allocated.iter();
+        recorded.for_each(|range| free.remove(range).expect("free"));
+        metaslab.load(free).expect("consistent");
         let free = metaslab.free.as_ref().expect("loaded");
         assert!(!free.overlaps(&range));
         assert!(metaslab.begin_group(Txg(8)).expect("consistent"));

@@ -404,7 +404,7 @@ mod tests {
 
     /// Takes space where no map was ever recorded.
     fn take(top: &mut TopSpace, size: u64, copy: usize, other: &[Range<u64>]) -> Option<u64> {
-        let taken = top.allocate(size, copy, other);
+        let taken = top.allocate(size, copy, other, None);
         taken.expect("no map is to be read")
     }
 
@@ -487,7 +487,7 @@ mod tests {
         let mut top = top(1);
         top.metaslabs[0].map = Some(ObjectId(7));
         top.metaslabs[0].base = Some(ObjectId(7));
-        let Err(map) = top.allocate(4096, 0, &[]) else {
+        let Err(map) = top.allocate(4096, 0, &[], None) else {
             panic!("nothing is known before the map is read");
         };
         assert_eq!((map.index, map.base), (0, ObjectId(7)));
