@@ -33,7 +33,7 @@ pub(super) struct Worker {
     syncer: Weak<Syncer>,
     scans: Arc<Scans>,
     buffers: Arc<MemoryBudget>,
-    /// Its own, so that nobody who reads waits behind a scan's jobs; there are none before it works.
+    /// Its own, so that nobody who reads waits behind a scan's jobs; none before it works.
     workers: Option<Arc<Workers>>,
 }
 

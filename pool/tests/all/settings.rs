@@ -571,6 +571,33 @@ fn write_for_seconds(site: &Site) -> Written {
     Written { most, level }
 }
 
+/// Whether a trim is begun.
+fn starts_trim(site: &Site) -> bool {
+    let leaves = [site.pool.vdev_tree().children[0].guid];
+    let start = TreatmentCommand::Start { rate: 0 };
+    let actor = Actor {
+        user: 0,
+        host: "test".to_owned(),
+    };
+    let by = (&actor, "zpool trim settings");
+    let refused = site.pool.treat(TreatmentKind::Trim, &leaves, start, by);
+    refused.expect("written").is_empty()
+}
+
+/// One whose thread had failed was under way for good, and could not be begun again.
+fn a_trim_that_failed_can_be_begun_again(site: &Site) {
+    let fails = &site.disk.fails;
+    fails.store(true, Ordering::SeqCst);
+    assert!(starts_trim(site));
+    while fails.load(Ordering::SeqCst) || !starts_trim(site) {
+        rt::sleep(Duration::from_millis(1));
+    }
+    let is_active = || site.pool.treatment_status()[0].state == TreatmentState::Active;
+    while is_active() {
+        rt::sleep(Duration::from_millis(1));
+    }
+}
+
 /// By `zpool trim` as by the property `autotrim`.
 fn free_space_is_trimmed_in_extents_worth_it(site: &Site) {
     site.set_rate(u64::MAX);
@@ -579,20 +606,9 @@ fn free_space_is_trimmed_in_extents_worth_it(site: &Site) {
         let count = disk.discards.swap(0, Ordering::SeqCst);
         (count, disk.take_largest(DISCARD))
     };
-    let start = || {
-        let leaves = [site.pool.vdev_tree().children[0].guid];
-        let start = TreatmentCommand::Start { rate: 0 };
-        let actor = Actor {
-            user: 0,
-            host: "test".to_owned(),
-        };
-        let by = (&actor, "zpool trim settings");
-        let refused = site.pool.treat(TreatmentKind::Trim, &leaves, start, by);
-        refused.expect("written").is_empty()
-    };
     let trim = || {
         counts();
-        assert!(start());
+        assert!(starts_trim(site));
         let is_done = || site.pool.treatment_status()[0].state == TreatmentState::Complete;
         while !is_done() {
             rt::sleep(Duration::from_millis(10));
@@ -601,16 +617,7 @@ fn free_space_is_trimmed_in_extents_worth_it(site: &Site) {
     };
     let (usual, longest) = trim();
     assert!(usual > 0 && longest > 4 << 20, "{usual} up to {longest}");
-    // One whose thread had failed was under way for good, and could not be begun again.
-    disk.fails.store(true, Ordering::SeqCst);
-    assert!(start());
-    while disk.fails.load(Ordering::SeqCst) || !start() {
-        rt::sleep(Duration::from_millis(1));
-    }
-    let is_active = || site.pool.treatment_status()[0].state == TreatmentState::Active;
-    while is_active() {
-        rt::sleep(Duration::from_millis(1));
-    }
+    a_trim_that_failed_can_be_begun_again(site);
     set(&settings::TRIM_EXTENT_MAX, 1 << 20);
     let (many, longest) = trim();
     assert_eq!(longest, 1 << 20);

@@ -3,7 +3,7 @@
 //! Everything here is a function of the seed and of what the tasks did so far. Tasks are numbers
 //! in the order in which they were started; addresses of locks are only compared for equality.
 
-use super::super::Random;
+use super::super::random::Random;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::panic::Location;
