@@ -118,7 +118,7 @@ pub fn open(kind: &str) -> Option<(Arc<Dsl>, Golden)> {
             .collect(),
     };
     let pipeline = Arc::new(Pipeline::new(PipelineParts {
-        vdevs: vdevs,
+        vdevs,
         memory: MemoryBudget::new(1 << 30),
         salt: None,
     }));

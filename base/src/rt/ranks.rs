@@ -145,98 +145,98 @@ ranks! {
         Rebuilds [] "Sequential rebuilds.";
         RepairSpace [] "Blocks that are being repaired.";
         SpaceRecorder [] "What a sync notes about space.";
-        SpaceConflict [] "The first contradiction in the space maps.";
+        SpaceConflict [no_io] "The first contradiction in the space maps.";
         SyncThread [] "The syncing thread.";
         TreatmentCommands [] "Held by a command from the threads that it stops to its own.";
         SyncTask [] "A task that is carried out in a group.";
         ErrorNotes [] "Damaged blocks that are to be noted.";
         LeftDevices [] "Devices that left with the group that is being written.";
         Scans [] "Scrubs and resilvers.";
-        SpaceRotors [] "Where allocation goes next.";
-        SyncTasks [] "Tasks that wait for a group.";
-        SyncTicket [] "How a sync task ended.";
+        SpaceRotors [no_io] "Where allocation goes next.";
+        SyncTasks [no_io] "Tasks that wait for a group.";
+        SyncTicket [no_io] "How a sync task ended.";
         TreatmentTurns [] "Held with a range, which another leaf must not take for used.";
-        SpaceTops [] "The allocators of top-level vdevs.";
-        SpaceFigures [] "Figures of space as they were last.";
-        TopSpace [nested] "The allocator of a top-level vdev.";
-        SpaceCommitted [] "The meta object set that space maps are read from.";
-        SpaceFreedTo [] "Who is told of freed space.";
-        SpaceHolds [] "Ranges of space that are held.";
+        SpaceTops [no_io] "The allocators of top-level vdevs.";
+        SpaceFigures [no_io] "Figures of space as they were last.";
+        TopSpace [nested no_io] "The allocator of a top-level vdev.";
+        SpaceCommitted [no_io] "The meta object set that space maps are read from.";
+        SpaceFreedTo [no_io] "Who is told of freed space.";
+        SpaceHolds [no_io] "Ranges of space that are held.";
         Treatments [] "Trims and initializations.";
-        Uberblock [] "The newest uberblock.";
+        Uberblock [no_io] "The newest uberblock.";
     }
     dsl {
-        DirectoryNames [] "Names of directories that were looked up by number.";
+        DirectoryNames [no_io] "Names of directories that were looked up by number.";
         EndingLogs [] "Intent logs to be freed, by group.";
         HeadFeatures [] "Features in use that the next sync notes.";
         HeadPolicy [] "Properties of a head that its writes obey.";
         HeadSums [] "Space that the blocks of a sync take and free.";
-        DeflateRatios [] "Ratios of raw to usable space by vdev.";
+        DeflateRatios [no_io] "Ratios of raw to usable space by vdev.";
         Heads [] "Heads that are open for writing.";
         LoadedKeys [] "Keys of encryption roots that are loaded.";
-        OpenSets [] "Object sets that are open.";
+        OpenSets [no_io] "Object sets that are open.";
         ResumePoints [] "How far receives came, by group.";
         SharedBlocks [] "The tables of deduplicated and cloned blocks.";
-        SpaceFacts [] "What the pool says about its space.";
+        SpaceFacts [no_io] "What the pool says about its space.";
         TreeChange [] "Which thread changes the tree of datasets.";
     }
     dmu {
-        DnodeScans [] "Readers that go through dnodes in order.";
+        DnodeScans [no_io] "Readers that go through dnodes in order.";
         ObjectNumbers [] "Where to look for free object numbers.";
-        BlockMemo [] "Blocks of an object that were used last.";
-        CommittedSet [] "The state of an object set on disk.";
-        FreshObjects [] "Allocated objects that are not on disk yet.";
+        BlockMemo [no_io] "Blocks of an object that were used last.";
+        CommittedSet [no_io] "The state of an object set on disk.";
+        FreshObjects [no_io] "Allocated objects that are not on disk yet.";
         LiveShard [] "Changed objects of an object set, in shards.";
         LiveObject [] "The open and frozen changes of an object.";
-        DirtyList [] "Objects that a group has changed.";
-        PrefetchStreams [] "Sequential readers of an object.";
+        DirtyList [no_io] "Objects that a group has changed.";
+        PrefetchStreams [no_io] "Sequential readers of an object.";
         SetHeader [] "A new intent log header or flags for the next sync.";
         RawSet [] "Facts about a set that is received as it is stored elsewhere.";
     }
     cache {
-        ArcShard [] "A shard of the ARC.";
-        ReadFlights [] "Blocks that are being read, and how many wait for each.";
+        ArcShard [no_io] "A shard of the ARC.";
+        ReadFlights [no_io] "Blocks that are being read, and how many wait for each.";
     }
     io {
         BlockKeys [] "Keys of blocks by salt.";
-        HealQueue [] "Blocks to be repaired.";
+        HealQueue [no_io] "Blocks to be repaired.";
         PendingWrites [] "Writes that are not waited for yet.";
     }
     engine {
         EventLog [] "Events, for clients that follow them.";
     }
     pool {
-        KnownConfig [] "The newest configuration that was looked at.";
-        LiveConfig [] "The configuration that a sync writes.";
+        KnownConfig [no_io] "The newest configuration that was looked at.";
+        LiveConfig [no_io] "The configuration that a sync writes.";
     }
     dsl {
-        Features [] "The tables of features.";
+        Features [no_io] "The tables of features.";
     }
     intent_log {
         LogWriter [] "Records that wait for a commit, and the chain of log blocks.";
     }
     dmu {
-        TxgGate [] "Open and closing transaction groups.";
+        TxgGate [no_io] "Open and closing transaction groups.";
     }
     io {
         RandomPool [] "Random bytes for IVs and salts.";
-        Suspension [] "Whether devices are gone, and who waits.";
-        Unflushed [] "Devices that were written to since the last flush.";
-        WorkItems [] "Items that workers divide among themselves.";
-        WorkQueue [] "Jobs that wait for workers.";
-        WriteCountdown [] "Parts of a write that are under way.";
+        Suspension [no_io] "Whether devices are gone, and who waits.";
+        Unflushed [no_io] "Devices that were written to since the last flush.";
+        WorkItems [no_io] "Items that workers divide among themselves.";
+        WorkQueue [no_io] "Jobs that wait for workers.";
+        WriteCountdown [no_io] "Parts of a write that are under way.";
         WritingSalt [] "The salt for new blocks, and how many were written with it.";
     }
     vdev {
-        Shape [] "The tree of vdevs at this moment.";
-        IndirectMapping [] "The mapping of a removed vdev.";
-        TopClass [] "The class of a top-level vdev.";
+        Shape [no_io] "The tree of vdevs at this moment.";
+        IndirectMapping [no_io] "The mapping of a removed vdev.";
+        TopClass [no_io] "The class of a top-level vdev.";
         VdevAccess [] "Whether the devices are closed to writes.";
-        VdevCourtesy [] "How much background work a device takes.";
-        VdevQueue [] "Requests of a leaf.";
-        WriteFailures [] "Parts of a write that failed.";
+        VdevCourtesy [no_io] "How much background work a device takes.";
+        VdevQueue [no_io] "Requests of a leaf.";
+        WriteFailures [no_io] "Parts of a write that failed.";
         LeafWrites [] "Writes of a leaf that are not durable yet.";
-        MissedWrites [] "Groups that each leaf missed.";
+        MissedWrites [no_io] "Groups that each leaf missed.";
     }
     cloud {
         CloudUnaligned [] "Held while a write of parts of sectors reads, changes and writes.";
