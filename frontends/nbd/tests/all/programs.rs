@@ -156,7 +156,7 @@ fn fio_verifies_what_it_wrote() {
         "--verify=crc32c",
         "--fsync=32",
         "--verify_fatal=1",
-        "--randrepeat=1",
+        "--verify_state_save=0",
     ];
     let engines = run("fio", &["--enghelp"]).unwrap_or_default();
     if !engines.split_whitespace().any(|engine| engine == "nbd") {
