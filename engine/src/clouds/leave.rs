@@ -6,7 +6,7 @@ use crate::errors::of_sync;
 use crate::registry::imported::Imported;
 use cenote_base::rt::job::{Control, Job, Next, after};
 use cenote_base::rt::{self, RecvTimeoutError, channel};
-use cenote_cloud::{Close, CloudDevice, CloudError};
+use cenote_cloud::{Close, CloudDevice};
 use cenote_control::model::{ControlError, Part, Response, StoreRefusal};
 use cenote_control::protocol::Reply;
 use cenote_pool::Pool;
