@@ -4,7 +4,7 @@ use crate::arc::{ArcCache, ArcCounters, BlockId};
 use crate::flight::Flights;
 use cenote_base::Bookmark;
 use cenote_device::BlockBuffer;
-use cenote_io::{IoError, ObjsetKeys, Pipeline, ReadContext, Workers};
+use cenote_io::{IoContext, IoError, ObjsetKeys, Pipeline, ReadContext, Workers};
 use cenote_ondisk::BlockPointer;
 use std::sync::Arc;
 
@@ -43,9 +43,18 @@ impl CacheLimits {
     }
 }
 
-/// The cache of one pool, and the workers that fill it.
-#[derive(Debug)]
+/// A way to read the blocks of one pool through its cache.
+///
+/// All handles of a pool share what is cached, and the workers that fill it. Each says what it is
+/// read through for.
+#[derive(Clone, Debug)]
 pub struct BlockCache {
+    shared: Arc<Shared>,
+    io: IoContext,
+}
+
+#[derive(Debug)]
+struct Shared {
     pipeline: Arc<Pipeline>,
     workers: Arc<Workers>,
     stored: ArcCache,
@@ -66,77 +75,100 @@ fn divide(decoded: u64) -> (u64, u64) {
 }
 
 impl BlockCache {
-    /// A cold cache.
+    /// A cold cache, read through for users.
     pub fn new(pipeline: Arc<Pipeline>, workers: Arc<Workers>, limits: CacheLimits) -> Self {
         let (decoded, passing) = divide(limits.decoded);
         let (stored, decoded) = (ArcCache::new(limits.stored), ArcCache::new(decoded));
-        Self {
+        let shared = Shared {
             pipeline,
             workers,
             stored,
             decoded,
             passing: ArcCache::new(passing),
             flights: Flights::default(),
+        };
+        Self {
+            shared: Arc::new(shared),
+            io: IoContext::USER,
         }
+    }
+
+    /// The same cache, read through for something else.
+    pub fn for_io(&self, io: &IoContext) -> Arc<Self> {
+        Arc::new(Self {
+            shared: Arc::clone(&self.shared),
+            io: io.clone(),
+        })
+    }
+
+    /// What it is read through for.
+    pub fn io(&self) -> &IoContext {
+        &self.io
+    }
+
+    /// Whether another handle is of the same cache.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.shared, &other.shared)
     }
 
     /// The pipeline below.
     pub fn pipeline(&self) -> &Arc<Pipeline> {
-        &self.pipeline
+        &self.shared.pipeline
     }
 
     /// The threads that read ahead and decode.
     pub fn workers(&self) -> &Arc<Workers> {
-        &self.workers
+        &self.shared.workers
     }
 
     /// Hits and misses of the stored and the decoded part.
     pub fn counters(&self) -> [&ArcCounters; 2] {
-        [&self.stored.counters, &self.decoded.counters]
+        [&self.shared.stored.counters, &self.shared.decoded.counters]
     }
 
     /// Bytes cached now: stored, decoded.
     pub fn bytes(&self) -> [u64; 2] {
-        let decoded = self.decoded.bytes() + self.passing.bytes();
-        [self.stored.bytes(), decoded]
+        let decoded = self.shared.decoded.bytes() + self.shared.passing.bytes();
+        [self.shared.stored.bytes(), decoded]
     }
 
     /// Sets other limits; what is above them is dropped before this returns.
     pub fn set_limits(&self, limits: CacheLimits) {
         let (decoded, passing) = divide(limits.decoded);
-        self.stored.set_limit(limits.stored);
-        self.decoded.set_limit(decoded);
-        self.passing.set_limit(passing);
+        self.shared.stored.set_limit(limits.stored);
+        self.shared.decoded.set_limit(decoded);
+        self.shared.passing.set_limit(passing);
     }
 
     /// The limits now.
     pub fn limits(&self) -> CacheLimits {
         CacheLimits {
-            stored: self.stored.limit(),
-            decoded: self.decoded.limit() + self.passing.limit(),
+            stored: self.shared.stored.limit(),
+            decoded: self.shared.decoded.limit() + self.shared.passing.limit(),
         }
     }
 
     /// The limit in bytes of what is decoded of blocks that stay so long.
     pub fn decoded_limit(&self, retention: Retention) -> u64 {
         match retention {
-            Retention::Keep => self.decoded.limit(),
-            Retention::Pass => self.passing.limit(),
+            Retention::Keep => self.shared.decoded.limit(),
+            Retention::Pass => self.shared.passing.limit(),
         }
     }
 
     /// Counts a block that was asked for and found by who had noted where it is.
     pub fn note_hit(&self) {
-        self.decoded.counters.hits.add(1);
+        self.shared.decoded.counters.hits.add(1);
     }
 
     /// Whether a block's contents would be had without reading or decoding, now or shortly.
     pub fn has(&self, pointer: &BlockPointer) -> bool {
         let id = id_of(pointer);
-        self.decoded.contains(&id)
-            || self.flights.contains(&id)
-            || self.passing.contains(&id)
-            || (self.stored.contains(&id) && pointer.physical_size() == pointer.logical_size())
+        self.shared.decoded.contains(&id)
+            || self.shared.flights.contains(&id)
+            || self.shared.passing.contains(&id)
+            || (self.shared.stored.contains(&id)
+                && pointer.physical_size() == pointer.logical_size())
     }
 
     /// The contents of the block that `pointer` points to; not for holes.
@@ -152,7 +184,7 @@ impl BlockCache {
         retention: Retention,
     ) -> Result<Block, IoError> {
         if pointer.is_embedded() {
-            let contents = self.pipeline.read(pointer, ctx)?;
+            let contents = self.shared.pipeline.read(pointer, ctx, &self.io)?;
             return Ok(Arc::new(contents.into()));
         }
         let id = id_of(pointer);
@@ -160,18 +192,40 @@ impl BlockCache {
             return found;
         }
         // The flight ends when its owner has cached the block or given up.
-        let flight = self.flights.begin(id);
+        let flight = self.shared.flights.begin(id);
         if flight.is_none()
             && let Some(found) = self.find(pointer, id, ctx, retention)
         {
             return found;
         }
-        let stored = self.pipeline.read_stored(pointer, ctx.bookmark)?;
+        let stored = self.read_stored(pointer, ctx.bookmark)?;
         let stored = Arc::new(BlockBuffer::from(stored));
         if retention == Retention::Keep {
-            self.stored.insert(id, Arc::clone(&stored));
+            self.shared.stored.insert(id, Arc::clone(&stored));
         }
         self.decode(pointer, id, stored, ctx, retention)
+    }
+
+    /// Reads a block's stored bytes past the cache, for what this handle is for.
+    ///
+    /// # Errors
+    /// As [`Pipeline::read_stored`].
+    pub fn read_stored(
+        &self,
+        pointer: &BlockPointer,
+        bookmark: Bookmark,
+    ) -> Result<Vec<u8>, IoError> {
+        let pipeline = &self.shared.pipeline;
+        pipeline.read_stored(pointer, bookmark, &self.io)
+    }
+
+    /// Reads the stored bytes of several blocks past the cache, as
+    /// [`Pipeline::read_stored_batch`] does.
+    pub fn read_stored_batch(
+        &self,
+        blocks: &[(BlockPointer, Bookmark)],
+    ) -> Vec<Option<BlockBuffer>> {
+        self.shared.pipeline.read_stored_batch(blocks, &self.io)
     }
 
     /// The contents of a block of which something is cached.
@@ -182,13 +236,13 @@ impl BlockCache {
         ctx: ReadContext<'_>,
         retention: Retention,
     ) -> Option<Result<Block, IoError>> {
-        if let Some(block) = self.decoded.get(&id) {
+        if let Some(block) = self.shared.decoded.get(&id) {
             return Some(Ok(block));
         }
-        if let Some(stored) = self.stored.get(&id) {
+        if let Some(stored) = self.shared.stored.get(&id) {
             return Some(self.decode(pointer, id, stored, ctx, retention));
         }
-        self.passing.get(&id).map(Ok)
+        self.shared.passing.get(&id).map(Ok)
     }
 
     /// Reads and decodes those of several blocks whose contents are not cached yet, neighbours in
@@ -206,10 +260,10 @@ impl BlockCache {
                 continue;
             }
             let id = id_of(pointer);
-            let Some(flight) = self.flights.try_begin(id) else {
+            let Some(flight) = self.shared.flights.try_begin(id) else {
                 continue;
             };
-            match self.stored.get(&id) {
+            match self.shared.stored.get(&id) {
                 Some(stored) => {
                     let context = ReadContext {
                         bookmark: *bookmark,
@@ -227,13 +281,13 @@ impl BlockCache {
         if wanted.is_empty() {
             return;
         }
-        let stored = self.pipeline.read_stored_batch(&wanted);
+        let stored = self.read_stored_batch(&wanted);
         // Each flight lands as soon as its own block is decoded.
         for (((pointer, bookmark), stored), flight) in wanted.iter().zip(stored).zip(flights) {
             if let Some(stored) = stored {
                 let (id, stored) = (id_of(pointer), Arc::new(stored));
                 if retention == Retention::Keep {
-                    self.stored.insert(id, Arc::clone(&stored));
+                    self.shared.stored.insert(id, Arc::clone(&stored));
                 }
                 let context = ReadContext {
                     bookmark: *bookmark,
@@ -253,14 +307,20 @@ impl BlockCache {
         ctx: ReadContext<'_>,
         retention: Retention,
     ) -> Result<Block, IoError> {
-        let decoded = self.pipeline.decode(pointer, &stored, ctx)?.map(Arc::new);
+        let decoded = self
+            .shared
+            .pipeline
+            .decode(pointer, &stored, ctx)?
+            .map(Arc::new);
         let is_decoded = decoded.is_some();
         let contents = decoded.unwrap_or(stored);
         // What an encrypted dnode block decodes to depends on whether the key is loaded.
         if ctx.keys.is_some() || !pointer.uses_crypt() {
             match retention {
-                Retention::Pass => self.passing.insert(id, Arc::clone(&contents)),
-                Retention::Keep if is_decoded => self.decoded.insert(id, Arc::clone(&contents)),
+                Retention::Pass => self.shared.passing.insert(id, Arc::clone(&contents)),
+                Retention::Keep if is_decoded => {
+                    self.shared.decoded.insert(id, Arc::clone(&contents))
+                }
                 Retention::Keep => {}
             }
         }
@@ -277,16 +337,20 @@ impl BlockCache {
         self.forget(&id);
         let as_stored = pointer.physical_size() == pointer.logical_size();
         match retention {
-            Retention::Pass => self.passing.insert(id, contents),
+            Retention::Pass => self.shared.passing.insert(id, contents),
             Retention::Keep if as_stored && !pointer.uses_crypt() => {
-                self.stored.insert(id, contents);
+                self.shared.stored.insert(id, contents);
             }
-            Retention::Keep => self.decoded.insert(id, contents),
+            Retention::Keep => self.shared.decoded.insert(id, contents),
         }
     }
 
     fn forget(&self, id: &BlockId) {
-        for part in [&self.stored, &self.decoded, &self.passing] {
+        for part in [
+            &self.shared.stored,
+            &self.shared.decoded,
+            &self.shared.passing,
+        ] {
             part.remove(id);
         }
     }
@@ -305,14 +369,14 @@ impl BlockCache {
     /// stored. The next block decoded then finds warm memory.
     pub fn give_up_decoded(&self, pointer: &BlockPointer) {
         let id = id_of(pointer);
-        self.decoded.remove(&id);
-        self.passing.remove(&id);
+        self.shared.decoded.remove(&id);
+        self.shared.passing.remove(&id);
     }
 
     /// Forgets all decoded copies: called when a key is unloaded.
     pub fn forget_decoded(&self) {
-        self.decoded.clear();
-        self.passing.clear();
+        self.shared.decoded.clear();
+        self.shared.passing.clear();
     }
 }
 

@@ -294,12 +294,10 @@ impl Core {
         self.append(Event::Flush, None)
     }
 
-    /// Names the transaction group that writes from now on belong to.
-    pub(crate) fn mark(
-        &self,
-        txg: u64,
-        is_complete: bool,
-    ) -> std::result::Result<(), Arc<CloudError>> {
+    /// Notes that everything written before completes the transaction group `txg`: the commit that
+    /// takes it to the store says so.
+    pub(crate) fn complete_group(&self, txg: u64) -> std::result::Result<(), Arc<CloudError>> {
+        let is_complete = true;
         self.append(Event::Mark { txg, is_complete }, None)?;
         Ok(())
     }

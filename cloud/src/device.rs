@@ -15,7 +15,7 @@ use crate::verify::Verified;
 use cenote_base::Env;
 use cenote_base::rt;
 use cenote_base::rt::job::{Control, Next};
-use cenote_device::{Device, DeviceError, DeviceKind, Nature, Purpose, purpose};
+use cenote_device::{Device, DeviceError, DeviceKind, Nature, Purpose};
 use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -247,15 +247,6 @@ impl CloudDevice {
         })
     }
 
-    /// Names the transaction group that what is written from now on belongs to; `is_complete` says
-    /// that all of it has been written.
-    ///
-    /// # Errors
-    /// What keeps the device from being changed.
-    pub fn mark(&self, txg: u64, is_complete: bool) -> std::result::Result<(), Arc<CloudError>> {
-        self.core.mark(txg, is_complete)
-    }
-
     /// Fetches ranges, all at once, so that later reads of them find them in memory.
     ///
     /// # Errors
@@ -378,7 +369,7 @@ impl Core {
     }
 }
 
-/// What is stored together with what a thread writes.
+/// What is stored together with bytes of a purpose.
 fn class_of(purpose: Purpose) -> Option<Class> {
     match purpose {
         Purpose::Unknown => None,
@@ -424,23 +415,31 @@ impl Device for CloudDevice {
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> std::result::Result<(), DeviceError> {
         rt::assert_io_allowed();
-        self.write(offset, bytes, class_of(purpose()))
+        self.write(offset, bytes, None)
     }
 
     fn write_vectored(
         &self,
         offset: u64,
         buffers: &[IoSlice<'_>],
+        purpose: Purpose,
     ) -> std::result::Result<(), DeviceError> {
+        rt::assert_io_allowed();
+        let class = class_of(purpose);
         match buffers {
             [] => Ok(()),
-            [only] => self.write_at(offset, only),
+            [only] => self.write(offset, only, class),
             // What is written together is stored together, as one.
             _ => {
                 let slices: Vec<&[u8]> = buffers.iter().map(|buffer| &**buffer).collect();
-                self.write_at(offset, &slices.concat())
+                self.write(offset, &slices.concat(), class)
             }
         }
+    }
+
+    fn complete_group(&self, txg: u64) {
+        // A device that cannot be changed says so at the flush that follows.
+        let _ = self.core.complete_group(txg);
     }
 
     fn flush(&self) -> std::result::Result<(), DeviceError> {

@@ -14,6 +14,8 @@ pub struct Status {
     pub size: u64,
     /// The newest commit.
     pub commit: CommitNumber,
+    /// The newest transaction group that the newest commit has as a whole; `None` if none is known.
+    pub group: Option<u64>,
     /// Whether the newest commit ends at a flush.
     pub is_at_flush: bool,
     /// Whether the device is released.
@@ -63,6 +65,7 @@ impl Core {
             uuid: self.identity.uuid,
             size: state.tip.size,
             commit: state.tip.number,
+            group: state.tip.is_txg_complete.then_some(state.tip.txg),
             is_at_flush: state.tip.ends_flush,
             is_released: state.tip.is_released,
             host: state.tip.host.clone(),

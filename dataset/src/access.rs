@@ -4,7 +4,7 @@ use crate::damage::DamageSink;
 use crate::open::OpenDataset;
 use crate::space::SpacePolicy;
 use cenote_base::Env;
-use cenote_dmu::{TxCost, TxgGate};
+use cenote_dmu::{IoContext, TxCost, TxgGate};
 use cenote_dsl::write::Head;
 use cenote_dsl::{Dataset, Dsl, DslError};
 use std::sync::Arc;
@@ -55,7 +55,9 @@ impl Access {
     }
 
     fn of_head(&self, head: Arc<Head>) -> OpenDataset {
-        let space = SpacePolicy::new(&self.dsl, &self.gate, &self.env, head.id());
+        // It is asked for programs that write, which wait as for all else.
+        let dsl = self.dsl.for_io(&IoContext::USER);
+        let space = SpacePolicy::new(&dsl, &self.gate, &self.env, head.id());
         OpenDataset::of_head(self, head).with_space(space)
     }
 }

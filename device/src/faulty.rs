@@ -1,9 +1,9 @@
 //! A device that misbehaves on request, for tests.
 
 use crate::nature::check_range;
-use crate::{Device, DeviceError, Nature};
+use crate::{Device, DeviceError, Nature, Purpose};
 use cenote_base::rt::{RwLock, ranks};
-use std::io;
+use std::io::{self, IoSlice};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -170,6 +170,31 @@ impl Device for FaultyDevice {
         self.inner.write_at(offset, bytes)
     }
 
+    fn write_vectored(
+        &self,
+        mut offset: u64,
+        buffers: &[IoSlice<'_>],
+        purpose: Purpose,
+    ) -> Result<(), DeviceError> {
+        for buffer in buffers {
+            let length = buffer.len() as u64;
+            self.count_write();
+            self.check_writes(offset, length)?;
+            self.inner
+                .write_vectored(offset, std::slice::from_ref(buffer), purpose)?;
+            offset = offset.saturating_add(length);
+        }
+        Ok(())
+    }
+
+    fn prefetch(&self, ranges: &[Range<u64>]) {
+        self.inner.prefetch(ranges);
+    }
+
+    fn complete_group(&self, txg: u64) {
+        self.inner.complete_group(txg);
+    }
+
     fn flush(&self) -> Result<(), DeviceError> {
         self.check_writes(0, 0)?;
         self.inner.flush()
@@ -199,7 +224,90 @@ impl Device for FaultyDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::MemoryDevice;
+    use crate::{MemoryDevice, WindowDevice};
+    use std::sync::Mutex;
+
+    /// A device that keeps metadata apart, and a record of groups.
+    #[derive(Debug)]
+    struct Sorting {
+        memory: MemoryDevice,
+        purposes: Mutex<Vec<Purpose>>,
+        groups: Mutex<Vec<u64>>,
+    }
+
+    impl Device for Sorting {
+        fn size(&self) -> u64 {
+            self.memory.size()
+        }
+
+        fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+            self.memory.read_at(offset, buffer)
+        }
+
+        fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
+            self.write_vectored(offset, &[IoSlice::new(bytes)], Purpose::Unknown)
+        }
+
+        fn write_vectored(
+            &self,
+            offset: u64,
+            buffers: &[IoSlice<'_>],
+            purpose: Purpose,
+        ) -> Result<(), DeviceError> {
+            self.purposes.lock().expect("no panic").push(purpose);
+            self.memory.write_vectored(offset, buffers, purpose)
+        }
+
+        fn complete_group(&self, txg: u64) {
+            self.groups.lock().expect("no panic").push(txg);
+        }
+
+        fn flush(&self) -> Result<(), DeviceError> {
+            Ok(())
+        }
+
+        fn discard(&self, _: u64, _: u64) -> Result<(), DeviceError> {
+            Ok(())
+        }
+
+        fn nature(&self) -> Nature {
+            self.memory.nature()
+        }
+
+        fn path(&self) -> &Path {
+            self.memory.path()
+        }
+
+        fn is_writable(&self) -> bool {
+            true
+        }
+    }
+
+    /// The purpose was the thread's, so that no device had to pass it on. As an argument it would
+    /// end at each device that others are wrapped in, if that forgot it.
+    #[test]
+    fn what_bytes_are_reaches_the_innermost_device() {
+        let inner = Arc::new(Sorting {
+            memory: MemoryDevice::new("m", vec![0; 64]),
+            purposes: Mutex::default(),
+            groups: Mutex::default(),
+        });
+        let faulty = FaultyDevice::new(Arc::clone(&inner) as Arc<dyn Device>);
+        let outer = WindowDevice::new(Arc::new(faulty), 16, Some(32)).expect("it fits");
+        let slices = [IoSlice::new(&[1; 8]), IoSlice::new(&[2; 8])];
+        let written = outer.write_vectored(8, &slices, Purpose::Metadata);
+        written.expect("in range");
+        outer.complete_group(7);
+        assert_eq!(
+            *inner.purposes.lock().expect("no panic"),
+            [Purpose::Metadata; 2]
+        );
+        assert_eq!(*inner.groups.lock().expect("no panic"), [7]);
+        assert_eq!(
+            inner.memory.read_vec(24, 16).expect("in range")[8..],
+            [2; 8]
+        );
+    }
 
     #[test]
     fn faults_come_and_go() {

@@ -8,7 +8,7 @@
 
 use crate::buffer::{AlignedBuf, DIRECT_ALIGNMENT};
 use crate::nature::{check_range, total_length};
-use crate::{Device, DeviceError, DeviceKind, Nature, file_lock, page_cache};
+use crate::{Device, DeviceError, DeviceKind, Nature, Purpose, file_lock, page_cache};
 use cenote_base::rt::{self, Mutex, ranks};
 use rustix::buffer::spare_capacity;
 use rustix::fd::AsFd;
@@ -402,6 +402,7 @@ impl Device for FileDevice {
     }
 
     fn read_vec(&self, offset: u64, length: usize) -> Result<Vec<u8>, DeviceError> {
+        rt::assert_io_allowed();
         check_range(&self.path, self.size(), offset, length as u64)?;
         let mut bytes = Vec::with_capacity(length);
         let Some(file) = self.cached_file(offset, length) else {
@@ -456,7 +457,12 @@ impl Device for FileDevice {
         self.write_bytes(offset, bytes)
     }
 
-    fn write_vectored(&self, offset: u64, buffers: &[IoSlice<'_>]) -> Result<(), DeviceError> {
+    fn write_vectored(
+        &self,
+        offset: u64,
+        buffers: &[IoSlice<'_>],
+        _: Purpose,
+    ) -> Result<(), DeviceError> {
         rt::assert_io_allowed();
         self.write_buffers(offset, buffers)
     }

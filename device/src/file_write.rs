@@ -163,7 +163,8 @@ impl FileDevice {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Device, FileOptions};
+    use crate::{Device, FileOptions, Purpose};
+    use std::path::Path;
 
     fn open(path: &Path, writable: bool) -> Result<FileDevice, DeviceError> {
         let direct = true;
@@ -205,7 +206,9 @@ mod tests {
                 })
                 .collect();
             let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
-            device.write_vectored(offset, &slices).expect("writable");
+            device
+                .write_vectored(offset, &slices, Purpose::Unknown)
+                .expect("writable");
             let mut at = offset as usize;
             for part in &parts {
                 expected[at..at + part.len()].copy_from_slice(part);

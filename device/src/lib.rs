@@ -43,7 +43,7 @@ pub use memory::MemoryDevice;
 pub use nature::{Device, DeviceKind, Nature};
 pub use opener::{Entry, EntryKind, Opener, SystemOpener};
 pub use partition::{Partition, partitions};
-pub use purpose::{Purpose, purpose, with_purpose};
+pub use purpose::Purpose;
 pub use search::{Candidate, DEVICE_SIZE_MIN, Fit, Search, search};
 pub use signature::{Signature, SignatureKind, signatures, wipe_signatures};
 pub use window::WindowDevice;

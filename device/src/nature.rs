@@ -1,6 +1,6 @@
 //! The device as the layers above see it.
 
-use crate::DeviceError;
+use crate::{DeviceError, Purpose};
 use std::fmt::Debug;
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;
@@ -77,13 +77,26 @@ pub trait Device: Debug + Send + Sync {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError>;
 
     /// Writes the buffers one after the other from `offset` on, at best at once.
-    fn write_vectored(&self, mut offset: u64, buffers: &[IoSlice<'_>]) -> Result<(), DeviceError> {
+    ///
+    /// `purpose` says what they are. A device that wraps another one passes it on.
+    fn write_vectored(
+        &self,
+        mut offset: u64,
+        buffers: &[IoSlice<'_>],
+        _purpose: Purpose,
+    ) -> Result<(), DeviceError> {
         for buffer in buffers {
             self.write_at(offset, buffer)?;
             offset = offset.saturating_add(buffer.len() as u64);
         }
         Ok(())
     }
+
+    /// Says that everything written before completes the transaction group `txg`.
+    ///
+    /// A device that keeps a record of its states notes the group there. A [`Self::flush`] follows,
+    /// which reports what went wrong.
+    fn complete_group(&self, _txg: u64) {}
 
     /// Returns once everything written before is durable.
     fn flush(&self) -> Result<(), DeviceError>;

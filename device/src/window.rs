@@ -1,7 +1,7 @@
 //! A part of a device as a device of its own: a partition of a disk image.
 
 use crate::nature::{check_range, total_length};
-use crate::{Device, DeviceError, Nature};
+use crate::{Device, DeviceError, Nature, Purpose};
 use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 use std::sync::Arc;
@@ -71,10 +71,19 @@ impl Device for WindowDevice {
             .write_at(self.translate(offset, bytes.len() as u64)?, bytes)
     }
 
-    fn write_vectored(&self, offset: u64, buffers: &[IoSlice<'_>]) -> Result<(), DeviceError> {
+    fn write_vectored(
+        &self,
+        offset: u64,
+        buffers: &[IoSlice<'_>],
+        purpose: Purpose,
+    ) -> Result<(), DeviceError> {
         let length = buffers.iter().map(|buffer| buffer.len() as u64).sum();
         self.inner
-            .write_vectored(self.translate(offset, length)?, buffers)
+            .write_vectored(self.translate(offset, length)?, buffers, purpose)
+    }
+
+    fn complete_group(&self, txg: u64) {
+        self.inner.complete_group(txg);
     }
 
     fn flush(&self) -> Result<(), DeviceError> {

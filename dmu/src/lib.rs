@@ -37,7 +37,7 @@ pub use accounting::{Owner, OwnerHook};
 pub use allocate::CreateParams;
 pub use caching::{CacheScope, Caching, DirectIo};
 pub use cenote_cache::{Block, BlockBuffer, BlockCache, CacheLimits, Retention};
-pub use cenote_io::{BlockSink, CompressedForm, StoredForm, WritePolicy, WriteRequest};
+pub use cenote_io::{BlockSink, CompressedForm, IoContext, StoredForm, WritePolicy, WriteRequest};
 pub use clone::{StoredBlock, clone_of};
 pub use error::DmuError;
 pub use live::RawHeader;

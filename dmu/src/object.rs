@@ -6,6 +6,7 @@ use crate::live::{LiveObject, Place};
 use crate::object_set::ObjectSet;
 use cenote_base::{BlockId, Bookmark, ObjectId};
 use cenote_cache::{Block, Retention};
+use cenote_io::IoContext;
 use cenote_ondisk::{BlockPointer, DecodeError, Dnode};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -92,6 +93,15 @@ impl Object {
             dnode,
             live: None,
             is_passing: self.is_passing,
+        }
+    }
+
+    /// The object for a reader who reads for something else.
+    #[must_use]
+    pub fn for_io(&self, io: &IoContext) -> Self {
+        Self {
+            set: self.set.for_io(io),
+            ..self.clone()
         }
     }
 

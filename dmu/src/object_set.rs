@@ -10,9 +10,10 @@ use crate::streams::Streams;
 use cenote_base::rt::{RwLock, ranks};
 use cenote_base::{BlockId, Bookmark, ObjectId, ObjsetId};
 use cenote_cache::{BlockCache, Retention};
-use cenote_io::{ObjsetKeys, ReadContext};
+use cenote_io::{IoContext, ObjsetKeys, ReadContext};
 use cenote_ondisk::dnode::{DNODE_SIZE, DNODE_SLOTS_MAX};
 use cenote_ondisk::{BlockPointer, DecodeError, Dnode, ObjectType, Objset};
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// Object numbers are 48 bits (format/2b 2).
@@ -61,9 +62,18 @@ pub(crate) struct Committed {
 ///
 /// A writable one shows its newest state, which may be in memory only: [`Object`]s and ZAPs are
 /// read in the same way, whether their changes were synced or not.
+///
+/// This is a handle: all handles of a set share its state, and each says, by the cache that it
+/// reads through, what it reads for ([`Self::for_io`]).
 #[derive(Debug)]
 pub struct ObjectSet {
     cache: Arc<BlockCache>,
+    state: Arc<SetState>,
+}
+
+/// What all handles of an object set share.
+#[derive(Debug)]
+pub struct SetState {
     id: ObjsetId,
     committed: RwLock<Committed, ranks::CommittedSet>,
     keys: Option<Arc<ObjsetKeys>>,
@@ -74,7 +84,39 @@ pub struct ObjectSet {
     pub(crate) caching: CachingCell,
 }
 
+impl Deref for ObjectSet {
+    type Target = SetState;
+
+    fn deref(&self) -> &SetState {
+        &self.state
+    }
+}
+
 impl ObjectSet {
+    /// A handle of the same set that reads for something else.
+    #[must_use]
+    pub fn for_io(&self, io: &IoContext) -> Arc<Self> {
+        Arc::new(Self {
+            cache: self.cache.for_io(io),
+            state: Arc::clone(&self.state),
+        })
+    }
+
+    /// What this handle reads for.
+    pub fn io(&self) -> &IoContext {
+        self.cache.io()
+    }
+
+    /// Whether another handle is of the same set.
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.state, &other.state)
+    }
+
+    /// Whether anybody else has a handle of this set.
+    pub fn is_shared(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) > 1 || Arc::strong_count(&self.state) > 1
+    }
+
     /// Opens the object set whose block is at `root`.
     ///
     /// Without `keys` an encrypted object set can be walked, but its contents cannot be read.
@@ -134,8 +176,7 @@ impl ObjectSet {
         keys: Option<Arc<ObjsetKeys>>,
         live: Option<LiveSet>,
     ) -> Arc<Self> {
-        Arc::new(Self {
-            cache,
+        let state = SetState {
             id,
             committed: RwLock::new(committed),
             keys,
@@ -144,6 +185,10 @@ impl ObjectSet {
             scans: Default::default(),
             memo: Default::default(),
             caching: Default::default(),
+        };
+        Arc::new(Self {
+            cache,
+            state: Arc::new(state),
         })
     }
 

@@ -13,7 +13,7 @@ use crate::object::Object;
 use crate::streams::blocks_per_job;
 use cenote_base::{BlockId, Bookmark, settings};
 use cenote_cache::Retention;
-use cenote_io::{IoClass, with_read_class};
+use cenote_io::IoClass;
 use std::ops::Range;
 
 impl Object {
@@ -30,15 +30,14 @@ impl Object {
         let Some((from, to)) = advance.ahead else {
             return;
         };
+        let io = self.set().io().with_class(IoClass::AsyncRead);
         let fetch = |from: u64, to: u64| {
-            let object = self.clone();
+            let object = self.for_io(&io);
             move || {
                 // An error here will meet the reader itself, if it ever comes so far.
-                with_read_class(IoClass::AsyncRead, || {
-                    if let Ok(pointers) = object.data_pointers(BlockId(from), BlockId(to)) {
-                        object.fetch(&pointers, from);
-                    }
-                });
+                if let Ok(pointers) = object.data_pointers(BlockId(from), BlockId(to)) {
+                    object.fetch(&pointers, from);
+                }
             }
         };
         let step = blocks_per_job(self.dnode().data_block_size);
@@ -66,6 +65,7 @@ pub fn fetch_whole(objects: &[Object]) {
     let Some(set) = objects.first().map(Object::set) else {
         return;
     };
+    let cache = set.cache().for_io(&set.io().with_class(IoClass::AsyncRead));
     for retention in [Retention::Keep, Retention::Pass] {
         let own = objects.iter().filter(|own| own.retention(0) == retention);
         let blocks = own.filter_map(|object| {
@@ -81,8 +81,7 @@ pub fn fetch_whole(objects: &[Object]) {
         });
         let blocks: Vec<_> = blocks.flatten().collect();
         let keys = set.keys().map(AsRef::as_ref);
-        let fetch = || set.cache().fetch(&blocks, keys, retention);
-        with_read_class(IoClass::AsyncRead, fetch);
+        cache.fetch(&blocks, keys, retention);
     }
 }
 

@@ -12,7 +12,7 @@ use crate::object_set::{ObjectSet, slots_of};
 use crate::regions::REGION_BLOCKS;
 use cenote_base::{BlockId, Bookmark, ObjectId, settings};
 use cenote_cache::Block;
-use cenote_io::{IoClass, with_read_class};
+use cenote_io::IoClass;
 use cenote_ondisk::dnode::DNODE_SIZE;
 use cenote_ondisk::{BlockPointer, Dnode, ObjectType};
 use std::sync::Arc;
@@ -146,12 +146,13 @@ impl ObjectSet {
         if is_off || limit < DECODED_LIMIT_MIN {
             return;
         }
+        let io = self.io().with_class(IoClass::AsyncRead);
         for region in self.scans.note(blocks) {
-            let meta = meta.clone();
+            let meta = meta.for_io(&io);
             if self
                 .cache()
                 .workers()
-                .offer(move || with_read_class(IoClass::AsyncRead, || read_region(&meta, region)))
+                .offer(move || read_region(&meta, region))
                 .is_err()
             {
                 return;

@@ -8,7 +8,7 @@ use crate::once::get_or_try;
 use crate::property::stored::StoredProperties;
 use crate::property::table::Kinds;
 use cenote_base::{ObjectId, ObjsetId, Txg};
-use cenote_dmu::{Object, ObjectSet, Zap};
+use cenote_dmu::{IoContext, Object, ObjectSet, Zap};
 use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_CASE_INSENSITIVE, fields};
 use cenote_ondisk::master_node::MASTER_NODE;
 use cenote_ondisk::objset::ObjsetKind;
@@ -66,6 +66,21 @@ pub struct Dataset {
 }
 
 impl Dataset {
+    /// The same dataset, read for something else: with it whatever is opened by it.
+    #[must_use]
+    pub fn for_io(&self, io: &IoContext) -> Self {
+        Self {
+            directory: self.directory.for_io(io),
+            object: self.object.for_io(io),
+            name: self.name.clone(),
+            phys: self.phys.clone(),
+            extension: self.extension.as_ref().map(|zap| zap.for_io(io)),
+            properties: self.properties.clone(),
+            dataset_type: self.dataset_type.clone(),
+            master_node: self.master_node.clone(),
+        }
+    }
+
     /// Opens the dataset `id` in `directory`, which is found under `name`.
     pub(crate) fn open(
         directory: &Arc<Directory>,

@@ -7,7 +7,7 @@ use crate::name::{DatasetName, NESTING_MAX, is_hidden_component};
 use crate::once::get_or_try;
 use crate::property::stored::StoredProperties;
 use cenote_base::ObjectId;
-use cenote_dmu::{Object, Zap};
+use cenote_dmu::{IoContext, Object, Zap};
 use cenote_ondisk::dsl_dir::{DslDir, FLAG_USED_BREAKDOWN, UsedBreakdown, fields};
 use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
@@ -35,6 +35,20 @@ pub struct Directory {
 }
 
 impl Directory {
+    /// The same directory, read for something else.
+    pub(crate) fn for_io(&self, io: &IoContext) -> Arc<Self> {
+        Arc::new(Self {
+            dsl: self.dsl.for_io(io),
+            object: self.object.for_io(io),
+            name: self.name.clone(),
+            parent: self.parent.as_ref().map(|parent| parent.for_io(io)),
+            phys: self.phys.clone(),
+            extension: self.extension.as_ref().map(|zap| zap.for_io(io)),
+            properties: self.properties.clone(),
+            crypto_key: self.crypto_key.clone(),
+        })
+    }
+
     /// Opens the directory `id`, which is found under `name` in `parent`.
     pub(crate) fn open(
         dsl: &Arc<Dsl>,

@@ -12,12 +12,13 @@ use crate::sharing::Sharing;
 use crate::write::Heads;
 use cenote_base::ObjectId;
 use cenote_base::rt::{Mutex, MutexGuard, RwLock, ranks};
-use cenote_dmu::{Object, ObjectSet, Zap};
+use cenote_dmu::{IoContext, Object, ObjectSet, Zap};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::dsl_dataset::DslDataset;
 use cenote_ondisk::dsl_dir::DslDir;
 use cenote_ondisk::features;
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -34,10 +35,19 @@ const NAMES_MAX: usize = 16 << 10;
 /// Handles to directories and datasets hold the layer, and each is a view of the moment at which
 /// it was opened: who needs the state after a change opens them anew. Changes are made in
 /// syncing context ([`crate::write`]); `moment` says how to read beside them.
+///
+/// This is a handle: all handles of a pool share the layer's state, and each says what it, and
+/// all that is opened by it, reads for ([`Self::for_io`]).
 #[derive(Debug)]
 pub struct Dsl {
     mos: Arc<ObjectSet>,
     object_directory: ObjectDirectory,
+    state: Arc<DslState>,
+}
+
+/// What all handles of the datasets of a pool share.
+#[derive(Debug)]
+pub struct DslState {
     features: RwLock<Arc<Features>, ranks::Features>,
     name: DatasetName,
     version: AtomicU64,
@@ -59,7 +69,30 @@ pub struct Dsl {
     names: Mutex<HashMap<ObjectId, DatasetName>, ranks::DirectoryNames>,
 }
 
+impl Deref for Dsl {
+    type Target = DslState;
+
+    fn deref(&self) -> &DslState {
+        &self.state
+    }
+}
+
 impl Dsl {
+    /// A handle of the same datasets that reads for something else.
+    #[must_use]
+    pub fn for_io(&self, io: &IoContext) -> Arc<Self> {
+        Arc::new(Self {
+            mos: self.mos.for_io(io),
+            object_directory: self.object_directory.for_io(io),
+            state: Arc::clone(&self.state),
+        })
+    }
+
+    /// What this handle reads for.
+    pub fn io(&self) -> &IoContext {
+        self.mos.io()
+    }
+
     /// Opens the datasets of the pool whose metadata is `mos`.
     ///
     /// # Errors
@@ -87,9 +120,7 @@ impl Dsl {
         let root = object_directory.object(keys::ROOT_DATASET)?;
         let key = keys::ROOT_DATASET;
         let root_directory = root.ok_or(DslError::MissingEntry { key })?;
-        let mut dsl = Self {
-            mos,
-            object_directory,
+        let state = DslState {
             features: RwLock::new(Arc::new(features)),
             name,
             version: AtomicU64::new(facts.version),
@@ -107,10 +138,17 @@ impl Dsl {
             freeing_is_stalled: AtomicBool::new(false),
             names: Mutex::default(),
         };
-        dsl.origin_snapshot = match dsl.find_origin_snapshot() {
+        let mut dsl = Self {
+            mos,
+            object_directory,
+            state: Arc::new(state),
+        };
+        let origin = match dsl.find_origin_snapshot() {
             Ok(found) => found,
             Err(error) => unread("$ORIGIN", error).map(|()| None)?,
         };
+        let state = Arc::get_mut(&mut dsl.state);
+        state.expect("no other handle exists yet").origin_snapshot = origin;
         Ok(Arc::new(dsl))
     }
 

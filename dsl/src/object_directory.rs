@@ -4,7 +4,7 @@
 
 use crate::error::DslError;
 use cenote_base::ObjectId;
-use cenote_dmu::{ObjectSet, Zap};
+use cenote_dmu::{IoContext, ObjectSet, Zap};
 use cenote_ondisk::brt::DIRECTORY_PREFIX;
 use std::sync::Arc;
 
@@ -21,6 +21,12 @@ impl ObjectDirectory {
     pub fn open(mos: &Arc<ObjectSet>) -> Result<Self, DslError> {
         let zap = mos.zap(OBJECT_DIRECTORY)?;
         Ok(Self { zap })
+    }
+
+    /// The same directory, read for something else.
+    pub(crate) fn for_io(&self, io: &IoContext) -> Self {
+        let zap = self.zap.for_io(io);
+        Self { zap }
     }
 
     /// The ZAP itself, for those who list it.

@@ -43,7 +43,7 @@ impl Dsl {
     /// if it was received raw in part, since its MACs are those of the whole.
     pub(crate) fn objset_of(&self, dataset: &Dataset) -> Result<Arc<ObjectSet>, DslError> {
         if let Some(head) = self.open_head(dataset.id()) {
-            return Ok(Arc::clone(head.set()));
+            return Ok(head.set().for_io(self.io()));
         }
         let root = dataset.phys().block_pointer;
         let keys = match dataset.may_lack_macs()? {
@@ -54,7 +54,7 @@ impl Dsl {
             && set.root() == root
             && set.keys().map(Arc::as_ptr) == keys.as_ref().map(Arc::as_ptr)
         {
-            return Ok(set);
+            return Ok(set.for_io(self.io()));
         }
         let cache = Arc::clone(self.mos().cache());
         let set = ObjectSet::open(cache, dataset.objset_id(), root, keys)?;

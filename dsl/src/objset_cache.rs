@@ -31,7 +31,7 @@ impl ObjsetCache {
         let mut open = self.open.lock();
         if open.len() >= OPEN_MAX {
             // Whoever uses one holds it himself; what only the cache holds can be had again.
-            open.retain(|_, set| Arc::strong_count(set) > 1);
+            open.retain(|_, set| set.is_shared());
         }
         if open.len() >= OPEN_MAX {
             open.clear();

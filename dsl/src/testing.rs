@@ -8,7 +8,7 @@ use cenote_base::{Guid, MemoryBudget, ObjsetId, VdevId};
 use cenote_cache::{BlockCache, CacheLimits};
 use cenote_device::{Device, Opener, SystemOpener};
 use cenote_dmu::ObjectSet;
-use cenote_io::{Pipeline, Workers};
+use cenote_io::{Pipeline, PipelineParts, Workers};
 use cenote_ondisk::{PoolConfig, Uberblock, VdevConfig, VdevKind};
 use cenote_tests::golden::Golden;
 use cenote_vdev::{DeviceLabels, OpenOptions, Shape, Vdevs};
@@ -117,7 +117,11 @@ pub fn open(kind: &str) -> Option<(Arc<Dsl>, Golden)> {
             .filter_map(|id| Some((id, vdevs.shape().deflate_ratio(VdevId(id))?)))
             .collect(),
     };
-    let pipeline = Arc::new(Pipeline::new(vdevs, MemoryBudget::new(1 << 30)));
+    let pipeline = Arc::new(Pipeline::new(PipelineParts {
+        vdevs: vdevs,
+        memory: MemoryBudget::new(1 << 30),
+        salt: None,
+    }));
     let workers = Arc::new(Workers::new(2));
     let limits = CacheLimits::of_total(64 << 20);
     let cache = Arc::new(BlockCache::new(pipeline, workers, limits));
@@ -125,7 +129,7 @@ pub fn open(kind: &str) -> Option<(Arc<Dsl>, Golden)> {
     let dsl = Dsl::open(mos, facts).expect("the datasets open");
     let salt = dsl.object_directory().checksum_salt().expect("readable");
     if let Some(salt) = salt {
-        dsl.mos().cache().pipeline().set_salt(salt);
+        dsl.mos().cache().pipeline().learn_salt(salt);
     }
     Some((dsl, golden))
 }

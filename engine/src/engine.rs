@@ -26,7 +26,6 @@ use cenote_base::Env;
 use cenote_base::rt::{Mutex, ranks};
 use cenote_control::model::{Access, Change, ControlError, ExportHow, Request, Response};
 use cenote_control::protocol::{Peer, Reply, Service};
-use cenote_pool::{Patience, set_patience};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -240,8 +239,6 @@ impl Service for Engine {
         peer: Peer,
         reply: &mut dyn Reply,
     ) -> Result<Response, ControlError> {
-        // Who asks about a pool whose devices are gone is not to wait for them.
-        set_patience(Patience::Never);
         let is_change = request.access() == Access::Change;
         let outcome = self.carry_out(request, peer, reply);
         if is_change {
@@ -253,7 +250,6 @@ impl Service for Engine {
     }
 
     fn look(&self, request: Request, reply: &mut dyn Reply) -> Result<Response, ControlError> {
-        set_patience(Patience::Never);
         let request = veiled(request)?;
         let peer = Peer {
             uid: NOBODY,
@@ -270,7 +266,6 @@ impl Service for Engine {
     }
 
     fn tick(&self) {
-        set_patience(Patience::Never);
         let (pools, now) = (self.context.registry.all(), self.context.env.monotonic());
         self.context.memory.look(&pools, now);
         let mut looked = self.looked.lock();
@@ -291,9 +286,7 @@ impl Service for Engine {
 
     fn shutdown(&self, force: bool) -> Result<(), ControlError> {
         // What happened just now is told, too; afterwards there are no pools to say more.
-        set_patience(Patience::Never);
         self.look_at_pools(&self.context.registry.all());
-        set_patience(Patience::Usual);
         let outcome = shutdown(&self.context, &self.mounts, force);
         if force || outcome.is_ok() {
             self.recorder.finish();

@@ -5,6 +5,7 @@
 
 #![no_main]
 
+use cenote_vdev::IoContext;
 use cenote_base::{Guid, Txg};
 use cenote_device::{Device, DeviceError, DeviceKind, Nature};
 use cenote_ondisk::nvlist::{NvList, NvValue};
@@ -103,16 +104,16 @@ fn read(vdevs: &Shape, word: u64) {
             let allocated = vdevs.asize(id, size as u64, Txg(1)).unwrap_or(size as u64);
             let dva = Dva::new(id, offset & (u64::MAX >> 1), allocated & 0x01ff_fe00);
             let birth = Txg(1);
-            if let Ok(read) = vdevs.read(dva, size, birth, &|_| true) {
+            if let Ok(read) = vdevs.read(dva, size, birth, &|_| true, &IoContext::USER) {
                 assert_eq!(read.bytes.len(), size);
             }
             // Everything is refused: all ways of reconstruction are gone through.
-            assert!(vdevs.read(dva, size, birth, &|_| false).is_err());
+            assert!(vdevs.read(dva, size, birth, &|_| false, &IoContext::USER).is_err());
             let _ = (
                 vdevs.places(dva, size, birth),
                 vdevs.leaves_of(dva, size, birth),
             );
-            let batch = vdevs.read_batch(&[BatchRead { dva, size, birth }]);
+            let batch = vdevs.read_batch(&[BatchRead { dva, size, birth }], &IoContext::USER);
             assert_eq!(batch.len(), 1);
         }
     }

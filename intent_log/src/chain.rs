@@ -261,7 +261,8 @@ impl Chain {
         let speculative = sequence >= self.claimed;
         let is_valid = |bytes: &[u8]| judge(&self.next, &mut bytes.to_vec(), kind).is_some();
         let pipeline = self.set.cache().pipeline();
-        let read = pipeline.read_log_block(&self.next, bookmark, speculative, &is_valid);
+        let read =
+            pipeline.read_log_block(&self.next, bookmark, speculative, &is_valid, self.set.io());
         let Some(mut bytes) = read.map_err(unreadable)? else {
             return Ok(None);
         };

@@ -14,7 +14,7 @@ use crate::pipeline::Pipeline;
 use crate::repair_space::{HeldPlaces, SpaceStamp};
 use cenote_base::{Bookmark, Guid, Txg};
 use cenote_ondisk::{BlockPointer, ChecksumKind, Dva};
-use cenote_vdev::{CopyHealth, CopyReport, FaultKind, LeafFault, Shape, VdevError};
+use cenote_vdev::{CopyHealth, CopyReport, FaultKind, IoContext, LeafFault, Shape, VdevError};
 use std::collections::BTreeMap;
 
 /// How often a block is looked at again because its space may have been given to another.
@@ -31,6 +31,8 @@ pub(crate) struct Copies<'a> {
     pub right: &'a dyn Fn(&[u8]) -> Option<usize>,
     /// Whether `right` can tell at all.
     pub is_verified: bool,
+    /// What they are read for.
+    pub io: &'a IoContext,
 }
 
 impl Copies<'_> {
@@ -137,7 +139,7 @@ impl Pipeline {
         let is_right = |bytes: &[u8]| (copies.right)(bytes).is_some();
         let (mut wounds, mut failure) = (Vec::new(), None);
         for (dva, size) in copies.places.iter().copied() {
-            match vdevs.read(dva, size, copies.birth, &is_right) {
+            match vdevs.read(dva, size, copies.birth, &is_right, copies.io) {
                 Ok(outcome) => {
                     if !outcome.wrong.is_empty() {
                         let fault = copies.fault(dva, size);
@@ -178,19 +180,26 @@ impl Pipeline {
                 birth: copies.birth,
                 stamp,
                 wounds,
+                io: copies.io.without_windows(),
             });
         }
     }
 
     /// Looks at all parts of the first copy of a block that is not a gang, because one of them
     /// was met that is wrong; has it healed and returns the bytes.
-    pub(crate) fn examine(&self, pointer: &BlockPointer, bookmark: Bookmark) -> Option<Vec<u8>> {
+    pub(crate) fn examine(
+        &self,
+        pointer: &BlockPointer,
+        bookmark: Bookmark,
+        io: &IoContext,
+    ) -> Option<Vec<u8>> {
         let stamp = self.healing.stamp().filter(|_| is_verified(pointer));
         let size = usize::try_from(pointer.physical_size()).ok()?;
         let salt = self.salt.get();
         let verify = |data: &[u8]| checksum::verify(pointer, data, salt) == Ok(true);
         let (dva, birth) = (pointer.dva(0), pointer.physical_birth());
-        let report = self.vdevs().check_copies(dva, size, birth, &verify).ok()?;
+        let vdevs = self.vdevs();
+        let report = vdevs.check_copies(dva, size, birth, &verify, io).ok()?;
         let faults = faults_of(&report);
         let fault = block_fault(dva, size, birth, bookmark);
         self.healing.tell(&fault, &faults);
@@ -204,6 +213,7 @@ impl Pipeline {
                     dva,
                     leaves: faults,
                 }],
+                io: io.without_windows(),
             });
         }
         Some(bytes)
@@ -213,7 +223,7 @@ impl Pipeline {
     /// what is wrong or missing again, before it returns. Faults are told of; leaves that still
     /// lack something have it noted ([`Shape::note_unrepaired_block`]).
     ///
-    /// What it does to devices is of the class of this thread's reads. Where repairs are not made
+    /// Repairs are of the class of `io`. Where repairs are not made
     /// (the pool is only read, or takes no more writes) it only looks.
     ///
     /// # Errors
@@ -224,6 +234,7 @@ impl Pipeline {
         pointer: &BlockPointer,
         bookmark: Bookmark,
         scope: MendScope,
+        io: &IoContext,
     ) -> Result<Mended, IoError> {
         let checked = pointer.check();
         checked.map_err(|source| IoError::BadPointer { bookmark, source })?;
@@ -237,24 +248,30 @@ impl Pipeline {
             .pending
             .wait_for(pointer.physical_birth(), self);
         if !pointer.is_gang() {
-            return Ok(self.mend_plain(pointer, bookmark, scope));
+            return Ok(self.mend_plain(pointer, bookmark, scope, io));
         }
         let mut mended = Mended::default();
-        for part in gang::parts(self, pointer, bookmark)?
+        for part in gang::parts(self, pointer, bookmark, io)?
             .iter()
             .chain([pointer])
         {
             mended.add(match part.is_gang() {
-                true => gang::with_header_copies(self, pointer, part, bookmark, |copies| {
+                true => gang::with_header_copies(self, pointer, part, (bookmark, io), |copies| {
                     self.mend_copies(copies, scope)
                 }),
-                false => self.mend_plain(part, bookmark, scope),
+                false => self.mend_plain(part, bookmark, scope, io),
             });
         }
         Ok(mended)
     }
 
-    fn mend_plain(&self, pointer: &BlockPointer, bookmark: Bookmark, scope: MendScope) -> Mended {
+    fn mend_plain(
+        &self,
+        pointer: &BlockPointer,
+        bookmark: Bookmark,
+        scope: MendScope,
+        io: &IoContext,
+    ) -> Mended {
         let size = usize::try_from(pointer.physical_size()).expect("at most 32 MiB");
         let salt = self.salt.get();
         let right = |data: &[u8]| {
@@ -268,6 +285,7 @@ impl Pipeline {
                 bookmark,
                 right: &right,
                 is_verified: is_verified(pointer),
+                io,
             },
             scope,
         )
@@ -299,8 +317,9 @@ impl Pipeline {
             let mut unrepaired = Vec::new();
             for wound in wounds {
                 let bytes = &data[..length];
-                let written = stamp
-                    .and_then(|stamp| self.repair_now(&vdevs, copies.birth, &wound, bytes, stamp));
+                let written = stamp.and_then(|stamp| {
+                    self.repair_now(&vdevs, copies.birth, &wound, bytes, stamp, copies.io)
+                });
                 is_refused |= stamp.is_some() && written.is_none();
                 let failed = written.unwrap_or_else(|| wound.leaves.clone());
                 mended.repairs += (wound.leaves.len() - failed.len()) as u64;
@@ -370,7 +389,7 @@ impl Pipeline {
             let is_right = |bytes: &[u8]| (copies.right)(bytes).is_some();
             let mut places = copies.places.iter();
             data = places.find_map(|(dva, size)| {
-                let read = vdevs.read(*dva, *size, copies.birth, &is_right);
+                let read = vdevs.read(*dva, *size, copies.birth, &is_right, copies.io);
                 read.ok().map(|outcome| outcome.bytes)
             });
         }
@@ -386,7 +405,7 @@ impl Pipeline {
         size: usize,
     ) -> (Option<Vec<u8>>, Vec<LeafFault>) {
         let is_right = |bytes: &[u8]| (copies.right)(bytes).is_some();
-        let Ok(report) = vdevs.check_copies(dva, size, copies.birth, &is_right) else {
+        let Ok(report) = vdevs.check_copies(dva, size, copies.birth, &is_right, copies.io) else {
             return (None, Vec::new());
         };
         let faults = faults_of(&report);
@@ -406,7 +425,7 @@ impl Pipeline {
         stale: Vec<Guid>,
     ) -> (Option<Vec<u8>>, Vec<LeafFault>) {
         let is_right = |bytes: &[u8]| (copies.right)(bytes).is_some();
-        match vdevs.read(dva, size, copies.birth, &is_right) {
+        match vdevs.read(dva, size, copies.birth, &is_right, copies.io) {
             Ok(outcome) => {
                 let mut faults = outcome.wrong;
                 self.healing.tell(&copies.fault(dva, size), &faults);
@@ -437,6 +456,7 @@ impl Pipeline {
         pointer: &BlockPointer,
         bookmark: Bookmark,
         stored: &[u8],
+        io: &IoContext,
     ) -> Result<bool, IoError> {
         let checked = pointer.check();
         checked.map_err(|source| IoError::BadPointer { bookmark, source })?;
@@ -455,7 +475,7 @@ impl Pipeline {
             let leaves = whole_copy(&vdevs, dva, stored.len(), birth);
             let (count, wound) = (leaves.len(), Wound { dva, leaves });
             let failed = stamp
-                .and_then(|stamp| self.repair_now(&vdevs, birth, &wound, stored, stamp))
+                .and_then(|stamp| self.repair_now(&vdevs, birth, &wound, stored, stamp, io))
                 .unwrap_or_else(|| wound.leaves.clone());
             is_restored |= failed.len() < count;
         }
@@ -474,13 +494,14 @@ impl Pipeline {
         wound: &Wound,
         bytes: &[u8],
         stamp: SpaceStamp,
+        io: &IoContext,
     ) -> Option<Vec<LeafFault>> {
         let space = self.healing.space()?;
         let places = vdevs.places(wound.dva, bytes.len(), birth).ok()?;
         let _held = HeldPlaces::hold(space, places, birth, stamp)?;
         let failed = wound.leaves.iter().filter(|fault| {
             let leaf = std::slice::from_ref(&fault.leaf);
-            vdevs.repair(wound.dva, bytes, birth, leaf).is_err()
+            vdevs.repair(wound.dva, bytes, birth, leaf, io).is_err()
         });
         Some(failed.copied().collect())
     }

@@ -87,12 +87,6 @@ pub enum IoError {
         /// What is wrong with the contents.
         source: DecodeError,
     },
-    /// Nobody gives this pool space: it was opened for reading only.
-    #[error("block {bookmark}: the pool is read-only")]
-    ReadOnly {
-        /// The block.
-        bookmark: Bookmark,
-    },
     /// There is no space for the block.
     #[error("block {bookmark}: {source}")]
     NoSpace {
@@ -157,7 +151,6 @@ impl IoError {
             Self::Redacted { .. }
                 | Self::KeyNotLoaded { .. }
                 | Self::Memory { .. }
-                | Self::ReadOnly { .. }
                 | Self::NoSpace { .. }
                 | Self::BadRequest { .. }
                 | Self::Random { .. }

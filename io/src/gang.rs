@@ -12,6 +12,7 @@ use cenote_codec::checksum::sha256;
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
 use cenote_ondisk::embedded_checksum::{gang_verifier, prepare, seal};
 use cenote_ondisk::{BlockPointer, ChecksumKind, Dva};
+use cenote_vdev::IoContext;
 use std::collections::HashSet;
 
 /// The classic header size; larger ones exist with the feature `dynamic_gang_header`.
@@ -46,6 +47,7 @@ pub(crate) fn read(
     pipeline: &Pipeline,
     leader: &BlockPointer,
     bookmark: Bookmark,
+    io: &IoContext,
 ) -> Result<Vec<u8>, IoError> {
     let bad = |problem| IoError::BadGang {
         bookmark,
@@ -56,7 +58,7 @@ pub(crate) fn read(
     let mut data = Vec::with_capacity(size);
     let mut headers = Headers::default();
     headers.enter(leader).map_err(bad)?;
-    let mut stack = read_header(pipeline, leader, leader, bookmark)?;
+    let mut stack = read_header(pipeline, leader, leader, (bookmark, io))?;
     stack.reverse();
     while let Some(member) = stack.pop() {
         if member.is_hole() {
@@ -70,14 +72,14 @@ pub(crate) fn read(
         }
         if member.is_gang() {
             headers.enter(&member).map_err(bad)?;
-            let members = read_header(pipeline, leader, &member, bookmark)?;
+            let members = read_header(pipeline, leader, &member, (bookmark, io))?;
             stack.extend(members.into_iter().rev());
             continue;
         }
         if member.physical_size() > (size - data.len()) as u64 {
             return Err(bad("its members are larger than the whole"));
         }
-        data.extend_from_slice(&pipeline.read_copies(&member, bookmark)?);
+        data.extend_from_slice(&pipeline.read_copies(&member, bookmark, io)?);
     }
     if data.len() != size {
         return Err(bad("its members are smaller than the whole"));
@@ -93,6 +95,7 @@ pub(crate) fn parts(
     pipeline: &Pipeline,
     leader: &BlockPointer,
     bookmark: Bookmark,
+    io: &IoContext,
 ) -> Result<Vec<BlockPointer>, IoError> {
     let bad = |problem| IoError::BadGang {
         bookmark,
@@ -101,7 +104,7 @@ pub(crate) fn parts(
     };
     let mut headers = Headers::default();
     headers.enter(leader).map_err(bad)?;
-    let mut parts = read_header(pipeline, leader, leader, bookmark)?;
+    let mut parts = read_header(pipeline, leader, leader, (bookmark, io))?;
     let mut next = 0;
     while let Some(part) = parts.get(next).copied() {
         next += 1;
@@ -109,7 +112,7 @@ pub(crate) fn parts(
             .map_err(|source| IoError::BadPointer { bookmark, source })?;
         if part.is_gang() {
             headers.enter(&part).map_err(bad)?;
-            parts.extend(read_header(pipeline, leader, &part, bookmark)?);
+            parts.extend(read_header(pipeline, leader, &part, (bookmark, io))?);
         }
     }
     Ok(parts)
@@ -120,7 +123,7 @@ pub(crate) fn with_header_copies<T>(
     pipeline: &Pipeline,
     leader: &BlockPointer,
     pointer: &BlockPointer,
-    bookmark: Bookmark,
+    (bookmark, io): (Bookmark, &IoContext),
     act: impl FnOnce(&Copies<'_>) -> T,
 ) -> T {
     let right = |space: &[u8]| Some(header_in(space, pointer, leader.uses_crypt())?.len());
@@ -137,6 +140,7 @@ pub(crate) fn with_header_copies<T>(
         bookmark,
         right: &right,
         is_verified: true,
+        io,
     })
 }
 
@@ -145,9 +149,9 @@ pub(crate) fn read_header(
     pipeline: &Pipeline,
     leader: &BlockPointer,
     pointer: &BlockPointer,
-    bookmark: Bookmark,
+    (bookmark, io): (Bookmark, &IoContext),
 ) -> Result<Vec<BlockPointer>, IoError> {
-    let read = with_header_copies(pipeline, leader, pointer, bookmark, |copies| {
+    let read = with_header_copies(pipeline, leader, pointer, (bookmark, io), |copies| {
         pipeline.read_any(copies)
     });
     let failure = match read {

@@ -22,7 +22,7 @@ use crate::workers::Workers;
 use cenote_base::rt::{Condvar, Mutex, MutexGuard, ranks};
 use cenote_base::{Bookmark, Guid, Txg};
 use cenote_ondisk::Dva;
-use cenote_vdev::{FaultKind, LeafFault, LeafProblem, Shape, VdevError, Vdevs};
+use cenote_vdev::{FaultKind, IoContext, LeafFault, LeafProblem, Shape, VdevError, Vdevs};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 
@@ -45,6 +45,8 @@ pub(crate) struct Cure {
     pub birth: Txg,
     pub stamp: SpaceStamp,
     pub wounds: Vec<Wound>,
+    /// What the block was read for.
+    pub io: IoContext,
 }
 
 /// One leaf's part of a copy.
@@ -112,7 +114,10 @@ impl Ward {
             return false;
         };
         let held = HeldPlaces::hold(space, places, cure.birth, cure.stamp);
-        held.is_some() && vdevs.repair(dva, &cure.bytes, cure.birth, leaves).is_ok()
+        held.is_some()
+            && vdevs
+                .repair(dva, &cure.bytes, cure.birth, leaves, &cure.io)
+                .is_ok()
     }
 
     fn treat(&self, cure: &Cure) {

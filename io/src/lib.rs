@@ -19,17 +19,17 @@ mod suspension;
 mod workers;
 pub mod write;
 
-pub use cenote_vdev::{IoClass, with_read_class};
+pub use cenote_vdev::{IoClass, IoContext, Patience};
 pub use copies::{MendScope, Mended};
 pub use crypt::ObjsetKeys;
 pub use error::IoError;
 pub use faults::{BlockFault, FaultClass, FaultSink};
-pub use pipeline::{Pipeline, PipelineCounters, ReadContext};
+pub use pipeline::{Pipeline, PipelineCounters, PipelineParts, ReadContext};
 pub use repair_space::{HeldPlaces, RepairSpace, SpaceStamp};
-pub use suspension::{Attempt, FailMode, Patience, Suspension, set_patience, with_patience};
+pub use suspension::{Attempt, FailMode, Suspension};
 pub use workers::Workers;
 pub use write::{
     Allocation, AllocationRequest, Allocator, BlockSink, DedupError, DedupPolicy, DedupTable,
-    Duplicate, LogMark, NoSpace, WritePolicy, WriteRequest,
+    Duplicate, LogMark, NoSpace, WritePolicy, WriteRequest, Writer, WriterParts,
 };
 pub use write::{CompressedForm, Form, StoredForm};

@@ -7,7 +7,6 @@ use crate::error::IoError;
 use crate::faults::FaultSink;
 use crate::gang;
 use crate::heal::{Healing, block_fault};
-use crate::repair_space::RepairSpace;
 use crate::suspension::Suspension;
 use crate::write::WriteState;
 use cenote_base::metrics::Counter;
@@ -16,7 +15,7 @@ use cenote_codec::checksum::Salt;
 use cenote_codec::compress::{self, Compression};
 use cenote_device::BlockBuffer;
 use cenote_ondisk::{BlockPointer, CompressionKind, Dva, byteswap};
-use cenote_vdev::{BatchRead, Shape, VdevError, Vdevs};
+use cenote_vdev::{BatchRead, IoContext, Shape, VdevError, Vdevs};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -59,15 +58,29 @@ pub struct Pipeline {
     pub(crate) writing: Arc<WriteState>,
 }
 
+/// What a [`Pipeline`] is made of.
+#[derive(Debug)]
+pub struct PipelineParts {
+    /// The open vdevs.
+    pub vdevs: Arc<Vdevs>,
+    /// What blocks lease that are being decoded.
+    pub memory: Arc<MemoryBudget>,
+    /// The pool's checksum salt; `None` if it has none, or it is still to be read.
+    pub salt: Option<[u8; 32]>,
+}
+
 impl Pipeline {
-    /// A pipeline onto open vdevs; blocks being decoded are leased from `memory`.
-    pub fn new(vdevs: Arc<Vdevs>, memory: Arc<MemoryBudget>) -> Self {
+    /// A pipeline for reading. It is written through by a [`crate::Writer`].
+    pub fn new(parts: PipelineParts) -> Self {
         let counters = PipelineCounters::default();
         Self {
-            healing: Healing::new(Arc::clone(&vdevs)),
-            vdevs,
-            salt: OnceLock::new(),
-            memory,
+            healing: Healing::new(Arc::clone(&parts.vdevs)),
+            vdevs: parts.vdevs,
+            salt: parts
+                .salt
+                .map(Salt::new)
+                .map_or_else(OnceLock::new, OnceLock::from),
+            memory: parts.memory,
             counters,
             writing: Arc::default(),
         }
@@ -88,12 +101,6 @@ impl Pipeline {
         &self.counters
     }
 
-    /// From now on what reads find wrong is written again, in space that `space` hands out. Only
-    /// the first call counts.
-    pub fn heal_in(&self, space: Arc<dyn RepairSpace>) {
-        self.healing.begin(space);
-    }
-
     /// Sets who is told of what devices did wrong; only the first call counts.
     pub fn set_fault_sink(&self, sink: Arc<dyn FaultSink>) {
         self.healing.set_sink(sink);
@@ -109,17 +116,23 @@ impl Pipeline {
         &self.writing.suspension
     }
 
-    /// Sets the pool's checksum salt, once it was read from the object directory.
+    /// Takes note of the pool's checksum salt: it was read from the object directory, or the pool
+    /// has just got one.
     ///
     /// The object directory itself is readable without: the meta object set never uses a salted
-    /// function (format/2a 3.4). A second call changes nothing.
-    pub fn set_salt(&self, salt: [u8; 32]) {
+    /// function (format/2a 3.4). A salt never changes.
+    pub fn learn_salt(&self, salt: [u8; 32]) {
         let _ = self.salt.set(Salt::new(salt));
     }
 
     /// Reads a block's logical contents in little-endian form.
-    pub fn read(&self, pointer: &BlockPointer, ctx: ReadContext<'_>) -> Result<Vec<u8>, IoError> {
-        let stored = self.read_stored(pointer, ctx.bookmark)?;
+    pub fn read(
+        &self,
+        pointer: &BlockPointer,
+        ctx: ReadContext<'_>,
+        io: &IoContext,
+    ) -> Result<Vec<u8>, IoError> {
+        let stored = self.read_stored(pointer, ctx.bookmark, io)?;
         Ok(self
             .decode(pointer, &stored, ctx)?
             .map_or(stored, Vec::from))
@@ -130,6 +143,7 @@ impl Pipeline {
         &self,
         pointer: &BlockPointer,
         bookmark: Bookmark,
+        io: &IoContext,
     ) -> Result<Vec<u8>, IoError> {
         pointer
             .check()
@@ -151,9 +165,9 @@ impl Pipeline {
         let birth = pointer.physical_birth();
         self.writing.pending.wait_for(birth, self);
         let result = if pointer.is_gang() {
-            gang::read(self, pointer, bookmark)
+            gang::read(self, pointer, bookmark, io)
         } else {
-            self.read_copies(pointer, bookmark)
+            self.read_copies(pointer, bookmark, io)
         };
         match &result {
             Ok(data) => {
@@ -189,6 +203,7 @@ impl Pipeline {
         bookmark: Bookmark,
         speculative: bool,
         is_valid: &dyn Fn(&[u8]) -> bool,
+        io: &IoContext,
     ) -> Result<Option<Vec<u8>>, IoError> {
         let checked = pointer.check();
         checked.map_err(|source| IoError::BadPointer { bookmark, source })?;
@@ -202,8 +217,8 @@ impl Pipeline {
         let vdevs = self.vdevs();
         for dva in pointer.dvas() {
             let read = match speculative {
-                true => vdevs.read_speculative(dva, size, birth, is_valid),
-                false => vdevs.read(dva, size, birth, is_valid),
+                true => vdevs.read_speculative(dva, size, birth, is_valid, io),
+                false => vdevs.read(dva, size, birth, is_valid, io),
             };
             match read.map(|outcome| outcome.bytes) {
                 Ok(data) => {
@@ -232,6 +247,7 @@ impl Pipeline {
     pub fn read_stored_batch(
         &self,
         blocks: &[(BlockPointer, Bookmark)],
+        io: &IoContext,
     ) -> Vec<Option<BlockBuffer>> {
         let is_simple = |pointer: &BlockPointer| {
             pointer.check().is_ok()
@@ -262,7 +278,7 @@ impl Pipeline {
         }
         let mut is_suspect = vec![false; reads.len()];
         let mut suspect = |read: usize| is_suspect[read] = true;
-        let read = self.vdevs().read_batch_telling(&reads, &mut suspect);
+        let read = self.vdevs().read_batch_telling(&reads, io, &mut suspect);
         for ((index, data), is_suspect) in simple.into_iter().zip(read).zip(is_suspect) {
             let (pointer, bookmark) = &blocks[index];
             let good =
@@ -270,8 +286,8 @@ impl Pipeline {
             stored[index] = match data {
                 Some(data) if good(&data) => Some(data),
                 // Whoever reads it by itself may be served by others than the one that is wrong.
-                Some(_) => self.examine(pointer, *bookmark).map(BlockBuffer::from),
-                None if is_suspect => self.examine(pointer, *bookmark).map(BlockBuffer::from),
+                Some(_) => self.examine(pointer, *bookmark, io).map(BlockBuffer::from),
+                None if is_suspect => self.examine(pointer, *bookmark, io).map(BlockBuffer::from),
                 None => None,
             };
             if let Some(data) = &stored[index] {
@@ -288,13 +304,14 @@ impl Pipeline {
         &self,
         pointer: &BlockPointer,
         bookmark: Bookmark,
+        io: &IoContext,
     ) -> Result<Vec<u8>, IoError> {
         if self.verify_needs_salt(pointer) {
             return Err(IoError::NoSalt { bookmark });
         }
         loop {
             let attempt = self.suspension().attempt();
-            let error = match self.try_copies(pointer, bookmark) {
+            let error = match self.try_copies(pointer, bookmark, io) {
                 Ok(data) => return Ok(data),
                 Err(error) => error,
             };
@@ -307,13 +324,19 @@ impl Pipeline {
             let has_gone = |dva: Dva| self.vdevs().has_gone(dva.vdev());
             let may_come_back =
                 is_unread && self.suspension().may_wait() && pointer.dvas().any(has_gone);
-            if !may_come_back || !self.suspension().wait_to_read(attempt, &error) {
+            let waits = || self.suspension().wait_to_read(attempt, &error, io.patience);
+            if !may_come_back || !waits() {
                 return Err(error);
             }
         }
     }
 
-    fn try_copies(&self, pointer: &BlockPointer, bookmark: Bookmark) -> Result<Vec<u8>, IoError> {
+    fn try_copies(
+        &self,
+        pointer: &BlockPointer,
+        bookmark: Bookmark,
+        io: &IoContext,
+    ) -> Result<Vec<u8>, IoError> {
         let size = usize::try_from(pointer.physical_size()).expect("at most 32 MiB");
         let birth = pointer.physical_birth();
         let salt = self.salt.get();
@@ -325,6 +348,7 @@ impl Pipeline {
             bookmark,
             right: &right,
             is_verified: is_verified(pointer),
+            io,
         });
         let failure = match read {
             Ok(data) => return Ok(data),
@@ -347,10 +371,11 @@ impl Pipeline {
         &self,
         leader: &BlockPointer,
         bookmark: Bookmark,
+        io: &IoContext,
     ) -> Result<Vec<BlockPointer>, IoError> {
         assert!(leader.is_gang());
         self.writing.pending.wait_for(leader.physical_birth(), self);
-        gang::parts(self, leader, bookmark)
+        gang::parts(self, leader, bookmark, io)
     }
 
     /// Whether stored bytes are what the pointer points to.

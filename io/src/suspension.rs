@@ -6,7 +6,7 @@
 //! waits takes no changes, and what is cached can be read.
 
 use cenote_base::rt::{Condvar, Mutex, MutexGuard, ranks};
-use std::cell::Cell;
+use cenote_vdev::Patience;
 use std::fmt::{self, Display};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -47,35 +47,6 @@ pub struct Suspension {
     is_waiting: AtomicBool,
     changed: Condvar,
     listener: OnceLock<Listener>,
-}
-
-/// Whether a thread waits for devices in order to read.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Patience {
-    /// As the pool's [`FailMode`] says.
-    #[default]
-    Usual,
-    /// Always, unless nothing does: a syncing thread cannot go on without what it reads.
-    Always,
-    /// Never: an administrator wants to hear of what cannot be read.
-    Never,
-}
-
-thread_local! {
-    static PATIENCE: Cell<Patience> = const { Cell::new(Patience::Usual) };
-}
-
-/// Does something with this patience of the calling thread.
-pub fn with_patience<T>(patience: Patience, act: impl FnOnce() -> T) -> T {
-    let before = PATIENCE.replace(patience);
-    let done = act();
-    PATIENCE.set(before);
-    done
-}
-
-/// Says whether the calling thread waits for devices in order to read.
-pub fn set_patience(patience: Patience) {
-    PATIENCE.set(patience);
 }
 
 impl Suspension {
@@ -141,8 +112,7 @@ impl Suspension {
     }
 
     /// As [`wait`](Self::wait), after an attempt to read failed because devices are gone.
-    pub fn wait_to_read(&self, attempt: Attempt, cause: &dyn Display) -> bool {
-        let patience = PATIENCE.get();
+    pub fn wait_to_read(&self, attempt: Attempt, cause: &dyn Display, patience: Patience) -> bool {
         self.wait_if(attempt, cause, |mode| match (mode, patience) {
             (FailMode::Stop, _) | (_, Patience::Never) => false,
             (FailMode::Wait, _) | (_, Patience::Always) => true,
@@ -237,12 +207,12 @@ mod tests {
 
         suspension.set_mode(FailMode::Continue);
         let attempt = suspension.attempt();
-        assert!(!suspension.wait_to_read(attempt, &"reads fail"));
+        assert!(!suspension.wait_to_read(attempt, &"reads fail", Patience::Usual));
         let insisting = {
             let suspension = Arc::clone(&suspension);
             std::thread::spawn(move || {
-                set_patience(Patience::Always);
-                suspension.wait_to_read(attempt, &"but not the syncing thread's")
+                let cause = "but not the syncing thread's";
+                suspension.wait_to_read(attempt, &cause, Patience::Always)
             })
         };
         causes.recv().expect("told");

@@ -9,7 +9,6 @@
 
 use cenote_base::rt::{self, Condvar, Mutex, MutexGuard, ranks};
 use cenote_base::rt::{SyncSender, sync_channel};
-use cenote_vdev::{read_class, with_read_class};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -105,8 +104,7 @@ impl Workers {
         }
     }
 
-    /// Runs `job` on a worker if the queue has room; gives it back otherwise. What it reads is of
-    /// the class that the asker's reads have.
+    /// Runs `job` on a worker if the queue has room; gives it back otherwise.
     pub fn offer<F: FnOnce() + Send + 'static>(&self, job: F) -> Result<(), Job> {
         if self.threads == 0 {
             return Err(Box::new(job));
@@ -115,8 +113,6 @@ impl Workers {
         if waiting.jobs.len() >= QUEUE_LENGTH {
             return Err(Box::new(job));
         }
-        let class = read_class();
-        let job = move || with_read_class(class, job);
         waiting.jobs.push_back(Box::new(job));
         let called = waiting.idle.pop();
         drop(waiting);
@@ -183,7 +179,6 @@ fn work(jobs: &Queue, index: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cenote_vdev::IoClass;
 
     #[test]
     fn results_keep_the_order_of_items() {
@@ -191,15 +186,6 @@ mod tests {
         let squares = workers.map((0..1000_u64).collect(), |n| n * n);
         assert_eq!(squares, (0..1000).map(|n| n * n).collect::<Vec<_>>());
         assert!(workers.map(Vec::<u64>::new(), |n| n).is_empty());
-    }
-
-    #[test]
-    fn what_workers_read_is_of_the_asker_s_class() {
-        let workers = Workers::new(4);
-        let ask = || workers.map((0..100).collect::<Vec<u32>>(), |_| read_class());
-        let classes = with_read_class(IoClass::Scrub, ask);
-        assert!(classes.iter().all(|class| *class == IoClass::Scrub));
-        assert!(ask().iter().all(|class| *class == IoClass::SyncRead));
     }
 
     #[test]

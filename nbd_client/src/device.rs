@@ -6,7 +6,7 @@ use crate::location::Location;
 use crate::negotiate::ask;
 use crate::protocol::{command, export_flag};
 use cenote_base::rt::{self, Instant, Mutex, ranks};
-use cenote_device::{Device, DeviceError, DeviceKind, Nature};
+use cenote_device::{Device, DeviceError, DeviceKind, Nature, Purpose};
 use std::io::{self, IoSlice};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -200,7 +200,12 @@ impl Device for NbdDevice {
         })
     }
 
-    fn write_vectored(&self, offset: u64, buffers: &[IoSlice<'_>]) -> Result<(), DeviceError> {
+    fn write_vectored(
+        &self,
+        offset: u64,
+        buffers: &[IoSlice<'_>],
+        _: Purpose,
+    ) -> Result<(), DeviceError> {
         match buffers {
             [one] => self.write_at(offset, one),
             many => {

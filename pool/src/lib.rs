@@ -33,7 +33,7 @@ mod view;
 pub use absence::clear::ClearError;
 pub use absence::returning::{LookedFor, Returned};
 pub use allocation::RangeConflict;
-pub use cenote_io::{FailMode, Patience, set_patience};
+pub use cenote_io::{FailMode, IoContext, Patience};
 pub use create::{
     CreateError, CreateRequest, NewLeaf, NewVdev, VdevShape, create, default_features,
 };

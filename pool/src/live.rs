@@ -5,7 +5,7 @@ use crate::sync::{SyncError, Syncer};
 use cenote_base::Txg;
 use cenote_dmu::TxgGate;
 use cenote_dsl::write::SyncTask;
-use cenote_io::FailMode;
+use cenote_io::{FailMode, Writer};
 use cenote_ondisk::pool_config::PoolState;
 use std::sync::Arc;
 
@@ -30,6 +30,14 @@ impl Pool {
     /// If the pool is open for reading only.
     pub fn gate(&self) -> Result<&Arc<TxgGate>, SyncError> {
         Ok(&self.writer()?.gate)
+    }
+
+    /// What writes the pool's blocks, for logs that are written beside transaction groups.
+    ///
+    /// # Errors
+    /// If the pool is open for reading only.
+    pub fn block_writer(&self) -> Result<&Arc<Writer>, SyncError> {
+        Ok(&self.writer()?.writer)
     }
 
     /// Why the pool takes no changes, if it does not: for good, or until devices are there again.

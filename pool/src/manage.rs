@@ -45,7 +45,7 @@ impl SyncTask for BeginFeatures {
 
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let salt = context.begin_features()?;
-        context.mos().cache().pipeline().set_salt(salt);
+        context.mos().cache().pipeline().learn_salt(salt);
         self.enable.sync(context)?;
         let mut config = self.syncer.config();
         config.config.version = VERSION_FEATURES;

@@ -17,7 +17,7 @@ use cenote_base::{Env, Guid, ObjectId, Txg, VdevId};
 use cenote_cache::BlockCache;
 use cenote_dmu::ObjectSet;
 use cenote_dsl::{Dsl, EnabledFeature, FeatureTable, PoolFacts, SpaceFacts};
-use cenote_io::FaultSink;
+use cenote_io::{FaultSink, IoContext};
 use cenote_ondisk::pool_config::PoolConfig;
 use cenote_ondisk::uberblock::Uberblock;
 use cenote_ondisk::{VdevConfig, features};
@@ -213,9 +213,9 @@ impl Pool {
             label_config: candidate.config.clone(),
             uberblock,
             vdevs,
-            cache,
-            mos,
-            dsl: tables.dsl,
+            cache: cache.for_io(&IoContext::COMMAND),
+            mos: mos.for_io(&IoContext::COMMAND),
+            dsl: tables.dsl.for_io(&IoContext::COMMAND),
             options: options.clone(),
             env: Arc::clone(env),
             metaslabs: tables.metaslabs,
@@ -253,8 +253,8 @@ impl Pool {
             uberblock,
             vdevs: Arc::clone(&self.vdevs),
             cache: Arc::clone(&self.cache),
-            mos,
-            dsl: tables.dsl,
+            mos: mos.for_io(&IoContext::COMMAND),
+            dsl: tables.dsl.for_io(&IoContext::COMMAND),
             options: self.options.clone(),
             env: Arc::clone(&self.env),
             metaslabs: tables.metaslabs,
@@ -287,9 +287,9 @@ impl Pool {
             config: KnownConfig::new(config),
             uberblock,
             vdevs: Arc::clone(&syncer.vdevs),
-            cache: Arc::clone(syncer.mos.cache()),
-            mos: Arc::clone(&syncer.mos),
-            dsl: Arc::clone(&syncer.dsl),
+            cache: syncer.mos.cache().for_io(&IoContext::COMMAND),
+            mos: syncer.mos.for_io(&IoContext::COMMAND),
+            dsl: syncer.dsl.for_io(&IoContext::COMMAND),
             options: options.clone(),
             env: Arc::clone(env),
             metaslabs: Vec::new(),

@@ -14,7 +14,7 @@ use crate::write::Writer;
 use crate::znode::{Znode, ZnodeAbsent, bonus_attributes};
 use cenote_base::ObjectId;
 use cenote_base::rt::{RwLock, ranks};
-use cenote_dmu::{DmuError, ObjectSet};
+use cenote_dmu::{DmuError, IoContext, ObjectSet};
 use cenote_ondisk::Dnode;
 use cenote_ondisk::objset::ObjsetKind;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -82,6 +82,15 @@ impl FileSystem {
             return Err(PosixError::NotDirectory { object: root.id() });
         }
         Ok(file_system)
+    }
+
+    /// The same file system, read for something else from now on.
+    #[must_use]
+    pub fn for_io(mut self, io: &IoContext) -> Self {
+        self.set = self.set.for_io(io);
+        // Those that are known read for what they were opened for.
+        self.znodes = ZnodeCache::new(Arc::clone(self.set.cache().pipeline().memory()));
+        self
     }
 
     /// The object set below.

@@ -55,7 +55,7 @@ pub use attributes::{
     Attributes, FLAG_APPEND_ONLY, FLAG_IMMUTABLE, FLAG_NO_DUMP, FLAG_NO_UNLINK, FLAG_PROJECT_ID,
     FLAG_PROJECT_INHERIT, FLAG_XATTR,
 };
-pub use cenote_dmu::{BlockBuffer, Segment};
+pub use cenote_dmu::{BlockBuffer, IoContext, Segment};
 pub use cenote_ondisk::acl::{Ace, Who};
 pub use diff::{Diff, DiffChange, DiffRecord};
 pub use directory::{DirectoryEntry, DirectoryReader, NAME_LENGTH_MAX, Target};

@@ -7,6 +7,7 @@
 //! batch.
 
 use crate::geometry::Map;
+use crate::io_context::IoContext;
 use crate::leaf::{Fitness, Place};
 use crate::request::Request;
 use crate::shape::Shape;
@@ -77,8 +78,8 @@ impl Shape {
     }
 
     /// Reads the blocks without verifying them; `None` where a healthy leaf did not give one.
-    pub fn read_batch(&self, reads: &[BatchRead]) -> Vec<Option<BlockBuffer>> {
-        self.read_batch_telling(reads, &mut |_| {})
+    pub fn read_batch(&self, reads: &[BatchRead], io: &IoContext) -> Vec<Option<BlockBuffer>> {
+        self.read_batch_telling(reads, io, &mut |_| {})
     }
 
     /// As [`Self::read_batch`]; `failed` is called with the number of each block, once or more
@@ -86,6 +87,7 @@ impl Shape {
     pub fn read_batch_telling(
         &self,
         reads: &[BatchRead],
+        io: &IoContext,
         failed: &mut dyn FnMut(usize),
     ) -> Vec<Option<BlockBuffer>> {
         let mut blocks: Vec<Option<BlockBuffer>> = vec![None; reads.len()];
@@ -103,11 +105,11 @@ impl Shape {
         let mut rest = extents.as_slice();
         let mut fetched = 0;
         while !rest.is_empty() {
-            let (chunk, after) = self.next_chunk(rest, &mut fetched);
+            let (chunk, after) = self.next_chunk(rest, &mut fetched, io);
             rest = after;
             let is_read = match goes_in_place(chunk) {
-                true => self.read_in_place(chunk, reads, &mut blocks),
-                false => self.read_chunk(chunk, reads, &mut blocks),
+                true => self.read_in_place(chunk, reads, io, &mut blocks),
+                false => self.read_chunk(chunk, reads, io, &mut blocks),
             };
             if is_read.is_none() {
                 for extent in chunk {
@@ -131,9 +133,10 @@ impl Shape {
         &self,
         extents: &'a [Extent],
         fetched: &mut usize,
+        io: &IoContext,
     ) -> (&'a [Extent], &'a [Extent]) {
         if *fetched == 0 {
-            *fetched = self.fetch_next(extents);
+            *fetched = self.fetch_next(extents, io);
         }
         let gap_max = match self.tree.leaves[extents[0].leaf].is_in_store() {
             true => 0,
@@ -146,7 +149,7 @@ impl Shape {
 
     /// Has what comes next fetched at once where each request is dear. Says of how many extents
     /// that is so; the next time is behind them.
-    fn fetch_next(&self, extents: &[Extent]) -> usize {
+    fn fetch_next(&self, extents: &[Extent], io: &IoContext) -> usize {
         let leaf = &self.tree.leaves[extents[0].leaf];
         if !leaf.is_in_store() {
             return 1;
@@ -159,7 +162,8 @@ impl Shape {
         });
         let own: Vec<&Extent> = own.collect();
         if own.len() > 1 {
-            leaf.prefetch(own.iter().map(|extent| (extent.place, extent.length)));
+            let parts = own.iter().map(|extent| (extent.place, extent.length));
+            leaf.prefetch(parts, io);
         }
         own.len()
     }
@@ -209,6 +213,7 @@ impl Shape {
                     birth,
                     verify: &|_| false,
                     speculative: false,
+                    io: &IoContext::USER,
                 };
                 for segment in self.segments(&request).ok()? {
                     let Layout::Slot(slot) = &self.tree.tops[segment.top].layout else {
@@ -268,6 +273,7 @@ impl Shape {
         &self,
         chunk: &[Extent],
         reads: &[BatchRead],
+        io: &IoContext,
         blocks: &mut [Option<BlockBuffer>],
     ) -> Option<()> {
         let mut gaps = AlignedBuf::take(usize::try_from(gaps_of(chunk)).ok()?);
@@ -294,7 +300,7 @@ impl Shape {
             at = extent.end();
         }
         let leaf = &self.tree.leaves[chunk[0].leaf];
-        let result = leaf.read_vectored(chunk[0].place, &mut slices);
+        let result = leaf.read_vectored(chunk[0].place, &mut slices, io);
         drop(slices);
         for (extent, block) in chunk.iter().zip(taken) {
             blocks[extent.read] = Some(block);
@@ -307,6 +313,7 @@ impl Shape {
         &self,
         chunk: &[Extent],
         reads: &[BatchRead],
+        io: &IoContext,
         blocks: &mut [Option<BlockBuffer>],
     ) -> Option<()> {
         let leaf = &self.tree.leaves[chunk[0].leaf];
@@ -323,7 +330,7 @@ impl Shape {
             offset: start,
             ..chunk[0].place
         };
-        leaf.read_into(place, &mut buffer).ok()?;
+        leaf.read_into(place, &mut buffer, io).ok()?;
         for extent in chunk {
             let from = (extent.place.offset - start) as usize;
             let bytes = &buffer[from..from + extent.length];

@@ -1,6 +1,7 @@
 //! Judging every copy of a block, as a scrub does: each mirror copy, each column, all parity.
 
 use crate::error::VdevError;
+use crate::io_context::IoContext;
 use crate::leaf::{Fitness, Place};
 use crate::request::{Faults, Request};
 use crate::shape::Shape;
@@ -89,6 +90,7 @@ impl Shape {
         size: usize,
         birth: Txg,
         verify: &dyn Fn(&[u8]) -> bool,
+        io: &IoContext,
     ) -> Result<CopyReport, VdevError> {
         let top = self.locate(dva, size, birth)?;
         let request = Request {
@@ -97,18 +99,19 @@ impl Shape {
             birth,
             verify,
             speculative: false,
+            io,
         };
         let mut ballot = Ballot::default();
         let data = match &top.layout {
             Layout::Slot(slot) => self.check_slot(slot, dva.offset(), &request, &mut ballot),
             Layout::Raidz { geometry, slots } => {
                 let map = geometry.map(dva.offset(), size as u64, birth);
-                let stripe = Stripe::new(self, slots, &map, birth);
+                let stripe = Stripe::new(self, slots, &map, birth, io);
                 self.check_stripe(stripe, slots, &request, &mut ballot)
             }
             Layout::Draid { geometry, slots } => {
                 let map = geometry.map(dva.offset(), size as u64);
-                let stripe = Stripe::new(self, slots, &map, birth);
+                let stripe = Stripe::new(self, slots, &map, birth, io);
                 self.check_stripe(stripe, slots, &request, &mut ballot)
             }
             Layout::Indirect(_) => self.check_indirect(&request, &mut ballot)?,
@@ -143,6 +146,7 @@ impl Shape {
         (offset, size): (u64, usize),
         birth: Txg,
         is_right: &dyn Fn(&[u8]) -> bool,
+        io: &IoContext,
         ballot: &mut Ballot,
     ) -> Option<Vec<u8>> {
         let mut right = None;
@@ -157,7 +161,7 @@ impl Shape {
                 Fitness::LastResort => continue,
             }
             let leaf = &self.tree.leaves[candidate.leaf];
-            let health = match leaf.read_vec(Place::at(offset), size) {
+            let health = match leaf.read_vec(Place::at(offset), size, io) {
                 Ok(bytes) if is_right(&bytes) => {
                     right.get_or_insert(bytes);
                     CopyHealth::Good
@@ -179,7 +183,8 @@ impl Shape {
         ballot: &mut Ballot,
     ) -> Option<Vec<u8>> {
         let place = (offset, request.size);
-        let right = self.check_sources(slot, place, request.birth, request.verify, ballot);
+        let (birth, verify) = (request.birth, request.verify);
+        let right = self.check_sources(slot, place, birth, verify, request.io, ballot);
         // Stale and closed leaves may still have what the others lost.
         right.or_else(|| {
             let mut faults = Faults::default();
@@ -209,7 +214,8 @@ impl Shape {
             let right = &block[segment.block_offset..][..segment.length];
             let place = (segment.offset, segment.length);
             let is_right = |bytes: &[u8]| bytes == right;
-            self.check_sources(slot, place, segment.written, &is_right, ballot);
+            let (written, io) = (segment.written, request.io);
+            self.check_sources(slot, place, written, &is_right, io, ballot);
         }
         Ok(data)
     }
@@ -228,7 +234,7 @@ impl Shape {
             for cell in stripe.wrong_cells(block) {
                 wrong[cell] = true;
             }
-            self.check_skips(&stripe, slots, request.birth, ballot);
+            self.check_skips(&stripe, slots, request, ballot);
         }
         for (index, cell) in stripe.cells.iter().enumerate() {
             let role = match cell.is_parity {
@@ -276,14 +282,21 @@ impl Shape {
     }
 
     /// The zeros that pad short draid columns must be zeros.
-    fn check_skips(&self, stripe: &Stripe<'_>, slots: &[Slot], birth: Txg, ballot: &mut Ballot) {
+    fn check_skips(
+        &self,
+        stripe: &Stripe<'_>,
+        slots: &[Slot],
+        request: &Request<'_>,
+        ballot: &mut Ballot,
+    ) {
         for column in stripe.cells.iter().map(|cell| cell.column) {
             let length = usize::try_from(column.skip).expect("at most a block");
             if length == 0 {
                 continue;
             }
             let offset = column.offset + column.length;
-            let candidates = self.candidates(&slots[column.child], offset, length, birth);
+            let slot = &slots[column.child];
+            let candidates = self.candidates(slot, offset, length, request.birth);
             let Some(candidate) = candidates.first() else {
                 continue;
             };
@@ -291,7 +304,7 @@ impl Shape {
                 continue;
             }
             let leaf = &self.tree.leaves[candidate.leaf];
-            let health = match leaf.read_vec(Place::at(offset), length) {
+            let health = match leaf.read_vec(Place::at(offset), length, request.io) {
                 Ok(bytes) if bytes.iter().all(|byte| *byte == 0) => CopyHealth::Good,
                 Ok(_) => CopyHealth::Wrong,
                 Err(_) => CopyHealth::Unreadable,

@@ -10,6 +10,7 @@
 
 use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::indirect_mapping::{IndirectEntry, IndirectMapping};
+use crate::io_context::IoContext;
 use crate::leaf::{Fitness, Place};
 use crate::request::{FaultKind, Faults, Request};
 use crate::shape::Shape;
@@ -177,7 +178,7 @@ impl Shape {
             let candidates = self.balanced(slot, segment.offset, segment.length, segment.written);
             let place = Place::at(segment.offset);
             let read = candidates.iter().find(|candidate| {
-                let result = self.tree.leaves[candidate.leaf].read_into(place, buffer);
+                let result = self.tree.leaves[candidate.leaf].read_into(place, buffer, request.io);
                 result
                     .map_err(|problem| {
                         faults.note_unread(candidate.leaf, candidate.fitness);
@@ -198,6 +199,7 @@ impl Shape {
     fn variants(
         &self,
         segment: Segment,
+        io: &IoContext,
         failures: &mut LeafFailures,
         faults: &mut Faults,
     ) -> Variants {
@@ -209,7 +211,7 @@ impl Shape {
         };
         for candidate in self.candidates(slot, segment.offset, segment.length, segment.written) {
             let leaf = &self.tree.leaves[candidate.leaf];
-            match leaf.read_vec(Place::at(segment.offset), segment.length) {
+            match leaf.read_vec(Place::at(segment.offset), segment.length, io) {
                 Ok(bytes) => {
                     let copies = &variants.copies;
                     let is_known = copies.iter().any(|(_, _, known)| *known == bytes);
@@ -239,7 +241,7 @@ impl Shape {
         let (dva, size) = (request.dva, request.size);
         let all: Vec<_> = segments
             .iter()
-            .map(|segment| self.variants(*segment, &mut failures, faults))
+            .map(|segment| self.variants(*segment, request.io, &mut failures, faults))
             .collect();
         if all.iter().any(|variants| variants.copies.is_empty()) {
             return Err(VdevError::Unreadable {

@@ -117,7 +117,8 @@ impl Shape {
         leaves.sort_unstable();
         let failures = self.on_leaves(&leaves, |leaf| {
             let pieces = |size| config_pieces(&encoded[&leaf], size, &phase.labels());
-            self.write_pieces(leaf, pieces, txg)
+            self.write_pieces(leaf, pieces, txg)?;
+            self.tree.leaves[leaf].flush()
         });
         let failed = |leaf: &usize| failures.iter().any(|(other, _)| other == leaf);
         let written: Vec<usize> = leaves
@@ -151,7 +152,9 @@ impl Shape {
             let ring = self.ring_of(leaf);
             let slot = ring.slot_of_txg(uberblock.txg, multihost);
             let pieces = |size| uberblock_pieces(uberblock, ring, slot, size);
-            self.write_pieces(leaf, pieces, uberblock.txg)
+            self.write_pieces(leaf, pieces, uberblock.txg)?;
+            self.tree.leaves[leaf].complete_group(uberblock.txg);
+            self.tree.leaves[leaf].flush()
         });
         let lost = failures.len() == leaves.len();
         self.report("uberblock", failures, lost)
@@ -211,7 +214,7 @@ impl Shape {
         }
     }
 
-    /// Writes pieces to a leaf, given its device's size, and flushes it.
+    /// Writes pieces to a leaf, given its device's size.
     fn write_pieces(
         &self,
         leaf: usize,
@@ -224,7 +227,7 @@ impl Shape {
         for (at, bytes) in pieces(size).ok_or_else(closed)? {
             leaf.write_raw(at, &bytes, txg)?;
         }
-        leaf.flush()
+        Ok(())
     }
 
     /// The node of the top-level vdev that a leaf belongs to.

@@ -3,10 +3,11 @@
 use crate::access::Access;
 use crate::counters::VdevCounters;
 use crate::error::LeafProblem;
+use crate::io_context::IoContext;
 use crate::missed::Missed;
-use crate::queue::{self, IoClass, Queue};
+use crate::queue::{IoClass, Queue};
 use crate::state::{VdevAux, VdevState};
-use crate::window::{self, WindowPlace};
+use crate::window::WindowPlace;
 use crate::written::WrittenState;
 use cenote_base::{Env, Txg};
 use cenote_device::{Device, DeviceError, DeviceKind};
@@ -165,14 +166,14 @@ impl Leaf {
     }
 
     /// Has a device in a store fetch what is read next, all at once: parts as places and lengths.
-    pub(crate) fn prefetch(&self, parts: impl Iterator<Item = (Place, usize)>) {
+    pub(crate) fn prefetch(&self, parts: impl Iterator<Item = (Place, usize)>, io: &IoContext) {
         if let Some(device) = self.device.as_ref().filter(|_| !self.access.is_over()) {
             let bytes = |(place, length): (Place, usize)| {
                 let start = place.on_device();
                 start..start.saturating_add(length as u64)
             };
             let ranges: Vec<Range<u64>> = parts.map(bytes).collect();
-            let _admitted = self.queue.enter(queue::read_class());
+            let _admitted = self.queue.enter(io.class);
             device.prefetch(&ranges);
         }
     }
@@ -208,12 +209,12 @@ impl Leaf {
     fn counted<T>(
         &self,
         length: usize,
+        class: IoClass,
         read: impl FnOnce(&dyn Device) -> Result<T, DeviceError>,
     ) -> Result<T, LeafProblem> {
         let Some(device) = &self.device else {
             return Err(LeafProblem::NotOpen(self.state, self.aux));
         };
-        let class = queue::read_class();
         self.make_room(class);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
         let admitted = self.queue.enter(class);
@@ -247,11 +248,18 @@ impl Leaf {
     }
 
     /// Fills `buffer` from `place`.
-    pub(crate) fn read_into(&self, place: Place, buffer: &mut [u8]) -> Result<(), LeafProblem> {
-        if window::fill(self.window_place(place), buffer) {
+    pub(crate) fn read_into(
+        &self,
+        place: Place,
+        buffer: &mut [u8],
+        io: &IoContext,
+    ) -> Result<(), LeafProblem> {
+        if let Some(windows) = &io.windows
+            && windows.fill(self.window_place(place), buffer)
+        {
             return Ok(());
         }
-        self.counted(buffer.len(), |device| {
+        self.counted(buffer.len(), io.class, |device| {
             device.read_at(place.on_device(), buffer)
         })
     }
@@ -270,22 +278,30 @@ impl Leaf {
         &self,
         place: Place,
         buffers: &mut [IoSliceMut<'_>],
+        io: &IoContext,
     ) -> Result<(), LeafProblem> {
         let length = buffers.iter().map(|buffer| buffer.len()).sum();
-        self.counted(length, |device| {
+        self.counted(length, io.class, |device| {
             device.read_vectored(place.on_device(), buffers)
         })
     }
 
     /// The `length` bytes at `place`.
-    pub(crate) fn read_vec(&self, place: Place, length: usize) -> Result<Vec<u8>, LeafProblem> {
-        if window::are_there() {
+    pub(crate) fn read_vec(
+        &self,
+        place: Place,
+        length: usize,
+        io: &IoContext,
+    ) -> Result<Vec<u8>, LeafProblem> {
+        if let Some(windows) = &io.windows {
             let mut bytes = vec![0; length];
-            if window::fill(self.window_place(place), &mut bytes) {
+            if windows.fill(self.window_place(place), &mut bytes) {
                 return Ok(bytes);
             }
         }
-        self.counted(length, |device| device.read_vec(place.on_device(), length))
+        self.counted(length, io.class, |device| {
+            device.read_vec(place.on_device(), length)
+        })
     }
 }
 
@@ -315,10 +331,13 @@ mod tests {
         let leaf = leaf_of(Some(device), VdevState::Healthy, VdevAux::None);
         for _ in 0..FAILURES_MAX {
             assert_eq!(leaf.fitness(Txg(5)), Some(Fitness::Good));
-            assert!(leaf.read_vec(Place::at(1 << 30), 1).is_err());
+            assert!(
+                leaf.read_vec(Place::at(1 << 30), 1, &IoContext::USER)
+                    .is_err()
+            );
         }
         assert_eq!(leaf.fitness(Txg(5)), Some(Fitness::Failing));
-        assert!(leaf.read_vec(Place::at(0), 1).is_ok());
+        assert!(leaf.read_vec(Place::at(0), 1, &IoContext::USER).is_ok());
         assert_eq!(leaf.fitness(Txg(5)), Some(Fitness::Good));
     }
 
@@ -326,15 +345,25 @@ mod tests {
     fn reads_and_failures_are_counted() {
         let device = Arc::new(MemoryDevice::new("m", vec![7; 5 << 20]));
         let leaf = leaf_of(Some(device), VdevState::Healthy, VdevAux::None);
-        assert_eq!(leaf.read_vec(Place::at(0), 3).expect("in range"), [7; 3]);
-        assert!(leaf.read_vec(Place::at(1 << 20), 1).is_err());
-        assert!(leaf.read_vec(Place::at(u64::MAX), 1).is_err());
+        assert_eq!(
+            leaf.read_vec(Place::at(0), 3, &IoContext::USER)
+                .expect("in range"),
+            [7; 3]
+        );
+        assert!(
+            leaf.read_vec(Place::at(1 << 20), 1, &IoContext::USER)
+                .is_err()
+        );
+        assert!(
+            leaf.read_vec(Place::at(u64::MAX), 1, &IoContext::USER)
+                .is_err()
+        );
         assert_eq!(leaf.counters.read_operations.get(), 3);
         assert_eq!(leaf.counters.read_bytes.get(), 3);
         assert_eq!(leaf.counters.read_errors.get(), 2);
         let gone = leaf_of(None, VdevState::CannotOpen, VdevAux::OpenFailed);
         assert_eq!(gone.fitness(Txg(1)), None);
-        assert!(gone.read_vec(Place::at(0), 1).is_err());
+        assert!(gone.read_vec(Place::at(0), 1, &IoContext::USER).is_err());
         assert_eq!(gone.counters.read_errors.get(), 0, "nothing was tried");
     }
 }

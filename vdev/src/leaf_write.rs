@@ -7,10 +7,10 @@
 use crate::access::Entered;
 use crate::error::LeafProblem;
 use crate::leaf::{Leaf, Place};
-use crate::queue::{IoClass, read_class};
+use crate::queue::IoClass;
 use crate::state::{VdevAux, VdevState};
 use cenote_base::Txg;
-use cenote_device::{Device, DeviceError, Purpose, with_purpose};
+use cenote_device::{Device, DeviceError, Purpose};
 use std::io::IoSlice;
 
 /// How urgent a write is.
@@ -62,6 +62,7 @@ impl Leaf {
         slices: &[IoSlice<'_>],
         txg: Txg,
         urgency: Urgency,
+        purpose: Purpose,
     ) -> Result<(), LeafProblem> {
         let (device, _entered) = self.writable_device()?;
         let under_way = self.written.begin(txg);
@@ -71,7 +72,7 @@ impl Leaf {
             class => self.queue.enter(class),
         };
         let started = self.env.monotonic();
-        let result = device.write_vectored(place.on_device(), slices);
+        let result = device.write_vectored(place.on_device(), slices, purpose);
         self.note_duration(started);
         self.judge(result)?;
         under_way.arrived();
@@ -80,19 +81,20 @@ impl Leaf {
         Ok(())
     }
 
-    /// Writes again what should be at `place` already, in the class of this thread's reads if
-    /// that is in the background. If it is lost before it was flushed, the leaf lacks what it
-    /// lacked before.
-    pub(crate) fn repair(&self, place: Place, slices: &[IoSlice<'_>]) -> Result<(), LeafProblem> {
+    /// Writes again what should be at `place` already. If it is lost before it was flushed, the
+    /// leaf lacks what it lacked before.
+    pub(crate) fn repair(
+        &self,
+        place: Place,
+        slices: &[IoSlice<'_>],
+        class: IoClass,
+        purpose: Purpose,
+    ) -> Result<(), LeafProblem> {
         let (device, _entered) = self.writable_device()?;
         self.counters.write_operations.add(1);
-        let class = match read_class() {
-            IoClass::Scrub => IoClass::Scrub,
-            _ => IoClass::AsyncWrite,
-        };
         let _admitted = self.queue.enter(class);
         let started = self.env.monotonic();
-        let result = device.write_vectored(place.on_device(), slices);
+        let result = device.write_vectored(place.on_device(), slices, purpose);
         self.note_duration(started);
         self.judge(result)?;
         self.written.repaired();
@@ -113,12 +115,19 @@ impl Leaf {
         self.counters.write_operations.add(1);
         let _admitted = self.queue.enter(IoClass::SyncWrite);
         let started = self.env.monotonic();
-        let result = with_purpose(Purpose::Metadata, || device.write_at(at, bytes));
+        let result = device.write_vectored(at, &[IoSlice::new(bytes)], Purpose::Metadata);
         self.note_duration(started);
         self.judge(result)?;
         under_way.arrived();
         self.counters.write_bytes.add(bytes.len() as u64);
         Ok(())
+    }
+
+    /// Says that what was written so far completes the group `txg`; a flush follows.
+    pub(crate) fn complete_group(&self, txg: Txg) {
+        if let Ok((device, _entered)) = self.writable_device() {
+            device.complete_group(txg.0);
+        }
     }
 
     /// Makes durable what arrived before. A flush that somebody else has under way is waited for.

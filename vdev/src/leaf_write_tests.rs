@@ -19,7 +19,13 @@ fn leaf_on(device: Arc<dyn Device>) -> Leaf {
 }
 
 fn write(leaf: &Leaf, at: u64, txg: u64) -> Result<(), LeafProblem> {
-    leaf.write(Place::at(at), &[IoSlice::new(&[1; 512])], Txg(txg), URGENT)
+    leaf.write(
+        Place::at(at),
+        &[IoSlice::new(&[1; 512])],
+        Txg(txg),
+        URGENT,
+        Purpose::Contents,
+    )
 }
 
 #[test]

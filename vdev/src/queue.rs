@@ -12,7 +12,6 @@
 use crate::courtesy::Courtesy;
 use cenote_base::rt::{Condvar, Mutex, MutexGuard, ranks};
 use cenote_base::settings::{self, Setting};
-use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// What a request is for, the most urgent first.
@@ -154,25 +153,6 @@ fn writes_at_once(limits: ClassLimits, load: u64) -> u32 {
     let range = u64::from(limits.max_active - limits.min_active);
     let more = range * (load - from) / (to - from);
     limits.min_active + u32::try_from(more).expect("less than the range, which is 32 bits wide")
-}
-
-thread_local! {
-    /// The purpose of what this thread reads.
-    static READS_FOR: Cell<IoClass> = const { Cell::new(IoClass::SyncRead) };
-}
-
-/// Does `work`, in which this thread's reads from vdevs are of another class than
-/// [`IoClass::SyncRead`]: read-ahead, verification.
-pub fn with_read_class<T>(class: IoClass, work: impl FnOnce() -> T) -> T {
-    let before = READS_FOR.replace(class);
-    let result = work();
-    READS_FOR.set(before);
-    result
-}
-
-/// The class of this thread's reads.
-pub fn read_class() -> IoClass {
-    READS_FOR.get()
 }
 
 #[derive(Debug, Default)]
@@ -353,18 +333,6 @@ mod tests {
         let before = most(&queue);
         queue.deepen();
         assert_eq!(most(&queue), before * DEEP_FACTOR);
-    }
-
-    #[test]
-    fn a_thread_s_reads_have_the_class_of_its_work() {
-        assert_eq!(read_class(), IoClass::SyncRead);
-        let inner = with_read_class(IoClass::Scrub, || {
-            with_read_class(IoClass::AsyncRead, read_class)
-        });
-        assert_eq!(
-            (inner, read_class()),
-            (IoClass::AsyncRead, IoClass::SyncRead)
-        );
     }
 
     #[test]

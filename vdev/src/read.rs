@@ -5,6 +5,7 @@
 //! checksum error, unless it was known to have missed the block's txg.
 
 use crate::error::{LeafFailures, LeafProblem, VdevError};
+use crate::io_context::IoContext;
 use crate::leaf::{Fitness, Place};
 use crate::request::{FaultKind, Faults, ReadOutcome, Request};
 use crate::shape::Shape;
@@ -28,6 +29,7 @@ impl Shape {
         size: usize,
         birth: Txg,
         verify: &dyn Fn(&[u8]) -> bool,
+        io: &IoContext,
     ) -> Result<ReadOutcome, VdevError> {
         self.read_request(&Request {
             dva,
@@ -35,6 +37,7 @@ impl Shape {
             birth,
             verify,
             speculative: false,
+            io,
         })
     }
 
@@ -46,6 +49,7 @@ impl Shape {
         size: usize,
         birth: Txg,
         verify: &dyn Fn(&[u8]) -> bool,
+        io: &IoContext,
     ) -> Result<ReadOutcome, VdevError> {
         self.read_request(&Request {
             dva,
@@ -53,6 +57,7 @@ impl Shape {
             birth,
             verify,
             speculative: true,
+            io,
         })
     }
 
@@ -66,11 +71,11 @@ impl Shape {
             Layout::Slot(slot) => self.read_slot(slot, dva.offset(), request, &mut faults),
             Layout::Raidz { geometry, slots } => {
                 let map = geometry.map(dva.offset(), size as u64, birth);
-                Stripe::new(self, slots, &map, birth).read(request, &mut faults)
+                Stripe::new(self, slots, &map, birth, request.io).read(request, &mut faults)
             }
             Layout::Draid { geometry, slots } => {
                 let map = geometry.map(dva.offset(), size as u64);
-                Stripe::new(self, slots, &map, birth).read(request, &mut faults)
+                Stripe::new(self, slots, &map, birth, request.io).read(request, &mut faults)
             }
             Layout::Indirect(_) => self.read_indirect(request, &mut faults),
             Layout::Hole | Layout::Missing => unreachable!("locate refuses these"),
@@ -145,7 +150,7 @@ impl Shape {
         let candidates = self.balanced(slot, offset, size, request.birth);
         for candidate in &candidates {
             let leaf = &self.tree.leaves[candidate.leaf];
-            match leaf.read_vec(Place::at(offset), size) {
+            match leaf.read_vec(Place::at(offset), size, request.io) {
                 Ok(bytes) if (request.verify)(&bytes) => {
                     self.charge(&faults.to_charge());
                     for other in &candidates {
@@ -208,7 +213,7 @@ impl Shape {
             let buffer = &mut block[piece.clone()];
             let is_read = candidates.iter().any(|candidate| {
                 let leaf = &self.tree.leaves[candidate.leaf];
-                leaf.read_into(place, buffer).is_ok()
+                leaf.read_into(place, buffer, request.io).is_ok()
             });
             if is_read {
                 continue;

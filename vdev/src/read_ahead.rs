@@ -2,18 +2,19 @@
 
 use crate::batch::{BatchRead, Extent};
 use crate::geometry::Map;
+use crate::io_context::IoContext;
 use crate::leaf::{Fitness, Place};
 use crate::request::Request;
 use crate::shape::Shape;
 use crate::tree::{Layout, Slot};
-use crate::window::{self, Window};
+use crate::window::{Window, Windows};
 use cenote_base::Txg;
 use cenote_device::AlignedBuf;
 
 impl Shape {
-    /// Does `work` with every copy and column of some blocks at hand, parity too: they are read
-    /// first, in few requests, as far as healthy leaves should have them.
-    pub fn with_windows<T>(&self, reads: &[BatchRead], work: impl FnOnce() -> T) -> T {
+    /// Reads every copy and column of some blocks, parity too, in few requests, as far as healthy
+    /// leaves should have them.
+    pub fn read_windows(&self, reads: &[BatchRead], io: &IoContext) -> Windows {
         let mut extents = Vec::new();
         for (index, read) in reads.iter().enumerate() {
             self.plan_all(index, read, &mut extents);
@@ -25,20 +26,20 @@ impl Shape {
         let mut rest = extents.as_slice();
         let mut fetched = 0;
         while !rest.is_empty() {
-            let (chunk, after) = self.next_chunk(rest, &mut fetched);
+            let (chunk, after) = self.next_chunk(rest, &mut fetched, io);
             rest = after;
-            windows.extend(self.read_window(chunk));
+            windows.extend(self.read_window(chunk, io));
         }
-        window::with(windows, work)
+        Windows::new(windows)
     }
 
-    fn read_window(&self, chunk: &[Extent]) -> Option<Window> {
+    fn read_window(&self, chunk: &[Extent], io: &IoContext) -> Option<Window> {
         let leaf = &self.tree.leaves[chunk[0].leaf];
         let place = chunk[0].place;
         let end = chunk.iter().map(Extent::end).max()?;
         let length = usize::try_from(end.checked_sub(place.offset)?).ok()?;
         let mut bytes = AlignedBuf::take(length);
-        leaf.read_into(place, &mut bytes).ok()?;
+        leaf.read_into(place, &mut bytes, io).ok()?;
         let place = leaf.window_place(place);
         Some(Window { place, bytes })
     }
@@ -68,6 +69,7 @@ impl Shape {
                     birth,
                     verify: &|_| false,
                     speculative: false,
+                    io: &IoContext::USER,
                 };
                 for segment in self.segments(&request).unwrap_or_default() {
                     if let Layout::Slot(slot) = &self.tree.tops[segment.top].layout {

@@ -9,6 +9,7 @@
 
 use crate::dtl::ResilverTarget;
 use crate::error::{LeafFailures, VdevError};
+use crate::io_context::IoContext;
 use crate::missed::Missed;
 use crate::request::FaultKind;
 use crate::shape::Shape;
@@ -61,6 +62,7 @@ impl Shape {
         piece: Range<u64>,
         missed: Txg,
         targets: &[Guid],
+        io: &IoContext,
     ) -> Result<u64, VdevError> {
         let asize = piece.end - piece.start;
         let dva = Dva::new(vdev, piece.start, asize);
@@ -89,7 +91,7 @@ impl Shape {
         if self.stale_leaves(dva, size, missed)?.is_empty() {
             return Ok(0);
         }
-        let read = self.read(dva, size, missed, &|_| true)?;
+        let read = self.read(dva, size, missed, &|_| true, io)?;
         // Then it may have come from a target itself.
         if read
             .wrong
@@ -98,7 +100,7 @@ impl Shape {
         {
             return Err(unwritten());
         }
-        self.repair(dva, &read.bytes, missed, targets)?;
+        self.repair(dva, &read.bytes, missed, targets, io)?;
         Ok(data)
     }
 

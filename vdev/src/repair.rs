@@ -12,6 +12,7 @@
 
 use crate::error::VdevError;
 use crate::geometry::Map;
+use crate::io_context::IoContext;
 use crate::leaf::{Fitness, Leaf, Place};
 use crate::request::Request;
 use crate::shape::Shape;
@@ -38,9 +39,11 @@ impl Shape {
         bytes: &[u8],
         birth: Txg,
         leaves: &[Guid],
+        io: &IoContext,
     ) -> Result<(), VdevError> {
         let write = VdevWrite {
             leaves: Some(leaves.into()),
+            class: io.repair_class(),
             ..VdevWrite::new(dva, Arc::new(BlockBuffer::copy_of(bytes)), birth)
         };
         let results = self.write(vec![write]).into_iter();
@@ -203,6 +206,9 @@ impl Shape {
     }
 }
 
+/// What a request is read for that is not read.
+static UNREAD: IoContext = IoContext::USER;
+
 /// A request that only says where.
 fn request_for(dva: Dva, size: usize, birth: Txg) -> Request<'static> {
     Request {
@@ -211,5 +217,6 @@ fn request_for(dva: Dva, size: usize, birth: Txg) -> Request<'static> {
         birth,
         verify: &|_| false,
         speculative: false,
+        io: &UNREAD,
     }
 }

@@ -1,5 +1,6 @@
 //! What is asked of the vdevs for one block, and what they answer.
 
+use crate::io_context::IoContext;
 use crate::leaf::Fitness;
 use crate::shape::Shape;
 use cenote_base::{Guid, Txg};
@@ -16,6 +17,8 @@ pub(crate) struct Request<'a> {
     pub verify: &'a dyn Fn(&[u8]) -> bool,
     /// Whether the block may never have been written, so that nobody is to blame for others.
     pub speculative: bool,
+    /// What it is read for.
+    pub io: &'a IoContext,
 }
 
 /// Why a leaf's part of a block was not to be used.

@@ -12,6 +12,7 @@
 
 use crate::error::{LeafFailures, VdevError};
 use crate::geometry::{Column, Map};
+use crate::io_context::IoContext;
 use crate::leaf::{Fitness, Place};
 use crate::request::{FaultKind, Faults, Request};
 use crate::shape::Shape;
@@ -78,6 +79,7 @@ pub(crate) struct Stripe<'a> {
     slots: &'a [Slot],
     map: &'a Map,
     birth: Txg,
+    io: &'a IoContext,
     /// Columns of all rows, row by row, parity first.
     pub cells: Vec<Cell<'a>>,
     /// The cells' bytes, one after the other.
@@ -93,12 +95,19 @@ pub(crate) struct Stripe<'a> {
 type Patch = (usize, Vec<u8>);
 
 impl<'a> Stripe<'a> {
-    pub(crate) fn new(vdevs: &'a Shape, slots: &'a [Slot], map: &'a Map, birth: Txg) -> Self {
+    pub(crate) fn new(
+        vdevs: &'a Shape,
+        slots: &'a [Slot],
+        map: &'a Map,
+        birth: Txg,
+        io: &'a IoContext,
+    ) -> Self {
         Self {
             vdevs,
             slots,
             map,
             birth,
+            io,
             cells: Vec::new(),
             arena: Vec::new(),
             failures: LeafFailures::default(),
@@ -132,7 +141,7 @@ impl<'a> Stripe<'a> {
         if let Err(VdevError::Unreadable { .. }) = &result
             && let Some(fine) = self.map.split()
         {
-            let mut stripe = Stripe::new(self.vdevs, self.slots, &fine, self.birth);
+            let mut stripe = Stripe::new(self.vdevs, self.slots, &fine, self.birth, self.io);
             let result = stripe.read_with_parity(request);
             self.faults.extend(stripe.faults);
             return result;
@@ -172,7 +181,7 @@ impl<'a> Stripe<'a> {
         }
         for candidate in found {
             let leaf = &self.vdevs.tree.leaves[candidate.leaf];
-            match leaf.read_into(place, buffer) {
+            match leaf.read_into(place, buffer, self.io) {
                 Ok(()) => return Some((candidate.leaf, candidate.fitness)),
                 Err(problem) => {
                     self.faults.note_unread(candidate.leaf, candidate.fitness);

@@ -1,13 +1,12 @@
-//! Bytes of leaves that were read ahead by this thread, for itself and for a moment.
+//! Bytes of leaves that were read ahead for one piece of work.
 //!
 //! A scan judges block after block, each copy and column by itself, and a device wants few and
 //! large requests. So neighbouring blocks are read at once into *windows*
-//! ([`crate::Shape::with_windows`]), and while they are judged, reads of a leaf are answered from
-//! there. What is in no window is read as ever: a window that cannot be read is not there, and
-//! the device says what is wrong when it is asked for a part of it.
+//! ([`crate::Shape::read_windows`]). While they are judged, reads of a leaf are answered from the
+//! windows in their [`crate::IoContext`]. What is in no window is read as ever: a window that
+//! cannot be read is left out, and the device says what is wrong when it is asked for a part of it.
 
 use cenote_device::AlignedBuf;
-use std::cell::RefCell;
 
 /// Which bytes of which leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,35 +20,29 @@ pub(crate) struct WindowPlace {
 }
 
 /// A run of bytes.
+#[derive(Debug)]
 pub(crate) struct Window {
     pub place: WindowPlace,
     pub bytes: AlignedBuf,
 }
 
-thread_local! {
+/// Runs of bytes of leaves.
+#[derive(Debug)]
+pub struct Windows {
     /// In the order of their places, none overlapping another.
-    static WINDOWS: RefCell<Vec<Window>> = const { RefCell::new(Vec::new()) };
+    windows: Vec<Window>,
 }
 
-/// Does `work`, in which this thread's reads are answered from `windows` where they can be.
-pub(crate) fn with<T>(mut windows: Vec<Window>, work: impl FnOnce() -> T) -> T {
-    windows.sort_unstable_by_key(|window| window.place);
-    let before = WINDOWS.replace(windows);
-    let result = work();
-    WINDOWS.replace(before);
-    result
-}
+impl Windows {
+    pub(crate) fn new(mut windows: Vec<Window>) -> Self {
+        windows.sort_unstable_by_key(|window| window.place);
+        Self { windows }
+    }
 
-/// Whether this thread has any windows.
-pub(crate) fn are_there() -> bool {
-    WINDOWS.with_borrow(|windows| !windows.is_empty())
-}
-
-/// Fills a buffer from a window; false if none has all of it.
-pub(crate) fn fill(place: WindowPlace, buffer: &mut [u8]) -> bool {
-    WINDOWS.with_borrow(|windows| {
-        let after = windows.partition_point(|window| window.place <= place);
-        let Some(window) = after.checked_sub(1).map(|index| &windows[index]) else {
+    /// Fills a buffer from a window; false if none has all of it.
+    pub(crate) fn fill(&self, place: WindowPlace, buffer: &mut [u8]) -> bool {
+        let after = self.windows.partition_point(|window| window.place <= place);
+        let Some(window) = after.checked_sub(1).map(|index| &self.windows[index]) else {
             return false;
         };
         let is_same =
@@ -63,7 +56,7 @@ pub(crate) fn fill(place: WindowPlace, buffer: &mut [u8]) -> bool {
             }
             None => false,
         }
-    })
+    }
 }
 
 #[cfg(test)]
@@ -83,27 +76,19 @@ mod tests {
             let place = place(leaf, offset);
             Window { place, bytes }
         };
-        with(
-            vec![window(1, 96, 7), window(1, 16, 5), window(2, 16, 9)],
-            || {
-                let mut buffer = [0; 4];
-                for (leaf, offset, expected) in [
-                    (1, 16, Some(5)),
-                    (1, 20, Some(5)),
-                    (1, 21, None),
-                    (1, 15, None),
-                    (1, 100, Some(7)),
-                    (2, 16, Some(9)),
-                    (3, 16, None),
-                ] {
-                    let is_there = fill(place(leaf, offset), &mut buffer);
-                    assert_eq!(is_there.then_some(buffer[0]), expected, "{leaf} {offset}");
-                }
-            },
-        );
-        assert!(
-            !fill(place(1, 16), &mut [0; 4]),
-            "it was for that work only"
-        );
+        let windows = Windows::new(vec![window(1, 96, 7), window(1, 16, 5), window(2, 16, 9)]);
+        let mut buffer = [0; 4];
+        for (leaf, offset, expected) in [
+            (1, 16, Some(5)),
+            (1, 20, Some(5)),
+            (1, 21, None),
+            (1, 15, None),
+            (1, 100, Some(7)),
+            (2, 16, Some(9)),
+            (3, 16, None),
+        ] {
+            let is_there = windows.fill(place(leaf, offset), &mut buffer);
+            assert_eq!(is_there.then_some(buffer[0]), expected, "{leaf} {offset}");
+        }
     }
 }

@@ -39,7 +39,7 @@ pub struct VdevWrite {
     pub leaves: Option<Arc<[Guid]>>,
     /// What it is, for devices that keep metadata apart.
     pub purpose: Purpose,
-    /// Which of a leaf's requests it goes with.
+    /// The queue of a device in which it waits.
     pub class: IoClass,
 }
 

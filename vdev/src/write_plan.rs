@@ -13,7 +13,7 @@ use crate::shape::Shape;
 use crate::write::{Bytes, Fragment, PreparedWrite, VdevWrite};
 use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{Txg, settings};
-use cenote_device::with_purpose;
+use cenote_device::Purpose;
 use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -176,10 +176,10 @@ impl Shape {
             class,
             ..
         } = plan.write(*first_write);
-        let written = with_purpose(purpose, || match plan.is_repair {
-            true => self.tree.leaves[first.leaf].repair(first.place, &slices),
-            false => self.write_leaf(first.leaf, first.place, &slices, txg, class),
-        });
+        let written = match plan.is_repair {
+            true => self.tree.leaves[first.leaf].repair(first.place, &slices, class, purpose),
+            false => self.write_leaf(first.leaf, first.place, &slices, txg, (class, purpose)),
+        };
         match written {
             Ok(()) => {
                 for (write, fragment) in fragments {
@@ -204,7 +204,7 @@ impl Shape {
         place: Place,
         slices: &[IoSlice<'_>],
         txg: Txg,
-        class: IoClass,
+        (class, purpose): (IoClass, Purpose),
     ) -> Result<(), LeafProblem> {
         let leaf_written = &self.tree.leaves[leaf];
         let load = match class {
@@ -213,8 +213,8 @@ impl Shape {
         };
         let urgency = Urgency { class, load };
         let result = leaf_written
-            .write(place, slices, txg, urgency)
-            .or_else(|_| leaf_written.write(place, slices, txg, urgency));
+            .write(place, slices, txg, urgency, purpose)
+            .or_else(|_| leaf_written.write(place, slices, txg, urgency, purpose));
         if result.is_err() && leaf_written.written.is_hopeless() {
             self.give_up(leaf);
         }

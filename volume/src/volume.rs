@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A volume, or a snapshot of one.
 #[derive(Debug)]
 pub struct Volume {
-    set: Arc<ObjectSet>,
+    pub(crate) set: Arc<ObjectSet>,
     block_size: u64,
     /// Bytes of the volume; a change of `volsize` changes it.
     size: AtomicU64,

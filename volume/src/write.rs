@@ -12,7 +12,7 @@ use crate::error::VolumeError;
 use crate::format;
 use crate::volume::Volume;
 use cenote_dataset::OpenDataset;
-use cenote_dmu::Transaction;
+use cenote_dmu::{IoContext, Transaction};
 use cenote_ondisk::intent_log::record::{Record, RecordBody, WriteData, record_type};
 use cenote_ondisk::volume_objects::VOLUME_DATA;
 use std::sync::Arc;
@@ -34,7 +34,9 @@ impl Volume {
     /// # Errors
     /// If it is no volume, or cannot be read.
     pub fn open_writable(dataset: Arc<OpenDataset>) -> Result<Self, VolumeError> {
-        let mut volume = Self::open(Arc::clone(dataset.set()))?;
+        // Opening does not wait for devices that are gone; whoever reads may.
+        let mut volume = Self::open(dataset.set().for_io(&IoContext::COMMAND))?;
+        volume.set = Arc::clone(dataset.set());
         if !dataset.set().is_writable() {
             let objset = dataset.set().id();
             return Err(VolumeError::ReadOnly { objset });

@@ -3,10 +3,13 @@
 use super::report::{Figures, Report};
 use super::{Options, machine, rivals};
 use anyhow::{Context, Result, bail, ensure};
-use cenote_base::{BlockId, Bookmark, Guid, Level, MemoryBudget, ObjectId, ObjsetId, Txg, VdevId};
+use cenote_base::{
+    BlockId, Bookmark, Guid, Level, MemoryBudget, ObjectId, ObjsetId, RealEnv, Txg, VdevId,
+};
 use cenote_device::{BlockBuffer, Device, Opener, SystemOpener};
 use cenote_io::{
-    Allocation, AllocationRequest, Allocator, NoSpace, Pipeline, WritePolicy, WriteRequest,
+    Allocation, AllocationRequest, Allocator, NoSpace, Pipeline, PipelineParts, WritePolicy,
+    WriteRequest, Writer, WriterParts,
 };
 use cenote_ondisk::{CompressionKind, Dva, NvList, NvValue, ObjectType, VdevConfig};
 use cenote_vdev::{OpenOptions, Vdevs};
@@ -149,12 +152,23 @@ fn policy(compression: &str) -> Result<WritePolicy> {
 /// Writes the data once and says what that took.
 fn measure(options: &Options, layout: Layout, compression: &str) -> Result<Figures> {
     let vdevs = open(options, layout)?;
-    let pipeline = Pipeline::new(Arc::clone(&vdevs), MemoryBudget::new(1 << 30));
-    let next = Mutex::new(0);
-    pipeline.set_allocator(Arc::new(Forward {
+    let pipeline = Pipeline::new(PipelineParts {
         vdevs: Arc::clone(&vdevs),
-        next,
-    }));
+        memory: MemoryBudget::new(1 << 30),
+        salt: None,
+    });
+    let next = Mutex::new(0);
+    let pipeline = Arc::new(pipeline);
+    let writer = Writer::new(WriterParts {
+        pipeline: Arc::clone(&pipeline),
+        env: Arc::new(RealEnv::new()),
+        allocator: Arc::new(Forward {
+            vdevs: Arc::clone(&vdevs),
+            next,
+        }),
+        dedup: None,
+        repairs: None,
+    });
     let (records, policy) = (records(options, compression)?, policy(compression)?);
     let count = options.mebibytes * MIB / RECORD;
     let (began, cpu) = (Instant::now(), machine::cpu_seconds());
@@ -171,7 +185,7 @@ fn measure(options: &Options, layout: Layout, compression: &str) -> Result<Figur
             form: None,
         };
         let requests = (call..count.min(call + CALL_RECORDS)).map(request);
-        for result in pipeline.write(Txg(10), 1, requests.collect()) {
+        for result in writer.write(Txg(10), 1, requests.collect()) {
             if let Err(error) = result {
                 bail!("{error}");
             }

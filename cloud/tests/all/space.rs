@@ -96,6 +96,8 @@ fn quiet_devices_cost_few_requests() {
             let bytes = noise(&mut random, 4 * KIB);
             device.write_as(Class::Metadata, at, &bytes).expect("room");
         }
+        // That the group is complete costs no commit of its own.
+        device.complete_group(100 + round);
         device.flush().expect("in the log");
         let (early, ()) = world.requests(|| settle(&device));
         assert_eq!(early, 0, "nothing is sent before its time");
@@ -106,6 +108,7 @@ fn quiet_devices_cost_few_requests() {
             puts == 1 || (puts <= 8 && round % 50 > 8),
             "round {round}: {puts}"
         );
+        assert_eq!(device.status().group, Some(100 + round));
     }
     let (idle, ()) = world.requests(|| {
         for _ in 0..1000 {
@@ -124,6 +127,7 @@ fn quiet_devices_cost_few_requests() {
     for _ in 0..5 {
         let (opening, device) = world.requests(|| world.open());
         assert!(opening <= 10, "{opening} requests to open");
+        assert_eq!(device.status().group, Some(299), "the commit has it");
         let (closing, closed) = world.requests(|| device.close(Close::Upload));
         closed.expect("the store works");
         assert!(closing <= 3, "{closing} requests to close at once");

@@ -22,7 +22,7 @@ use crate::policy::PolicySource;
 use batch::{Batch, objset_kind};
 use cenote_base::{BlockId, Bookmark, Level, Txg};
 use cenote_cache::{Block, BlockBuffer};
-use cenote_io::{BlockSink, Form, WriteRequest};
+use cenote_io::{BlockSink, Form, IoContext, WriteRequest};
 use cenote_ondisk::dnode::FLAG_SPILL_BLKPTR;
 use cenote_ondisk::objset::OBJSET_SIZE;
 use cenote_ondisk::{BlockPointer, Dnode, ObjectType, Objset};
@@ -44,6 +44,17 @@ impl ObjectSet {
     ///
     /// May be called again for the same group: the meta object set changes while it is synced.
     pub fn sync(
+        self: &Arc<Self>,
+        txg: Txg,
+        sink: &dyn BlockSink,
+        policy: &dyn PolicySource,
+    ) -> Result<BlockPointer, DmuError> {
+        // Whoever changed the set: what syncing reads, the whole group waits for.
+        let syncing = self.for_io(&IoContext::SYNCING);
+        syncing.sync_changes(txg, sink, policy)
+    }
+
+    fn sync_changes(
         self: &Arc<Self>,
         txg: Txg,
         sink: &dyn BlockSink,

@@ -9,6 +9,7 @@ use crate::object_set::ObjectSet;
 use cenote_base::rt;
 use cenote_base::{BlockId, ObjectId};
 use cenote_cache::Block;
+use cenote_io::IoContext;
 use cenote_ondisk::DecodeError;
 use cenote_ondisk::zap::fat_header::FatHeader;
 use cenote_ondisk::zap::hash::HASH_BITS;
@@ -36,6 +37,15 @@ pub(super) enum Kind {
 }
 
 impl Zap {
+    /// The same ZAP, read for something else.
+    #[must_use]
+    pub fn for_io(&self, io: &IoContext) -> Self {
+        Self {
+            object: self.object.for_io(io),
+            ..self.clone()
+        }
+    }
+
     /// Opens the ZAP in `object`.
     pub fn open(object: Object) -> Result<Self, DmuError> {
         let Some(block0) = object.block(BlockId(0))? else {

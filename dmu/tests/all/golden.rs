@@ -8,7 +8,7 @@ use cenote_cache::{BlockCache, CacheLimits};
 use cenote_device::{Opener, SystemOpener};
 use cenote_dmu::traverse::{Event, Ordered, Root, Since, Walk};
 use cenote_dmu::{Object, ObjectSet};
-use cenote_io::{Pipeline, Workers};
+use cenote_io::{Pipeline, PipelineParts, Workers};
 use cenote_ondisk::nvlist::{NvList, NvValue};
 use cenote_ondisk::object_type::ByteswapClass;
 use cenote_ondisk::{ObjectType, VdevConfig};
@@ -46,7 +46,11 @@ fn meta_object_set(kind: &str) -> Option<Arc<ObjectSet>> {
     assert_ne!(top.guid, Guid(0));
     tree.children.push(top);
     let vdevs = Vdevs::open(&tree, &devices, &OpenOptions::default()).expect("the vdev opens");
-    let pipeline = Pipeline::new(Arc::new(vdevs), MemoryBudget::new(64 << 20));
+    let pipeline = Pipeline::new(PipelineParts {
+        vdevs: Arc::new(vdevs),
+        memory: MemoryBudget::new(64 << 20),
+        salt: None,
+    });
     let (workers, limits) = (Arc::new(Workers::new(2)), CacheLimits::of_total(16 << 20));
     let cache = Arc::new(BlockCache::new(Arc::new(pipeline), workers, limits));
     Some(ObjectSet::open(cache, ObjsetId::MOS, root, None).expect("the MOS opens"))

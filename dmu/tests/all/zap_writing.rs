@@ -9,7 +9,7 @@ use cenote_dmu::zap::{KeyRef, NewZap, ZapKey, ZapValue};
 use cenote_dmu::{
     BlockCache, CacheLimits, CreateParams, DmuError, NewObject, ObjectSet, Transaction, Zap,
 };
-use cenote_io::{Pipeline, Workers};
+use cenote_io::{Pipeline, PipelineParts, Workers};
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::zap::fat_header::FatHeader;
 use cenote_ondisk::zap::fat_header::{FLAG_HASH64, FLAG_PRE_HASHED_KEY, FLAG_UINT64_KEY};
@@ -37,7 +37,11 @@ fn cache() -> Arc<BlockCache> {
     let device: Arc<dyn Device> = Arc::new(MemoryDevice::new("d", vec![0; 16 << 20]));
     let devices = HashMap::from([(Guid(2), device)]);
     let vdevs = Vdevs::open(&tree, &devices, &OpenOptions::default()).expect("opens");
-    let pipeline = Pipeline::new(Arc::new(vdevs), MemoryBudget::new(64 << 20));
+    let pipeline = Pipeline::new(PipelineParts {
+        vdevs: Arc::new(vdevs),
+        memory: MemoryBudget::new(64 << 20),
+        salt: None,
+    });
     let (workers, limits) = (Arc::new(Workers::new(1)), CacheLimits::of_total(16 << 20));
     Arc::new(BlockCache::new(Arc::new(pipeline), workers, limits))
 }

@@ -9,7 +9,7 @@ use crate::dsl::Dsl;
 use crate::error::DslError;
 use cenote_base::{Env, Txg};
 use cenote_dmu::{ObjectSet, Transaction};
-use cenote_io::Pipeline;
+use cenote_io::Writer;
 use cenote_ondisk::BlockPointer;
 use std::sync::Arc;
 
@@ -25,8 +25,8 @@ pub trait PoolServices: std::fmt::Debug + Send + Sync {
     /// written nothing that is freed may be gone, so this only takes note.
     fn share(&self, pointer: &BlockPointer);
 
-    /// The pipeline that writes blocks.
-    fn pipeline(&self) -> &Arc<Pipeline>;
+    /// What writes blocks.
+    fn writer(&self) -> &Writer;
 
     /// Time and randomness.
     fn env(&self) -> &Arc<dyn Env>;

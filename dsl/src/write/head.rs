@@ -308,7 +308,7 @@ impl BlockSink for HeadSink<'_> {
     fn write(&self, txg: Txg, requests: Vec<WriteRequest>) -> Vec<Result<BlockPointer, IoError>> {
         let written: Vec<Written> = requests.iter().map(remember).collect();
         let pool = self.context.pool;
-        let results = pool.pipeline().write(txg, pool.pass(), requests);
+        let results = pool.writer().write(txg, pool.pass(), requests);
         for (written, result) in written.iter().zip(&results) {
             if let Ok(pointer) = result {
                 self.born(written, pointer);

@@ -65,7 +65,7 @@ impl Dsl {
         let set = ObjectSet::open_writable(cache, objset, root, keys, gate)?;
         set.set_caching(dataset.caching()?);
         let directory = dataset.directory().id();
-        let head = Head::new(id, directory, set, HeadPolicy::of(dataset)?);
+        let head = Head::new(id, directory, &set, HeadPolicy::of(dataset)?);
         heads.open.insert(id, Arc::clone(&head));
         self.objsets.forget(id);
         Ok(head)
@@ -91,7 +91,7 @@ impl Dsl {
         let (objset, root) = (dataset.objset_id(), phys.block_pointer);
         let set = ObjectSet::open_writable(cache, objset, root, None, Some(Arc::clone(gate)))?;
         let directory = dataset.directory().id();
-        let head = Head::new(id, directory, set, HeadPolicy::of(dataset)?);
+        let head = Head::new(id, directory, &set, HeadPolicy::of(dataset)?);
         heads.open.insert(id, Arc::clone(&head));
         self.objsets.forget(id);
         Ok(head)

@@ -54,7 +54,12 @@ impl SyncContext<'_> {
         let root = dataset.phys().block_pointer;
         let set = ObjectSet::open_writable(cache, dataset.objset_id(), root, keys, None)?;
         set.set_intent_log_header(self.tx, header.encode())?;
-        let head = Head::new(id, dataset.directory().id(), set, HeadPolicy::of(&dataset)?);
+        let head = Head::new(
+            id,
+            dataset.directory().id(),
+            &set,
+            HeadPolicy::of(&dataset)?,
+        );
         head.sync(self)?;
         self.dsl.objsets.forget(id);
         Ok(())

@@ -7,6 +7,7 @@ use cenote_base::rt::{Mutex, MutexGuard, RwLock, ranks};
 use cenote_base::{ObjectId, Txg};
 use cenote_dmu::ObjectSet;
 use cenote_intent_log::LogWriter;
+use cenote_io::IoContext;
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
@@ -29,13 +30,14 @@ impl Head {
     pub(crate) fn new(
         id: ObjectId,
         directory: ObjectId,
-        set: Arc<ObjectSet>,
+        set: &ObjectSet,
         policy: HeadPolicy,
     ) -> Arc<Self> {
         Arc::new(Self {
             id,
             directory,
-            set,
+            // It is open for programs that change it, whoever opened it.
+            set: set.for_io(&IoContext::USER),
             policy: RwLock::new(Arc::new(policy)),
             used_features: Mutex::default(),
             ending_logs: EndingLogs::default(),
@@ -55,6 +57,11 @@ impl Head {
         let _ = self.log.set(writer);
     }
 
+    /// Whether a log is being written.
+    pub fn has_log(&self) -> bool {
+        self.log.get().is_some()
+    }
+
     pub(super) fn log(&self) -> Option<&Arc<LogWriter>> {
         self.log.get()
     }
@@ -64,7 +71,7 @@ impl Head {
         self.directory
     }
 
-    /// The object set.
+    /// The object set, read for programs.
     pub fn set(&self) -> &Arc<ObjectSet> {
         &self.set
     }

@@ -6,6 +6,7 @@ use crate::errors::{of_dsl, of_files, of_sync, of_volume};
 use cenote_base::ObjectId;
 use cenote_control::model::ControlError;
 use cenote_dataset::Access;
+use cenote_dmu::IoContext;
 use cenote_dsl::{Dataset, DatasetType};
 use cenote_pool::SyncError;
 use cenote_posix::{FileSystem, ReplayOptions, Timestamp};
@@ -41,7 +42,7 @@ impl Imported {
             FileSystem::open(set)
         };
         let files = files.map_err(|error| of_files(name, &error))?;
-        Ok(Arc::new(files))
+        Ok(Arc::new(files.for_io(&IoContext::USER)))
     }
 
     /// What opening the pool's datasets for changes takes.
@@ -155,7 +156,10 @@ impl Imported {
     /// a mount was cut off, its session keeps the files, and no request reaches them.
     pub fn end_head(&self, id: ObjectId, force: bool) -> Result<(), ControlError> {
         match self.close_head(id) {
-            Err(ControlError::DatasetBusy { .. }) if force => self.close_held_head(id),
+            Err(ControlError::DatasetBusy { .. }) if force => {
+                let closed = self.heads.cut_off(id);
+                closed.map_err(|error| of_sync(self.name(), error))
+            }
             closed => closed,
         }
     }
@@ -166,7 +170,11 @@ impl Imported {
     /// If it is used.
     pub fn close_head(&self, id: ObjectId) -> Result<(), ControlError> {
         let closed = self.heads.close(&self.pool, id);
-        closed.map_err(|error| match error {
+        closed.map_err(|error| self.stays_open(id, error))
+    }
+
+    fn stays_open(&self, id: ObjectId, error: StaysOpen) -> ControlError {
+        match error {
             StaysOpen::Sync(error) => of_sync(self.name(), error),
             StaysOpen::InUse => ControlError::DatasetBusy {
                 dataset: self.dsl().dataset_of(id).map_or_else(
@@ -174,12 +182,15 @@ impl Imported {
                     |dataset| dataset.name().as_str().to_owned(),
                 ),
             },
-        })
+        }
     }
 
     /// Closes a head whose mounts are held back, and go on with another state of it.
+    ///
+    /// # Errors
+    /// If it is a volume that somebody uses.
     pub fn close_held_head(&self, id: ObjectId) -> Result<(), ControlError> {
         let closed = self.heads.close_held(id);
-        closed.map_err(|error| of_sync(self.name(), error))
+        closed.map_err(|error| self.stays_open(id, error))
     }
 }

@@ -184,7 +184,24 @@ impl OpenHeads {
 
     /// As [`Self::close`], of a head whose users are held back and get another one: what they have
     /// takes no changes any more.
-    pub fn close_held(&self, id: ObjectId) -> Result<(), SyncError> {
+    ///
+    /// # Errors
+    /// If it is a volume in use: its users cannot be held back.
+    pub fn close_held(&self, id: ObjectId) -> Result<(), StaysOpen> {
+        let mut turn = self.turn(id);
+        let is_held = |contents: &mut Contents| match contents {
+            Contents::Files(_) => true,
+            Contents::Volume(_) => contents.is_unused(),
+        };
+        match turn.contents.take_if(is_held) {
+            Some(contents) => end(&contents).map_err(StaysOpen::Sync),
+            None if turn.contents.is_none() => Ok(()),
+            None => Err(StaysOpen::InUse),
+        }
+    }
+
+    /// Closes a head whoever uses it: what they have takes no changes any more.
+    pub fn cut_off(&self, id: ObjectId) -> Result<(), SyncError> {
         let mut turn = self.turn(id);
         match turn.contents.take() {
             Some(contents) => end(&contents),

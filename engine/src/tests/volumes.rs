@@ -8,7 +8,7 @@ use crate::registry::imported::Imported;
 use cenote_base::ObjectId;
 use cenote_base::rt;
 use cenote_control::model::{Change, ControlError, NewDataset, NewVolume, Request, Response};
-use cenote_dataset::SyncPolicy;
+use cenote_dataset::{DatasetError, SyncPolicy};
 use cenote_dsl::{Dataset, DatasetName};
 use cenote_volume::VolumeError;
 use std::sync::Arc;
@@ -121,6 +121,28 @@ fn an_open_volume_goes_by_its_properties() {
         matches!(files, Err(ControlError::WrongKind { .. })),
         "{files:?}"
     );
+}
+
+/// A rollback would give the clients of a volume other contents under their feet, and their next
+/// write would fail. Who exports with force cuts them off.
+#[test]
+fn a_volume_in_use_is_not_exchanged_but_can_be_cut_off() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let engine = pool(directory.path());
+    let (imported, dataset) = volume(&engine);
+    let volume = imported.open_volume(&dataset).expect("opens");
+    let exchanged = imported.close_held_head(dataset.id());
+    assert!(
+        matches!(exchanged, Err(ControlError::DatasetBusy { .. })),
+        "{exchanged:?}"
+    );
+    volume.write(0, b"it stayed open").expect("writes");
+    imported.end_head(dataset.id(), true).expect("cut off");
+    let late = volume.write(0, b"late");
+    let is_closed = matches!(late, Err(VolumeError::Dataset(DatasetError::Closed)));
+    assert!(is_closed, "{late:?}");
+    imported.pool.sync().expect("the pool goes on");
+    assert!(imported.pool.suspended().is_none());
 }
 
 /// One table lock was held while heads were opened and closed, for as long as devices took: all

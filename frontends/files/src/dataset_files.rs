@@ -60,7 +60,7 @@ impl DatasetFiles {
         name_changer: NameChanger,
     ) -> Self {
         Self {
-            trees: Trees::new(dataset, files),
+            trees: Trees::new(&dataset, files),
             live: Live::new(options.switches),
             options,
             errors,

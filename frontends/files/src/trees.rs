@@ -9,7 +9,7 @@ use cenote_base::ObjsetId;
 use cenote_base::rt::{RwLock, ranks};
 use cenote_dsl::{Dataset, SnapshotEntry};
 use cenote_fuse::Errno;
-use cenote_posix::FileSystem;
+use cenote_posix::{FileSystem, IoContext};
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -30,9 +30,10 @@ pub(super) struct Trees {
 }
 
 impl Trees {
-    pub(super) fn new(dataset: Dataset, head: Arc<FileSystem>) -> Self {
+    pub(super) fn new(dataset: &Dataset, head: Arc<FileSystem>) -> Self {
         Self {
-            dataset,
+            // Programs look into snapshots and ask for space, and wait as for files.
+            dataset: dataset.for_io(&IoContext::USER),
             head: RwLock::new(head),
             snapshots: RwLock::default(),
         }

@@ -1,4 +1,5 @@
-//! One log block: chain structure, records, checksum (format/2e 2), encrypted if its pointer says so.
+//! One log block: chain structure, records, checksum (format/2e 2); encrypted if its pointer says
+//! so.
 
 use cenote_codec::Endian;
 use cenote_codec::checksum::fletcher4;

@@ -4,7 +4,7 @@ use super::space::{LogHold, LogSpace};
 use cenote_base::{Env, Txg};
 use cenote_device::BlockBuffer;
 use cenote_dmu::{DmuError, ObjectSet, Transaction, TxCost, TxgGate};
-use cenote_io::{IoError, LogMark, ObjsetKeys, Pipeline};
+use cenote_io::{IoError, LogMark, ObjsetKeys, Writer};
 use cenote_ondisk::BlockPointer;
 use std::sync::Arc;
 
@@ -14,16 +14,24 @@ pub struct HeadSpace {
     set: Arc<ObjectSet>,
     gate: Arc<TxgGate>,
     env: Arc<dyn Env>,
+    writer: Arc<Writer>,
 }
 
 impl HeadSpace {
-    /// For the log of `set`, which is open for writing through `gate`.
-    pub fn new(set: Arc<ObjectSet>, gate: Arc<TxgGate>, env: Arc<dyn Env>) -> Self {
-        Self { set, gate, env }
-    }
-
-    fn pipeline(&self) -> &Arc<Pipeline> {
-        self.set.cache().pipeline()
+    /// For the log of `set`, which is open for writing through `gate`, in the pool whose blocks
+    /// `writer` writes.
+    pub fn new(
+        set: Arc<ObjectSet>,
+        gate: Arc<TxgGate>,
+        env: Arc<dyn Env>,
+        writer: Arc<Writer>,
+    ) -> Self {
+        Self {
+            set,
+            gate,
+            env,
+            writer,
+        }
     }
 }
 
@@ -45,8 +53,8 @@ impl LogHold for HeadHold<'_> {
         verifier: [u64; 4],
         keys: Option<&ObjsetKeys>,
     ) -> Result<BlockPointer, IoError> {
-        let pipeline = self.space.pipeline();
-        pipeline.allocate_log_block(self.txg(), size, verifier, keys)
+        let writer = &self.space.writer;
+        writer.allocate_log_block(self.txg(), size, verifier, keys)
     }
 }
 
@@ -58,11 +66,11 @@ impl LogSpace for HeadSpace {
     }
 
     fn write(&self, blocks: Vec<(BlockPointer, Arc<BlockBuffer>)>) -> Result<LogMark, IoError> {
-        self.pipeline().write_log_blocks(blocks)
+        self.writer.pipeline().write_log_blocks(blocks)
     }
 
     fn flush(&self, mark: &LogMark) -> Result<(), IoError> {
-        self.pipeline().flush_log(mark)
+        self.writer.pipeline().flush_log(mark)
     }
 
     fn durable_txg(&self) -> Txg {

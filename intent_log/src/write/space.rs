@@ -67,8 +67,8 @@ pub trait LogHold: Debug {
 /// The objects that are logged.
 pub trait LogData: Debug + Send + Sync {
     /// The bytes of a write as they are by now; later writes may have changed them, and have
-    /// records of their own. `None` if the object is gone or ends before `offset`; fewer bytes if it
-    /// ends before `offset + length`.
+    /// records of their own. `None` if the object is gone or ends before `offset`; fewer bytes if
+    /// it ends before `offset + length`.
     ///
     /// # Errors
     /// If the bytes cannot be read.

@@ -14,6 +14,7 @@ use cenote_base::Txg;
 use cenote_device::BlockBuffer;
 use cenote_ondisk::wire::with_bits;
 use cenote_ondisk::{BlockPointer, Dva};
+use cenote_vdev::IoContext;
 use std::sync::Arc;
 
 /// What a table says of a block that is about to be written.
@@ -114,7 +115,9 @@ impl Placer<'_> {
         if let Some(bytes) = self.fresh.borrow().get(&pointer.dva(0)) {
             return bytes[..] == *stored;
         }
-        let read = self.pipeline.read_stored(pointer, request.bookmark);
+        let read = self
+            .pipeline
+            .read_stored(pointer, request.bookmark, &IoContext::SYNCING);
         read.is_ok_and(|bytes| bytes[..] == *stored)
     }
 

@@ -3,12 +3,13 @@
 //! Blocks do not depend on each other here, so that all cores can work at once.
 
 use super::pointer::{self, Properties};
-use super::squeeze::{Stream, Units, encoder, squeeze};
-use super::{Form, StoredForm, WriteRequest, WriteState};
+use super::random::RandomPool;
+use super::squeeze::{Hints, Stream, Units, encoder, squeeze};
+use super::{Form, StoredForm, WriteRequest};
 use crate::checksum;
 use crate::crypt::{self, SealError};
 use crate::error::IoError;
-use cenote_base::{BLOCK_SIZE_MAX, SECTOR_SIZE, Txg, VdevId, settings};
+use cenote_base::{BLOCK_SIZE_MAX, Env, SECTOR_SIZE, Txg, VdevId, settings};
 use cenote_codec::Endian;
 use cenote_codec::checksum::Salt;
 use cenote_codec::compress::Compression;
@@ -31,7 +32,33 @@ pub(super) struct Encoder {
     pub salt: Option<Salt>,
     /// Vdevs that blocks are on, as opposed to those from which they were moved away.
     pub concrete: Vec<VdevId>,
-    pub state: Arc<WriteState>,
+    pub encoding: Arc<Encoding>,
+}
+
+/// What encoding needs that stays the same from call to call.
+#[derive(Debug)]
+pub(super) struct Encoding {
+    env: Arc<dyn Env>,
+    random: RandomPool,
+    hints: Hints,
+    /// Whether there are tables of deduplicated blocks.
+    dedups: bool,
+}
+
+impl Encoding {
+    pub(super) fn new(env: Arc<dyn Env>, dedups: bool) -> Self {
+        Self {
+            env,
+            random: RandomPool::default(),
+            hints: Hints::default(),
+            dedups,
+        }
+    }
+
+    /// Bytes for an initialization vector and, behind them, for a salt.
+    pub(super) fn random(&self) -> std::io::Result<[u8; 20]> {
+        self.random.take(self.env.as_ref())
+    }
 }
 
 /// A block as it will be stored.
@@ -154,7 +181,7 @@ impl Encoder {
 
     fn compress(&self, request: &WriteRequest, kind: Compression) -> Option<Stream> {
         let (objset, object) = (request.bookmark.objset.0, request.bookmark.object.0);
-        let hints = &self.state.hints;
+        let hints = &self.encoding.hints;
         // Equal blocks must become equal streams if they are to be found again.
         let is_promising = !self.wants_dedup(request) && hints.is_promising(objset, object);
         let level = request.policy.zstd_level;
@@ -170,7 +197,7 @@ impl Encoder {
         let policy = &request.policy;
         policy.dedup.is_some_and(|dedup| {
             // Without a table that knows them, no blocks may say that one does.
-            self.state.dedup.get().is_some()
+            self.encoding.dedups
                 && request.level.0 == 0
                 && !request.object_type.is_metadata()
                 && (!policy.encrypt || request.object_type.is_encrypted())
@@ -263,7 +290,7 @@ impl Encoder {
         } else if policy.encrypt && !keeps_macs {
             let keys = request.keys.as_deref();
             let keys = keys.ok_or(IoError::KeyNotLoaded { bookmark })?;
-            let random = || self.state.random();
+            let random = || self.encoding.random();
             let seal = crypt::seal(&pointer, &request.data, &mut bytes, keys, random);
             let seal = seal.map_err(|error| seal_error(request, error))?;
             if let Some((salt, iv)) = seal.parameters {

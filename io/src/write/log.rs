@@ -6,6 +6,7 @@
 //! nobody waits for devices that are gone: the caller falls back to its transaction group, which
 //! does.
 
+use super::pipeline::Writer;
 use super::pointer::{self, Properties};
 use super::{AllocationRequest, flight};
 use crate::crypt::ObjsetKeys;
@@ -50,7 +51,7 @@ fn bookmark_of(verifier: [u64; 4]) -> Bookmark {
     }
 }
 
-impl Pipeline {
+impl Writer {
     /// Makes the pointer to a log block that will be written later: takes space in the open group
     /// `txg`, and draws the initialization vector if the object set has `keys`.
     ///
@@ -64,8 +65,6 @@ impl Pipeline {
         keys: Option<&ObjsetKeys>,
     ) -> Result<BlockPointer, IoError> {
         let bookmark = bookmark_of(verifier);
-        let allocator = self.writing.allocator.get();
-        let allocator = allocator.ok_or(IoError::ReadOnly { bookmark })?;
         let properties = Properties {
             logical_size: size,
             physical_size: size,
@@ -81,7 +80,7 @@ impl Pipeline {
         if let Some(keys) = keys {
             let random = |source| IoError::Random { bookmark, source };
             let [iv @ .., s0, s1, s2, s3, s4, s5, s6, s7] =
-                self.writing.random().map_err(random)?;
+                self.encoding.random().map_err(random)?;
             let salt = keys.salt_for_writing(|| Ok([s0, s1, s2, s3, s4, s5, s6, s7]));
             pointer::set_crypt_parameters(&mut pointer, salt.map_err(random)?, iv);
         }
@@ -94,12 +93,14 @@ impl Pipeline {
             for_gang: false,
             hint: None,
         };
-        let allocation = allocator.allocate(txg, request);
+        let allocation = self.allocator.allocate(txg, request);
         let allocation = allocation.map_err(|source| IoError::NoSpace { bookmark, source })?;
         pointer::set_dvas(&mut pointer, allocation.dvas(), false);
         Ok(pointer)
     }
+}
 
+impl Pipeline {
     /// Sends log blocks to the devices and waits until these took them. A block may be given
     /// without what is behind its covered part.
     ///

@@ -22,6 +22,7 @@ mod unflushed;
 
 pub use dedup::{DedupError, DedupTable, Duplicate};
 pub use log::LogMark;
+pub use pipeline::{Writer, WriterParts};
 pub(crate) use state::WriteState;
 
 use crate::crypt::ObjsetKeys;

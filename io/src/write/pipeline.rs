@@ -1,17 +1,18 @@
-//! The steps of a write, over many blocks at once.
+//! The writer of a pool, and the steps of a write, over many blocks at once.
 //!
 //! Blocks are taken in *batches*. All cores encode the blocks of a batch; then one thread gives
 //! them addresses in order, so that neighbours in a file become neighbours on the devices; then
 //! their parity is computed and their joined fragments are handed to threads that wait for
 //! devices. Meanwhile the next batch is being encoded. The bytes under way are bounded.
 
-use super::encode::{Encoded, Encoder, Stored};
+use super::encode::{Encoded, Encoder, Encoding, Stored};
 use super::flight::{Carried, Flight};
 use super::place::Placer;
 use super::squeeze::Units;
 use super::{Allocator, DedupTable, WriteRequest};
 use crate::error::IoError;
 use crate::pipeline::Pipeline;
+use crate::repair_space::RepairSpace;
 use cenote_base::{Env, Txg};
 use cenote_ondisk::BlockPointer;
 use cenote_vdev::{AllocationClass, VdevWrite};
@@ -33,27 +34,55 @@ const FLIGHT_BYTES_MAX: usize = 48 << 20;
 /// A block's way through a call.
 type Outcome = Option<Result<BlockPointer, IoError>>;
 
-impl Pipeline {
-    /// Makes the pool writable: space comes from `allocator`. A second call changes nothing.
-    pub fn set_allocator(&self, allocator: Arc<dyn Allocator>) {
-        let _ = self.writing.allocator.set(allocator);
+/// What a [`Writer`] is made of.
+#[derive(Debug)]
+pub struct WriterParts {
+    /// The pool's pipeline.
+    pub pipeline: Arc<Pipeline>,
+    /// Where salts and initialization vectors come from.
+    pub env: Arc<dyn Env>,
+    /// Who hands out space.
+    pub allocator: Arc<dyn Allocator>,
+    /// The tables of deduplicated blocks, if there are any.
+    pub dedup: Option<Arc<dyn DedupTable>>,
+    /// Who keeps the space of blocks for repairs: what reads find wrong is written again from now
+    /// on. `None` where nothing is repaired.
+    pub repairs: Option<Arc<dyn RepairSpace>>,
+}
+
+/// Writes the blocks of a pool. A pool without one is only read.
+#[derive(Debug)]
+pub struct Writer {
+    pipeline: Arc<Pipeline>,
+    pub(super) allocator: Arc<dyn Allocator>,
+    dedup: Option<Arc<dyn DedupTable>>,
+    pub(super) encoding: Arc<Encoding>,
+}
+
+impl Writer {
+    /// The writer of a pool, which is writable from now on.
+    pub fn new(parts: WriterParts) -> Self {
+        if let Some(space) = parts.repairs {
+            parts.pipeline.healing.begin(space);
+        }
+        Self {
+            pipeline: parts.pipeline,
+            allocator: parts.allocator,
+            encoding: Arc::new(Encoding::new(parts.env, parts.dedup.is_some())),
+            dedup: parts.dedup,
+        }
     }
 
-    /// Lets blocks be deduplicated by `table`. A second call changes nothing.
-    pub fn set_dedup_table(&self, table: Arc<dyn DedupTable>) {
-        let _ = self.writing.dedup.set(table);
-    }
-
-    /// Draws salts and initialization vectors from `env` rather than from the running system.
-    pub fn set_env(&self, env: Arc<dyn Env>) {
-        self.writing.set_env(env);
+    /// The pipeline that it writes through.
+    pub fn pipeline(&self) -> &Arc<Pipeline> {
+        &self.pipeline
     }
 
     /// Writes blocks that are born in `txg`; results in the order of the requests.
     ///
     /// `pass` counts from 1 how often the txg's metadata has been written: from the second pass on
     /// blocks that were born in the same txg are rewritten in place where they fit. What was
-    /// written is durable after [`settle`](Self::settle) and the next flush of the vdevs.
+    /// written is durable after [`settle`](Pipeline::settle) and the next flush of the vdevs.
     ///
     /// # Errors
     /// For each block by itself: no space, keys that are not loaded, or too few devices that took
@@ -65,21 +94,15 @@ impl Pipeline {
         pass: u32,
         requests: Vec<WriteRequest>,
     ) -> Vec<Result<BlockPointer, IoError>> {
-        let Some(allocator) = self.writing.allocator.get() else {
-            let refuse = |request: WriteRequest| {
-                let bookmark = request.bookmark;
-                Err(IoError::ReadOnly { bookmark })
-            };
-            return requests.into_iter().map(refuse).collect();
-        };
+        let pipeline = &*self.pipeline;
         let encoder = Arc::new(self.encoder(txg, pass));
         let placer = Placer {
-            allocator: allocator.as_ref(),
+            allocator: self.allocator.as_ref(),
             txg,
             units: encoder.units,
-            salt: self.salt.get(),
-            dedup: self.writing.dedup.get().map(AsRef::as_ref),
-            pipeline: self,
+            salt: pipeline.salt.get(),
+            dedup: self.dedup.as_deref(),
+            pipeline,
             fresh: RefCell::default(),
         };
         let mut outcomes: Vec<Outcome> = Vec::with_capacity(requests.len());
@@ -91,7 +114,7 @@ impl Pipeline {
             let is_pending = is_last && batch.iter().all(is_metadata_block);
             let flight = self.launch(&encoder, &placer, batch, &mut outcomes, !is_pending);
             match is_pending && flight.bytes() <= PENDING_BYTES_MAX {
-                true => self.writing.pending.add(txg, flight, self),
+                true => pipeline.writing.pending.add(txg, flight, pipeline),
                 false => flights.push_back(flight),
             }
             while flights.iter().map(Flight::bytes).sum::<usize>() > FLIGHT_BYTES_MAX {
@@ -108,22 +131,8 @@ impl Pipeline {
             .collect()
     }
 
-    /// Waits until everything that was written has arrived at the devices, or has not: then the
-    /// vdevs know who missed it. [`settle`](Self::settle) says whether that was too much.
-    pub fn arrive(&self) {
-        self.writing.pending.wait(self);
-    }
-
-    /// Waits until everything that was written has arrived at the devices.
-    ///
-    /// # Errors
-    /// If too few devices took some metadata; its group must not be committed.
-    pub fn settle(&self) -> Result<(), IoError> {
-        self.writing.pending.settle(self)
-    }
-
     fn encoder(&self, txg: Txg, pass: u32) -> Encoder {
-        let vdevs = self.vdevs();
+        let vdevs = self.pipeline.vdevs();
         let concrete = vdevs.writable_tops();
         let is_normal = |vdev: &&_| vdevs.class(**vdev) == Some(AllocationClass::Normal);
         let sizes = concrete.iter().filter(is_normal);
@@ -132,9 +141,9 @@ impl Pipeline {
             txg,
             pass,
             units: Units::of(sizes.map(|size| size as u64)),
-            salt: self.salt.get().cloned(),
+            salt: self.pipeline.salt.get().cloned(),
             concrete,
-            state: Arc::clone(&self.writing),
+            encoding: Arc::clone(&self.encoding),
         }
     }
 
@@ -160,8 +169,11 @@ impl Pipeline {
                 Encoded::Stored(stored) => {
                     let Stored { bytes, .. } = &stored;
                     is_in_place |= stored.in_place_of.is_some();
-                    self.counters().blocks_written.add(1);
-                    self.counters().bytes_written.add(bytes.len() as u64);
+                    self.pipeline.counters().blocks_written.add(1);
+                    self.pipeline
+                        .counters()
+                        .bytes_written
+                        .add(bytes.len() as u64);
                     let (pointer, own) = placer.place(&request, stored)?;
                     if !own.is_empty() {
                         carried[index - first].1 = Some(pointer);
@@ -172,14 +184,14 @@ impl Pipeline {
             })));
         }
         if is_in_place {
-            self.writing.pending.wait(self);
+            self.pipeline.arrive();
         }
-        Flight::start(self, writes, first, carried, is_awaited)
+        Flight::start(&self.pipeline, writes, first, carried, is_awaited)
     }
 
     /// Waits for a batch to arrive and takes back the pointers of blocks that did not.
     fn land(&self, flight: Flight, outcomes: &mut [Outcome]) {
-        for (index, error) in flight.land(self) {
+        for (index, error) in flight.land(&self.pipeline) {
             outcomes[index] = Some(Err(error));
         }
     }
@@ -199,8 +211,24 @@ impl Pipeline {
             return requests.map(|request| encode(encoder, request)).collect();
         }
         let encoder = Arc::clone(encoder);
-        let workers = self.writing.encoders();
+        let workers = self.pipeline.writing.encoders();
         workers.map(batch, move |request| encode(&encoder, request))
+    }
+}
+
+impl Pipeline {
+    /// Waits until everything that was written has arrived at the devices, or has not: then the
+    /// vdevs know who missed it. [`settle`](Self::settle) says whether that was too much.
+    pub fn arrive(&self) {
+        self.writing.pending.wait(self);
+    }
+
+    /// Waits until everything that was written has arrived at the devices.
+    ///
+    /// # Errors
+    /// If too few devices took some metadata; its group must not be committed.
+    pub fn settle(&self) -> Result<(), IoError> {
+        self.writing.pending.settle(self)
     }
 }
 

@@ -18,7 +18,7 @@ use cenote_codec::checksum::Salt;
 use cenote_device::{BlockBuffer, Purpose};
 use cenote_ondisk::block_pointer::DVAS_PER_BLOCK_POINTER;
 use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, Dva, ObjectType};
-use cenote_vdev::{AllocationClass, VdevWrite};
+use cenote_vdev::{AllocationClass, IoContext, VdevWrite};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -230,7 +230,8 @@ impl Placer<'_> {
         let mut writes = Vec::new();
         let mut headers = vec![(*leader, bytes)];
         while let Some((pointer, bytes)) = headers.pop() {
-            let mut members = read_header(self.pipeline, leader, &pointer, bookmark)?;
+            let place = (bookmark, &IoContext::SYNCING);
+            let mut members = read_header(self.pipeline, leader, &pointer, place)?;
             let mut rest = bytes;
             for member in members.iter_mut().filter(|member| !member.is_hole()) {
                 let size = usize::try_from(member.physical_size()).unwrap_or(usize::MAX);

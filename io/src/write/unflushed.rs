@@ -8,7 +8,7 @@ use crate::{checksum, gang};
 use cenote_base::Bookmark;
 use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_ondisk::BlockPointer;
-use cenote_vdev::{CopyHealth, CopyVerdict};
+use cenote_vdev::{CopyHealth, CopyVerdict, IoContext};
 use std::collections::HashMap;
 
 /// More blocks are not remembered: 10 MiB of pointers.
@@ -99,7 +99,8 @@ impl Pipeline {
     }
 
     /// Has what is on its way sent again, since devices were exchanged for others; says whether
-    /// these have every copy of everything that landed since the last flush.
+    /// these have every copy of everything that landed since the last flush. It does not wait for
+    /// devices.
     pub fn exchanged(&self) -> bool {
         self.healing.forget();
         let blocks = self.writing.unflushed.exchange();
@@ -112,7 +113,7 @@ impl Pipeline {
     /// Whether all copies of a block, or of a gang block's members, are there.
     fn is_there(&self, pointer: &BlockPointer, bookmark: Bookmark) -> bool {
         if pointer.is_gang() {
-            let parts = gang::parts(self, pointer, bookmark);
+            let parts = gang::parts(self, pointer, bookmark, &IoContext::COMMAND);
             return parts.is_ok_and(|parts| {
                 let mut members = parts.iter().filter(|part| !part.is_gang());
                 members.all(|member| self.is_there(member, bookmark))
@@ -129,7 +130,9 @@ impl Pipeline {
             matches!(verdict.health, CopyHealth::Wrong | CopyHealth::Undecided)
         };
         pointer.dvas().all(|dva| {
-            let report = self.vdevs().check_copies(dva, size, birth, &is_right);
+            let report =
+                self.vdevs()
+                    .check_copies(dva, size, birth, &is_right, &IoContext::COMMAND);
             report.is_ok_and(|report| report.data.is_some() && !report.verdicts.iter().any(is_lost))
         })
     }

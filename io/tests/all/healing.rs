@@ -3,11 +3,12 @@
 use crate::support::{Layout, Pool, bookmark, noise, text};
 use cenote_base::{Guid, Level, Txg};
 use cenote_io::{
-    BlockFault, FaultClass, FaultSink, MendScope, Pipeline, RepairSpace, SpaceStamp, WritePolicy,
-    WriteRequest,
+    BlockFault, FaultClass, FaultSink, MendScope, RepairSpace, SpaceStamp, WritePolicy,
+    WriteRequest, Writer,
 };
 use cenote_ondisk::label::DATA_OFFSET;
 use cenote_ondisk::{BlockPointer, ChecksumKind, Dva, ObjectType};
+use cenote_vdev::IoContext;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -71,7 +72,7 @@ struct Site {
     blocks: Vec<(BlockPointer, Vec<u8>)>,
 }
 
-fn written(pipeline: &Pipeline, contents: &[Vec<u8>], policy: WritePolicy) -> Vec<BlockPointer> {
+fn written(writer: &Writer, contents: &[Vec<u8>], policy: WritePolicy) -> Vec<BlockPointer> {
     let request = |data: &Vec<u8>| WriteRequest {
         data: Arc::new(data.clone().into()),
         bookmark: bookmark(7),
@@ -83,7 +84,7 @@ fn written(pipeline: &Pipeline, contents: &[Vec<u8>], policy: WritePolicy) -> Ve
         previous: None,
         form: None,
     };
-    let results = pipeline.write(TXG, 1, contents.iter().map(request).collect());
+    let results = writer.write(TXG, 1, contents.iter().map(request).collect());
     results.into_iter().map(|r| r.expect("written")).collect()
 }
 
@@ -101,9 +102,9 @@ fn site_with(layout: Layout, copies: u8) -> Site {
         copies,
         ..WritePolicy::default()
     };
-    let pointers = written(&pool.pipeline, &contents, policy);
-    let (permits, listener) = (Arc::default(), Arc::default());
-    pool.pipeline.heal_in(Arc::clone(&permits) as _);
+    let pointers = written(&pool.writer, &contents, policy);
+    let (permits, listener): (Arc<Permits>, Arc<Listener>) = Default::default();
+    let pool = pool.with_repairs(Arc::clone(&permits) as _);
     pool.pipeline.set_fault_sink(Arc::clone(&listener) as _);
     Site {
         pool,
@@ -130,8 +131,12 @@ impl Site {
     }
 
     fn read_all(&self) {
+        self.read_all_for(&IoContext::USER);
+    }
+
+    fn read_all_for(&self, io: &IoContext) {
         for (pointer, contents) in &self.blocks {
-            let read = self.pool.pipeline.read_stored(pointer, bookmark(7));
+            let read = self.pool.pipeline.read_stored(pointer, bookmark(7), io);
             let stored = read.expect("redundancy serves");
             let context = cenote_io::ReadContext {
                 bookmark: bookmark(7),
@@ -155,7 +160,10 @@ impl Site {
                 verified.expect("the salt is set")
             };
             pointer.dvas().all(|dva| {
-                let report = pipeline.vdevs().check_copies(dva, size, birth, &right);
+                let report =
+                    pipeline
+                        .vdevs()
+                        .check_copies(dva, size, birth, &right, &IoContext::USER);
                 report.expect("sound").is_perfect()
             })
         })
@@ -184,6 +192,19 @@ fn single_reads_heal_mirrors() {
     let healed = site.pool.vdevs.shape().status().children[0].children[0].figures;
     assert!(healed.self_healed_bytes > 1 << 20 && healed.checksum_errors > 0);
     assert_eq!(site.image(11), before[1], "the others are left alone");
+}
+
+/// The thread that writes a block again does it in the class of the read that found it.
+#[test]
+fn repairs_have_the_class_of_the_read() {
+    for (io, is_scrub) in [(IoContext::USER, false), (IoContext::SCRUB, true)] {
+        let site = site(Layout::Raidz2);
+        site.spoil(11);
+        site.read_all_for(&io);
+        let figures = site.pool.vdevs.shape().status().children[0].children[1].figures;
+        let (scan, healed) = (figures.scan_repaired_bytes, figures.self_healed_bytes);
+        assert_eq!((scan > 0, healed > 0), (is_scrub, !is_scrub), "{io:?}");
+    }
 }
 
 #[test]
@@ -221,7 +242,10 @@ fn batches_heal_what_they_find() {
         for guid in guids {
             site.spoil(guid);
             let batch: Vec<_> = site.blocks.iter().map(|b| (b.0, bookmark(7))).collect();
-            let read = site.pool.pipeline.read_stored_batch(&batch);
+            let read = site
+                .pool
+                .pipeline
+                .read_stored_batch(&batch, &IoContext::USER);
             for ((pointer, _), stored) in site.blocks.iter().zip(&read) {
                 let stored = stored.as_ref().expect("redundancy serves");
                 let verified = site.pool.pipeline.verify(pointer, stored, bookmark(7));
@@ -230,10 +254,12 @@ fn batches_heal_what_they_find() {
             site.pool.pipeline.finish_healing();
             // What no batch reads, such as parity, only a scrub finds.
             let scrub = |block: &(BlockPointer, Vec<u8>)| {
-                let mended = site
-                    .pool
-                    .pipeline
-                    .mend(&block.0, bookmark(7), MendScope::All);
+                let mended = site.pool.pipeline.mend(
+                    &block.0,
+                    bookmark(7),
+                    MendScope::All,
+                    &IoContext::USER,
+                );
                 mended.expect("sound")
             };
             for mended in site.blocks.iter().map(scrub) {
@@ -266,21 +292,21 @@ fn gangs_are_healed_member_by_member() {
     site.pool.space.limit_pieces(8192);
     let contents = vec![noise(100_000 / 512 * 512)];
     let policy = WritePolicy::default();
-    let pointers = written(&site.pool.pipeline, &contents, policy);
+    let pointers = written(&site.pool.writer, &contents, policy);
     assert!(pointers[0].is_gang());
     let images: Vec<Vec<u8>> = (10..13).map(|guid| site.image(guid)).collect();
     site.spoil(12);
-    let mended = site
-        .pool
-        .pipeline
-        .mend(&pointers[0], bookmark(7), MendScope::All);
+    let mended =
+        site.pool
+            .pipeline
+            .mend(&pointers[0], bookmark(7), MendScope::All, &IoContext::USER);
     let mended = mended.expect("two sides are right");
     assert!(mended.repairs > 10 && mended.unrepaired.is_empty() && mended.lost == 0);
     for (pointer, _) in &site.blocks {
-        let mended = site
-            .pool
-            .pipeline
-            .mend(pointer, bookmark(7), MendScope::All);
+        let mended =
+            site.pool
+                .pipeline
+                .mend(pointer, bookmark(7), MendScope::All, &IoContext::USER);
         assert_eq!(mended.expect("two sides are right").repairs, 1);
     }
     let all = images.iter().zip(10..13);
@@ -305,7 +331,7 @@ fn nothing_is_written_without_leave_or_a_checksum() {
     let read_only = site.pool.reopen(&[]);
     site.spoil(10);
     for (pointer, _) in &site.blocks {
-        let read = read_only.read_stored(pointer, bookmark(7));
+        let read = read_only.read_stored(pointer, bookmark(7), &IoContext::USER);
         assert!(read.is_ok());
     }
     read_only.finish_healing();
@@ -316,9 +342,12 @@ fn nothing_is_written_without_leave_or_a_checksum() {
         checksum: ChecksumKind::Off,
         ..WritePolicy::default()
     };
-    let unverified = written(&site.pool.pipeline, &[noise(65_536)], policy);
+    let unverified = written(&site.pool.writer, &[noise(65_536)], policy);
     site.pool.vdevs.shape().set_dtl(Guid(10), &[TXG..Txg(11)]);
-    let read = site.pool.pipeline.read_stored(&unverified[0], bookmark(7));
+    let read = site
+        .pool
+        .pipeline
+        .read_stored(&unverified[0], bookmark(7), &IoContext::USER);
     assert!(read.is_ok());
     site.pool.pipeline.finish_healing();
     assert_eq!(site.permits.held.load(Ordering::SeqCst), 0);
@@ -342,10 +371,10 @@ fn leaves_that_missed_a_block_get_it_once() {
 
     site.spoil(10);
     for (pointer, _) in &site.blocks {
-        let resilver = site
-            .pool
-            .pipeline
-            .mend(pointer, bookmark(7), MendScope::Stale);
+        let resilver =
+            site.pool
+                .pipeline
+                .mend(pointer, bookmark(7), MendScope::Stale, &IoContext::USER);
         let mended = resilver.expect("two sides are right");
         assert_eq!((mended.repairs, mended.unrepaired.len()), (1, 0));
     }

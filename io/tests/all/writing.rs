@@ -5,10 +5,11 @@ use cenote_base::{Level, Txg};
 use cenote_codec::cipher::{HmacKey, MasterKey, Suite};
 use cenote_io::{
     DedupError, DedupPolicy, DedupTable, Duplicate, IoError, ObjsetKeys, Pipeline, ReadContext,
-    WritePolicy, WriteRequest,
+    WritePolicy, WriteRequest, Writer,
 };
 use cenote_ondisk::ddt::DdtKey;
 use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, ObjectType};
+use cenote_vdev::IoContext;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
@@ -26,15 +27,15 @@ fn request(data: Vec<u8>, policy: WritePolicy) -> WriteRequest {
     }
 }
 
-fn write_one(pipeline: &Pipeline, request: WriteRequest) -> BlockPointer {
-    let mut results = pipeline.write(Txg(10), 1, vec![request]);
+fn write_one(writer: &Writer, request: WriteRequest) -> BlockPointer {
+    let mut results = writer.write(Txg(10), 1, vec![request]);
     results.pop().expect("one result").expect("written")
 }
 
 fn read(pipeline: &Pipeline, pointer: &BlockPointer, keys: Option<&ObjsetKeys>) -> Vec<u8> {
     let bookmark = bookmark(7);
     let context = ReadContext { bookmark, keys };
-    let read = pipeline.read(pointer, context);
+    let read = pipeline.read(pointer, context, &IoContext::USER);
     read.unwrap_or_else(|error| panic!("{pointer}: {error}"))
 }
 
@@ -93,7 +94,7 @@ fn every_function_on_every_layout() {
                 requests.push(request(text(20_480), policy));
             }
         }
-        let results = pool.pipeline.write(Txg(10), 1, requests.clone());
+        let results = pool.writer.write(Txg(10), 1, requests.clone());
         pool.vdevs.shape().flush().expect("memory flushes");
         for lost in pool.survivable() {
             let reopened = pool.reopen(lost);
@@ -112,7 +113,7 @@ fn every_function_on_every_layout() {
 fn holes_and_embedded_blocks_take_no_space() {
     let pool = Pool::new(Layout::Disk);
     let policy = WritePolicy::default();
-    let hole = write_one(&pool.pipeline, request(vec![0; 131_072], policy));
+    let hole = write_one(&pool.writer, request(vec![0; 131_072], policy));
     assert_eq!(hole, BlockPointer::HOLE);
     let mut tiny = vec![0; 131_072];
     tiny[77_777] = 5;
@@ -120,7 +121,7 @@ fn holes_and_embedded_blocks_take_no_space() {
         compression: CompressionKind::Zstd,
         ..policy
     };
-    let embedded = write_one(&pool.pipeline, request(tiny.clone(), zstd));
+    let embedded = write_one(&pool.writer, request(tiny.clone(), zstd));
     assert!(embedded.is_embedded());
     assert_eq!(read(&pool.pipeline, &embedded, None), tiny);
     assert_eq!(pool.space.taken(), 0);
@@ -128,20 +129,20 @@ fn holes_and_embedded_blocks_take_no_space() {
         embed: false,
         ..policy
     };
-    let stored = write_one(&pool.pipeline, request(tiny.clone(), stored));
+    let stored = write_one(&pool.writer, request(tiny.clone(), stored));
     assert!(!stored.is_embedded() && !stored.is_hole());
     assert_eq!(read(&pool.pipeline, &stored, None), tiny);
     let previous = WriteRequest {
         previous: Some(stored),
         ..request(vec![0; 131_072], policy)
     };
-    let hole = write_one(&pool.pipeline, previous);
+    let hole = write_one(&pool.writer, previous);
     assert!(hole.is_hole() && hole.logical_birth() == Txg(10));
     let off = WritePolicy {
         compression: CompressionKind::Off,
         ..policy
     };
-    let zeros = write_one(&pool.pipeline, request(vec![0; 4096], off));
+    let zeros = write_one(&pool.writer, request(vec![0; 4096], off));
     assert!(!zeros.is_hole(), "zeros are data without compression");
     assert_eq!(read(&pool.pipeline, &zeros, None), vec![0; 4096]);
 }
@@ -160,10 +161,10 @@ fn metadata_is_rewritten_in_place_from_the_second_pass_on() {
             previous: Some(previous),
             ..request(data, policy)
         };
-        let mut results = pool.pipeline.write(Txg(10), pass, vec![request]);
+        let mut results = pool.writer.write(Txg(10), pass, vec![request]);
         results.pop().expect("one result").expect("written")
     };
-    let first = write_one(&pool.pipeline, request(text(131_072), policy));
+    let first = write_one(&pool.writer, request(text(131_072), policy));
     let other = again(text(131_072), first, 1);
     assert_ne!(other.dva(0), first.dva(0), "the first pass allocates");
     let mut smaller = text(131_072);
@@ -187,7 +188,7 @@ fn metadata_is_rewritten_in_place_from_the_second_pass_on() {
         previous: Some(fourth),
         ..request(text(131_072), policy)
     };
-    let mut results = pool.pipeline.write(Txg(11), 2, vec![older]);
+    let mut results = pool.writer.write(Txg(11), 2, vec![older]);
     let newer = results.pop().expect("one").expect("written");
     assert_ne!(
         newer.dva(0),
@@ -214,7 +215,7 @@ fn gangs_are_rewritten_in_place_too() {
                 previous,
                 ..request(data.to_vec(), policy)
             };
-            let mut results = pool.pipeline.write(Txg(10), pass, vec![request]);
+            let mut results = pool.writer.write(Txg(10), pass, vec![request]);
             results.pop().expect("one result").expect("written")
         };
         let first = write(&noise(131_072), None, 1);
@@ -242,14 +243,14 @@ fn equal_blocks_are_not_written_again() {
             previous: Some(previous),
             ..request(data, policy)
         };
-        let mut results = pool.pipeline.write(Txg(20), 1, vec![request]);
+        let mut results = pool.writer.write(Txg(20), 1, vec![request]);
         results.pop().expect("one result").expect("written")
     };
-    let first = write_one(&pool.pipeline, request(text(131_072), strong));
+    let first = write_one(&pool.writer, request(text(131_072), strong));
     assert_eq!(again(strong, text(131_072), first), first);
     assert_ne!(again(strong, noise(131_072), first), first);
     let weak = WritePolicy::default();
-    let first = write_one(&pool.pipeline, request(text(131_072), weak));
+    let first = write_one(&pool.writer, request(text(131_072), weak));
     assert_ne!(
         again(weak, text(131_072), first),
         first,
@@ -273,12 +274,12 @@ fn gangs_are_made_where_space_is_in_pieces() {
             ..WritePolicy::default()
         };
         let data = noise(1 << 20);
-        let leader = write_one(&pool.pipeline, request(data.clone(), policy));
+        let leader = write_one(&pool.writer, request(data.clone(), policy));
         assert!(leader.is_gang(), "{layout:?}");
         assert!(read(&pool.pipeline, &leader, None) == data);
         let parts = pool
             .pipeline
-            .gang_parts(&leader, bookmark(7))
+            .gang_parts(&leader, bookmark(7), &IoContext::USER)
             .expect("parts");
         assert!(parts.len() > 3, "gangs in gangs");
         // The first address counts all the space below, with that of all the headers.
@@ -291,14 +292,14 @@ fn gangs_are_made_where_space_is_in_pieces() {
     }
     let pool = Pool::new(Layout::Disk);
     pool.space.limit_pieces(512);
-    let results = pool.pipeline.write(
+    let results = pool.writer.write(
         Txg(10),
         1,
         vec![request(noise(512), WritePolicy::default())],
     );
     assert!(results[0].is_ok());
     pool.space.limit_pieces(0);
-    let results = pool.pipeline.write(
+    let results = pool.writer.write(
         Txg(10),
         1,
         vec![request(noise(512), WritePolicy::default())],
@@ -340,14 +341,11 @@ fn blocks_to_seal(
     sealed: &dyn Fn(Vec<u8>, ObjectType, u8) -> WriteRequest,
 ) -> Vec<(Vec<u8>, ObjectType, u8)> {
     let file = write_one(
-        &pool.pipeline,
+        &pool.writer,
         sealed(text(131_072), ObjectType::PLAIN_FILE, 0),
     );
     assert!(file.has_crypt_parameters() && file.dvas().count() == 2);
-    let noisy = write_one(
-        &pool.pipeline,
-        sealed(noise(4096), ObjectType::PLAIN_FILE, 0),
-    );
+    let noisy = write_one(&pool.writer, sealed(noise(4096), ObjectType::PLAIN_FILE, 0));
     let mut indirect = vec![0; 4096];
     indirect[..128].copy_from_slice(&file.encode());
     indirect[256..384].copy_from_slice(&noisy.encode());
@@ -393,7 +391,7 @@ fn every_kind_of_block_of_an_encrypted_dataset() {
         let blocks = blocks_to_seal(&pool, &sealed);
         for (data, object_type, level) in blocks {
             let request = sealed(data.clone(), object_type, level);
-            let pointer = write_one(&pool.pipeline, request);
+            let pointer = write_one(&pool.writer, request);
             assert!(pointer.uses_crypt() && !pointer.is_embedded());
             let mut back = read(&pool.pipeline, &pointer, Some(&keys));
             if object_type == ObjectType::OBJSET {
@@ -403,18 +401,20 @@ fn every_kind_of_block_of_an_encrypted_dataset() {
             assert!(back == data, "{suite:?} {pointer}");
             let stranger = ObjsetKeys::new(MasterKey::new(suite, [8; 32]), HmacKey::new([1; 64]));
             let (bookmark, keys) = (bookmark(7), Some(&stranger));
-            let refused = pool.pipeline.read(&pointer, ReadContext { bookmark, keys });
+            let refused =
+                pool.pipeline
+                    .read(&pointer, ReadContext { bookmark, keys }, &IoContext::USER);
             let is_public = level > 0;
             assert_eq!(refused.is_ok(), is_public, "{suite:?} {pointer}");
         }
         let zeros = write_one(
-            &pool.pipeline,
+            &pool.writer,
             sealed(vec![0; 4096], ObjectType::PLAIN_FILE, 0),
         );
         assert!(zeros.is_hole(), "zeros are holes before they are secrets");
         pool.space.limit_pieces(16_384);
         let gang = write_one(
-            &pool.pipeline,
+            &pool.writer,
             sealed(noise(131_072), ObjectType::PLAIN_FILE, 0),
         );
         assert!(gang.is_gang() && gang.has_crypt_parameters());
@@ -438,7 +438,7 @@ fn large_calls_keep_their_order() {
         let requests = (0..2000)
             .map(|index| request(data(index), policy))
             .collect();
-        let results = pool.pipeline.write(Txg(10), 1, requests);
+        let results = pool.writer.write(Txg(10), 1, requests);
         for (index, result) in results.into_iter().enumerate() {
             let pointer = result.expect("written");
             assert!(
@@ -461,7 +461,7 @@ fn pools_opened_for_reading_and_nonsense_are_refused() {
     let pool = Pool::new(Layout::Disk);
     let policy = WritePolicy::default();
     let refused = |request| {
-        let mut results = pool.pipeline.write(Txg(10), 1, vec![request]);
+        let mut results = pool.writer.write(Txg(10), 1, vec![request]);
         results.pop().expect("one result").is_err()
     };
     assert!(
@@ -484,9 +484,6 @@ fn pools_opened_for_reading_and_nonsense_are_refused() {
         ..policy
     };
     assert!(refused(request(text(512), no_keys)));
-    let reading = pool.reopen(&[]);
-    let results = reading.write(Txg(10), 1, vec![request(text(512), policy)]);
-    assert!(matches!(results[0], Err(IoError::ReadOnly { .. })));
 }
 
 /// A table in memory that knows no copies.
@@ -520,10 +517,8 @@ fn equal_blocks_share_their_place_clear_or_encrypted() {
         (Layout::Mirror, Some(Suite::Aes256Gcm), false),
         (Layout::Raidz2, Some(Suite::Aes128Ccm), true),
     ] {
-        let pool = Pool::new(layout);
         let table = Arc::new(Remembered::default());
-        pool.pipeline
-            .set_dedup_table(Arc::clone(&table) as Arc<dyn DedupTable>);
+        let pool = Pool::new(layout).with_dedup(Arc::clone(&table) as Arc<dyn DedupTable>);
         let policy = WritePolicy {
             checksum: ChecksumKind::Sha256,
             dedup: Some(DedupPolicy { verify }),
@@ -544,14 +539,14 @@ fn equal_blocks_share_their_place_clear_or_encrypted() {
             text(8192),
         ];
         let requests = blocks.iter().cloned().map(of).collect();
-        let results = pool.pipeline.write(Txg(10), 1, requests);
+        let results = pool.writer.write(Txg(10), 1, requests);
         let first: Vec<BlockPointer> = results.into_iter().map(|r| r.expect("written")).collect();
         assert_eq!(first[0], first[2]);
         assert_eq!(first[1], first[3]);
         assert!(first.iter().all(BlockPointer::is_dedup));
         let taken = pool.space.taken();
         let requests = blocks.iter().cloned().map(of).collect();
-        let again = pool.pipeline.write(Txg(11), 1, requests);
+        let again = pool.writer.write(Txg(11), 1, requests);
         assert_eq!(pool.space.taken(), taken, "nothing new is stored");
         for (pointer, data) in again.iter().zip(&blocks) {
             let pointer = pointer.as_ref().expect("written");
@@ -575,7 +570,7 @@ fn equal_blocks_share_their_place_clear_or_encrypted() {
             previous: Some(first[0]),
             ..of(text(131_072))
         };
-        let mut same = pool.pipeline.write(Txg(12), 1, vec![over]);
+        let mut same = pool.writer.write(Txg(12), 1, vec![over]);
         assert_eq!(same.pop().expect("one").expect("written"), first[0]);
     }
 }

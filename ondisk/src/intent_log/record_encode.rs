@@ -143,6 +143,26 @@ impl Writer {
         self.bytes(data);
     }
 
+    fn rename(&mut self, record_type: u64, body: &RecordBody<'_>) {
+        let RecordBody::Rename {
+            source_directory,
+            target_directory,
+            source,
+            target,
+            whiteout,
+        } = body
+        else {
+            unreachable!("only renames come here");
+        };
+        assert_eq!(whiteout.is_some(), record_type == of::RENAME_WHITEOUT);
+        self.words(&[source_directory.0, target_directory.0]);
+        if let Some(whiteout) = whiteout {
+            self.whiteout(whiteout);
+        }
+        self.name(source);
+        self.name(target);
+    }
+
     fn body(&mut self, record_type: u64, body: &RecordBody<'_>) {
         match body {
             RecordBody::Create(create) => self.create(record_type, create),
@@ -158,21 +178,7 @@ impl Writer {
                 self.words(&[directory.0, object.0]);
                 self.name(name);
             }
-            RecordBody::Rename {
-                source_directory,
-                target_directory,
-                source,
-                target,
-                whiteout,
-            } => {
-                assert_eq!(whiteout.is_some(), record_type == of::RENAME_WHITEOUT);
-                self.words(&[source_directory.0, target_directory.0]);
-                if let Some(whiteout) = whiteout {
-                    self.whiteout(whiteout);
-                }
-                self.name(source);
-                self.name(target);
-            }
+            RecordBody::Rename { .. } => self.rename(record_type, body),
             RecordBody::Write {
                 object,
                 offset,

@@ -8,7 +8,6 @@ use crate::import::outsider::Outsider;
 use crate::pool::Pool;
 use cenote_base::{Guid, Txg};
 use cenote_device::{Device, DeviceError};
-use cenote_io::{Patience, with_patience};
 use cenote_vdev::VdevError;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -141,7 +140,7 @@ impl Pool {
             .map(|(guid, returned)| (*guid, Arc::clone(&returned.device)))
             .collect();
         let pipeline = self.cache().pipeline();
-        let is_complete = || with_patience(Patience::Never, || pipeline.exchanged());
+        let is_complete = || pipeline.exchanged();
         let reopened = self
             .vdevs_kept()
             .reopen(&self.vdev_tree(), &devices, is_complete);

@@ -33,11 +33,8 @@ impl Space {
     /// What of a metaslab may hold something: all that is not free. `None` if its map cannot be
     /// read.
     pub fn allocated_ranges(&self, vdev: VdevId, index: usize) -> Option<Vec<Range<u64>>> {
-        let top = self.top(vdev)?;
-        let mut top = top.lock();
-        if index >= top.metaslabs.len() || !self.load(&mut top, index) {
-            return None;
-        }
+        let shared = self.top(vdev)?;
+        let top = self.lock_loaded(&shared, index)?;
         let metaslab = &top.metaslabs[index];
         let mut ranges = Vec::new();
         let mut start = metaslab.range.start;

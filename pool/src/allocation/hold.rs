@@ -65,11 +65,8 @@ impl Space {
         from: u64,
         length: u64,
     ) -> Option<HeldRange<'_>> {
-        let top = self.top(vdev)?;
-        let mut top = top.lock();
-        if index >= top.metaslabs.len() || !self.load(&mut top, index) {
-            return None;
-        }
+        let shared = self.top(vdev)?;
+        let mut top = self.lock_loaded(&shared, index)?;
         let range = top.metaslabs[index].hold(from, length)?;
         *self.range_holds.count.lock() += 1;
         Some(HeldRange {

@@ -3,7 +3,7 @@
 use super::{Metaslab, Space, TopSpace};
 use crate::space::{self, Metaslabs};
 use cenote_base::{ObjectId, Txg, VdevId};
-use cenote_dmu::{DmuError, ObjectSet};
+use cenote_dmu::{DmuError, IoContext, ObjectSet};
 use cenote_ondisk::space_map::{Action, LOG_SHIFT, SpaceMapHeader};
 use cenote_ondisk::vdev_zap;
 use cenote_ondisk::{DecodeError, VdevConfig, VdevKind};
@@ -42,7 +42,9 @@ pub(crate) fn load(
     for (txg, log) in space::logs(mos)? {
         apply_log(mos, &mut tops, txg, log)?;
     }
-    Ok(Space::new(Arc::clone(vdevs), tops, Some(Arc::clone(mos))))
+    // Whoever allocates needs the maps to write a group.
+    let mos = mos.for_io(&IoContext::SYNCING);
+    Ok(Space::new(Arc::clone(vdevs), tops, Some(mos)))
 }
 
 fn load_top(

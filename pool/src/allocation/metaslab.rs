@@ -9,7 +9,9 @@
 //! ```
 //!
 //! The free ranges are worked out from these when the metaslab is first needed, by reading its
-//! map as the last synced txg has it: so that can happen in the midst of a sync. What was freed
+//! map as the last synced txg has it: so that can happen in the midst of a sync. The map is read
+//! without the vdev's lock, and what changed in memory is added under it; if another txg was
+//! synced meanwhile that changed the map, it is read once more. What was freed
 //! in a txg is held back from being used until two more have been synced (format/1d.5): these
 //! *deferred* ranges are free on disk and taken in memory.
 
@@ -55,6 +57,8 @@ pub(crate) struct Metaslab {
     repairing: Vec<Range<u64>>,
     /// The moment when freed space became available last.
     renewed: u64,
+    /// How often the map changed on disk since the pool was opened.
+    pub epoch: u64,
 }
 
 impl Metaslab {
@@ -88,6 +92,7 @@ impl Metaslab {
             held: RangeSet::default(),
             repairing: Vec::new(),
             renewed: 0,
+            epoch: 0,
         }
     }
 
@@ -189,16 +194,15 @@ impl Metaslab {
         }
     }
 
-    /// Works out the free ranges. `entries` calls back with each entry of the map as of the last
-    /// synced txg, in order.
-    pub fn load(
-        &mut self,
+    /// What a map of `whole` says is free. `entries` calls back with each of its entries, in order.
+    pub fn free_by_map(
+        whole: Range<u64>,
         entries: impl FnOnce(&mut dyn FnMut(Action, Range<u64>)),
-    ) -> Result<(), RangeConflict> {
-        let mut free = FreeSpace::whole(self.range.clone());
+    ) -> Result<FreeSpace, RangeConflict> {
+        let mut free = FreeSpace::whole(whole.clone());
         let mut failure = None;
         entries(&mut |action, range| {
-            if range.start < self.range.start || range.end > self.range.end {
+            if range.start < whole.start || range.end > whole.end {
                 failure.get_or_insert(RangeConflict { range });
                 return;
             }
@@ -210,9 +214,11 @@ impl Metaslab {
                 failure.get_or_insert(conflict);
             }
         });
-        if let Some(conflict) = failure {
-            return Err(conflict);
-        }
+        failure.map_or(Ok(free), Err)
+    }
+
+    /// Works out the free ranges from what is free by the map as of the last synced txg.
+    pub fn load(&mut self, mut free: FreeSpace) -> Result<(), RangeConflict> {
         for delta in [&self.flushed, &self.delta] {
             for range in delta.allocated.iter() {
                 free.remove(range)?;
@@ -334,6 +340,7 @@ impl Metaslab {
         );
         self.flushed = Delta::default();
         self.base = self.map;
+        self.epoch += 1;
         let freed = std::mem::take(&mut self.freed);
         if is_held {
             for range in freed.iter() {
@@ -405,7 +412,8 @@ mod tests {
 
     fn loaded() -> Metaslab {
         let mut metaslab = Metaslab::new(0..1 << 20, None);
-        metaslab.load(|_| {}).expect("no map");
+        let whole = FreeSpace::whole(metaslab.range.clone());
+        metaslab.load(whole).expect("no map");
         metaslab
     }
 
@@ -508,8 +516,11 @@ mod tests {
             .map(|f| f.iter().collect())
             .expect("loaded");
         metaslab.free = None;
+        let base = Metaslab::free_by_map(metaslab.range.clone(), |each| {
+            first.allocated.iter().for_each(|r| each(Action::Alloc, r));
+        });
         metaslab
-            .load(|each| first.allocated.iter().for_each(|r| each(Action::Alloc, r)))
+            .load(base.expect("a sound map"))
             .expect("consistent");
         let after: Vec<_> = metaslab
             .free
@@ -548,9 +559,10 @@ mod tests {
         assert!(metaslab.release(range.clone()).is_err(), "not yet there");
         // Loading again does not give it to anybody else.
         metaslab.free = None;
-        metaslab
-            .load(|each| delta.allocated.iter().for_each(|r| each(Action::Alloc, r)))
-            .expect("consistent");
+        let mut free = FreeSpace::whole(metaslab.range.clone());
+        let recorded = delta.allocated.iter();
+        recorded.for_each(|range| free.remove(range).expect("free"));
+        metaslab.load(free).expect("consistent");
         let free = metaslab.free.as_ref().expect("loaded");
         assert!(!free.overlaps(&range));
         assert!(metaslab.begin_group(Txg(8)).expect("consistent"));
@@ -575,18 +587,13 @@ mod tests {
 
     #[test]
     fn maps_that_contradict_themselves_are_refused() {
-        let mut metaslab = Metaslab::new(0..4096, None);
         let twice = |each: &mut dyn FnMut(Action, Range<u64>)| {
             each(Action::Alloc, 0..512);
             each(Action::Alloc, 0..512);
         };
-        assert!(metaslab.load(twice).is_err());
-        assert!(
-            metaslab
-                .load(|each| each(Action::Alloc, 4000..5000))
-                .is_err()
-        );
-        assert!(metaslab.free.is_none());
+        assert!(Metaslab::free_by_map(0..4096, twice).is_err());
+        let beyond = |each: &mut dyn FnMut(Action, Range<u64>)| each(Action::Alloc, 4000..5000);
+        assert!(Metaslab::free_by_map(0..4096, beyond).is_err());
     }
 
     #[test]

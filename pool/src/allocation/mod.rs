@@ -13,6 +13,7 @@ mod avoid;
 mod free_space;
 mod hold;
 mod load;
+mod maps;
 mod metaslab;
 mod range_set;
 mod repairs;
@@ -22,18 +23,16 @@ pub(crate) use load::{load, logs};
 pub(crate) use metaslab::{Metaslab, count_range};
 pub(crate) use range_set::Delta;
 pub use range_set::RangeConflict;
-pub(crate) use top::{MapReader, TopSpace};
+pub(crate) use top::TopSpace;
 
 use crate::pool::VdevSpace;
-use crate::space;
 use crate::treatment::FreedRanges;
 use cenote_base::rt::SyncSender;
 use cenote_base::rt::{self, Mutex, RwLock, ranks};
 use cenote_base::{ObjectId, Txg, VdevId, settings};
-use cenote_dmu::{DmuError, ObjectSet};
+use cenote_dmu::ObjectSet;
 use cenote_io::{Allocation, AllocationRequest, Allocator, NoSpace};
 use cenote_ondisk::Dva;
-use cenote_ondisk::space_map::SpaceMapEntry;
 use cenote_vdev::{AllocationClass, Vdevs};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -43,6 +42,9 @@ use std::time::Duration;
 
 /// Freed space that waits is hurried once it is more than this part of what is free.
 const WAITING_SHARE: u64 = 64;
+
+/// Maps that one allocation reads on one vdev at most: more than a vdev has metaslabs.
+const MAP_READS_MAX: u32 = 1 << 16;
 
 /// Times that an allocation waits for space that is held.
 const HOLD_WAITS_MAX: u32 = 60;
@@ -100,25 +102,6 @@ fn figures_of(top: &TopSpace) -> (VdevId, VdevSpace) {
         is_closed: top.is_closed,
     };
     (top.vdev, space)
-}
-
-/// Reads maps from the last synced txg.
-struct CommittedReader(Option<Arc<ObjectSet>>);
-
-impl MapReader for CommittedReader {
-    fn entries(
-        &self,
-        object: ObjectId,
-        start: u64,
-        ashift: u32,
-        each: &mut dyn FnMut(SpaceMapEntry),
-    ) -> Result<(), DmuError> {
-        let Some(mos) = &self.0 else {
-            return Ok(());
-        };
-        let object = mos.object(object)?;
-        space::for_each_entry(&object, start, ashift, each).map(|_| ())
-    }
 }
 
 /// The classes that a block of `class` may go to, best first.
@@ -213,16 +196,6 @@ impl Space {
         if let Some(top) = self.top(vdev) {
             top.lock().top_zap = zap;
         }
-    }
-
-    fn reader(&self) -> CommittedReader {
-        let committed = self.committed.read();
-        CommittedReader(committed.clone())
-    }
-
-    /// Works out the free ranges of a metaslab.
-    pub fn load(&self, top: &mut TopSpace, index: usize) -> bool {
-        top.load(index, &self.reader())
     }
 
     /// Whether so much waits for later txgs that it should not have to wait long.
@@ -436,7 +409,6 @@ impl Space {
             return dvas;
         }
         let first = self.turn(class, &members, request.size);
-        let reader = self.reader();
         for copy in 0..usize::from(request.copies) {
             // Vdevs that have no copy yet come first.
             let ring = (0..members.len()).map(|i| &members[(first + copy + i) % members.len()]);
@@ -445,9 +417,8 @@ impl Space {
                 dvas.iter().all(|dva| dva.vdev() != vdev)
             });
             fresh.append(&mut used);
-            let found = fresh.into_iter().find_map(|top| {
-                self.allocate_copy(&mut top.lock(), txg, request, copy, &dvas, &reader)
-            });
+            let mut rest = fresh.into_iter();
+            let found = rest.find_map(|top| self.allocate_copy(top, txg, request, copy, &dvas));
             match found {
                 Some(dva) => dvas.push(dva),
                 None => break,
@@ -458,20 +429,32 @@ impl Space {
 
     fn allocate_copy(
         &self,
-        top: &mut TopSpace,
+        shared: &SharedTop,
         txg: Txg,
         request: &AllocationRequest,
         copy: usize,
         dvas: &[Dva],
-        reader: &dyn MapReader,
     ) -> Option<Dva> {
-        let asize = self.vdevs.shape().asize(top.vdev, request.size, txg)?;
-        let same = dvas.iter().filter(|dva| dva.vdev() == top.vdev);
+        let vdev = shared.lock().vdev;
+        let asize = self.vdevs.shape().asize(vdev, request.size, txg)?;
+        let same = dvas.iter().filter(|dva| dva.vdev() == vdev);
         let other: Vec<Range<u64>> = same
             .map(|dva| dva.offset()..dva.offset() + dva.asize())
             .collect();
-        let start = top.allocate(asize, copy, &other, self.ahead(txg), reader)?;
-        Some(Dva::new(top.vdev, start, asize))
+        // A map may be outdated by the time it was read, and metaslabs may be forgotten.
+        for _ in 0..MAP_READS_MAX {
+            let mut top = shared.lock();
+            match top.allocate(asize, copy, &other, self.ahead(txg)) {
+                Ok(start) => return Some(Dva::new(vdev, start?, asize)),
+                Err(map) => {
+                    let source = self.map_source();
+                    drop(top);
+                    let read = self.read_map(&map, source);
+                    shared.lock().take_read(&map, read);
+                }
+            }
+        }
+        None
     }
 
     /// Why there was no space.

@@ -3,12 +3,11 @@
 //! Each copy of a block has a metaslab of its own that it allocates from until that can serve no
 //! more: so that blocks written together lie together, and the copies of one block far apart.
 
+use super::free_space::FreeSpace;
 use super::metaslab::Metaslab;
 use super::range_set::RangeConflict;
 use cenote_base::{ObjectId, Txg, VdevId};
-use cenote_dmu::DmuError;
 use cenote_ondisk::block_pointer::DVAS_PER_BLOCK_POINTER;
-use cenote_ondisk::space_map::SpaceMapEntry;
 use cenote_vdev::AllocationClass;
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -18,17 +17,41 @@ const COPY_DISTANCE_SHIFT: u32 = 3;
 /// Free ranges that the loaded metaslabs of a vdev may have before some are forgotten: 64 MiB.
 const RANGES_MAX: usize = 1 << 20;
 
-/// Reads the entries of a metaslab's space map as of the last synced txg.
-pub(crate) trait MapReader {
-    /// Calls `each` for the entries, in order, of the map in `object`: of space that begins at
-    /// `start`, in units of 2^`ashift` bytes.
-    fn entries(
-        &self,
-        object: ObjectId,
-        start: u64,
-        ashift: u32,
-        each: &mut dyn FnMut(SpaceMapEntry),
-    ) -> Result<(), DmuError>;
+/// A space map that has to be read before more is known of a metaslab's free space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MapToRead {
+    /// The metaslab.
+    pub index: usize,
+    /// The map as of the last synced txg.
+    pub base: ObjectId,
+    /// Where the metaslab's space is.
+    pub range: Range<u64>,
+    /// Entries are in units of 2^`ashift` bytes.
+    pub ashift: u32,
+    /// Which state of the map this is.
+    epoch: u64,
+}
+
+/// What reading a map gave.
+#[derive(Debug)]
+pub(crate) enum MapRead {
+    /// What is free by it.
+    Free(FreeSpace),
+    /// It cannot be read, or contradicts itself.
+    Damaged,
+    /// It cannot be read, and was replaced meanwhile.
+    Outdated,
+}
+
+/// What is known of a metaslab's free space.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// All.
+    Free,
+    /// Nothing, and it stays so.
+    Damaged,
+    /// This is to be read first.
+    After(MapToRead),
 }
 
 /// A metaslab that is being copied to a device.
@@ -162,20 +185,21 @@ impl TopSpace {
 
     /// Takes `size` bytes in one piece for copy `copy` of a block, away from its `other` copies:
     /// `ahead` of the sync of a group, or for the one being synced.
+    ///
+    /// An error is a map that is to be read first; then this is called again.
     pub fn allocate(
         &mut self,
         size: u64,
         copy: usize,
         other: &[Range<u64>],
         ahead: Option<Txg>,
-        reader: &dyn MapReader,
-    ) -> Option<u64> {
+    ) -> Result<Option<u64>, MapToRead> {
         if let Some(index) = self.active[copy]
             && !self.is_avoided(index)
             && self.is_far(index, other)
-            && let Some(start) = self.allocate_from(index, size, other, ahead, reader)
+            && let Some(start) = self.allocate_from(index, size, other, ahead)?
         {
-            return Some(start);
+            return Ok(Some(start));
         }
         for keep_distance in [true, false] {
             for index in self.candidates(size) {
@@ -186,13 +210,13 @@ impl TopSpace {
                 if keep_distance && (is_taken || !self.is_far(index, other)) {
                     continue;
                 }
-                if let Some(start) = self.allocate_from(index, size, other, ahead, reader) {
+                if let Some(start) = self.allocate_from(index, size, other, ahead)? {
                     self.active[copy] = Some(index);
-                    return Some(start);
+                    return Ok(Some(start));
                 }
             }
         }
-        None
+        Ok(None)
     }
 
     fn is_avoided(&self, index: usize) -> bool {
@@ -237,55 +261,76 @@ impl TopSpace {
         size: u64,
         other: &[Range<u64>],
         ahead: Option<Txg>,
-        reader: &dyn MapReader,
-    ) -> Option<u64> {
-        if !self.load(index, reader) {
-            return None;
+    ) -> Result<Option<u64>, MapToRead> {
+        match self.known(index) {
+            Known::Free => {}
+            Known::Damaged => return Ok(None),
+            Known::After(map) => return Err(map),
         }
         let metaslab = &mut self.metaslabs[index];
         let start = match ahead {
-            Some(txg) => {
-                let start = metaslab.allocate_ahead(txg, size, other)?;
-                self.ahead.insert(index);
-                start
-            }
-            None => {
-                let start = metaslab.allocate(size, other)?;
-                self.dirty.insert(index);
-                start
-            }
+            Some(txg) => metaslab.allocate_ahead(txg, size, other),
+            None => metaslab.allocate(size, other),
+        };
+        let Some(start) = start else {
+            return Ok(None);
+        };
+        match ahead {
+            Some(_) => self.ahead.insert(index),
+            None => self.dirty.insert(index),
         };
         if let Some(avoided) = self.avoided.as_mut().filter(|a| a.index == index) {
             avoided.is_used = true;
         }
-        Some(start)
+        Ok(Some(start))
     }
 
-    /// Works out a metaslab's free ranges unless that was done; false if it cannot be.
-    pub fn load(&mut self, index: usize, reader: &dyn MapReader) -> bool {
+    /// What is known of a metaslab's free ranges, which are worked out if that takes no reading.
+    pub fn known(&mut self, index: usize) -> Known {
         let metaslab = &self.metaslabs[index];
-        if metaslab.free.is_some() || metaslab.is_damaged {
-            return !metaslab.is_damaged;
-        }
-        self.forget_some(index);
-        let ashift = self.ashift;
-        let metaslab = &mut self.metaslabs[index];
-        let (base, start) = (metaslab.base, metaslab.range.start);
-        let mut read = Ok(());
-        let loaded = metaslab.load(|each| {
-            let mut give = |entry: SpaceMapEntry| {
-                let end = entry.offset.saturating_add(entry.length);
-                each(entry.action, entry.offset..end);
-            };
-            if let Some(base) = base {
-                read = reader.entries(base, start, ashift, &mut give);
+        match (metaslab.is_damaged, &metaslab.free, metaslab.base) {
+            (true, ..) => Known::Damaged,
+            (false, Some(_), _) => Known::Free,
+            (false, None, Some(base)) => Known::After(MapToRead {
+                index,
+                base,
+                range: metaslab.range.clone(),
+                ashift: self.ashift,
+                epoch: metaslab.epoch,
+            }),
+            (false, None, None) => {
+                let free = FreeSpace::whole(metaslab.range.clone());
+                self.load(index, free)
             }
-        });
-        if loaded.is_err() || read.is_err() {
-            metaslab.free = None;
-            metaslab.is_damaged = true;
         }
-        !metaslab.is_damaged
+    }
+
+    /// Takes over what reading a map gave, if the metaslab still needs it.
+    pub fn take_read(&mut self, map: &MapToRead, read: MapRead) -> Known {
+        let Some(metaslab) = self.metaslabs.get_mut(map.index) else {
+            return Known::Damaged;
+        };
+        if metaslab.free.is_none() && !metaslab.is_damaged && metaslab.epoch == map.epoch {
+            match read {
+                MapRead::Free(free) => return self.load(map.index, free),
+                MapRead::Damaged => metaslab.is_damaged = true,
+                MapRead::Outdated => {}
+            }
+        }
+        self.known(map.index)
+    }
+
+    fn load(&mut self, index: usize, free: FreeSpace) -> Known {
+        self.forget_some(index);
+        let metaslab = &mut self.metaslabs[index];
+        match metaslab.load(free) {
+            Ok(()) => Known::Free,
+            Err(_) => {
+                metaslab.free = None;
+                metaslab.is_damaged = true;
+                Known::Damaged
+            }
+        }
     }
 
     /// Keeps memory bounded: drops free ranges of metaslabs that are not allocated from.
@@ -357,19 +402,10 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
 mod tests {
     use super::*;
 
-    /// Maps that nothing was ever recorded in.
-    struct NoMaps;
-
-    impl MapReader for NoMaps {
-        fn entries(
-            &self,
-            _: ObjectId,
-            _: u64,
-            _: u32,
-            _: &mut dyn FnMut(SpaceMapEntry),
-        ) -> Result<(), DmuError> {
-            Ok(())
-        }
+    /// Takes space where no map was ever recorded.
+    fn take(top: &mut TopSpace, size: u64, copy: usize, other: &[Range<u64>]) -> Option<u64> {
+        let taken = top.allocate(size, copy, other, None);
+        taken.expect("no map is to be read")
     }
 
     fn top(metaslabs: u64) -> TopSpace {
@@ -398,9 +434,7 @@ mod tests {
         let mut top = top(16);
         let mut copies: Vec<Range<u64>> = Vec::new();
         for copy in 0..3 {
-            let start = top
-                .allocate(8192, copy, &copies, None, &NoMaps)
-                .expect("room");
+            let start = take(&mut top, 8192, copy, &copies).expect("room");
             copies.push(start..start + 8192);
         }
         for (i, a) in copies.iter().enumerate() {
@@ -408,7 +442,7 @@ mod tests {
                 assert!(a.start.abs_diff(b.start) >= 1 << 24, "{copies:?}");
             }
         }
-        let next = top.allocate(8192, 0, &[], None, &NoMaps).expect("room");
+        let next = take(&mut top, 8192, 0, &[]).expect("room");
         assert_eq!(next, copies[0].end, "blocks lie one after another");
     }
 
@@ -417,9 +451,7 @@ mod tests {
         let mut top = top(1);
         let mut copies: Vec<Range<u64>> = Vec::new();
         for copy in 0..3 {
-            let start = top
-                .allocate(8192, copy, &copies, None, &NoMaps)
-                .expect("room");
+            let start = take(&mut top, 8192, copy, &copies).expect("room");
             assert!(copies.iter().all(|c| !overlap(c, &(start..start + 8192))));
             copies.push(start..start + 8192);
         }
@@ -429,7 +461,7 @@ mod tests {
     fn everything_can_be_used_and_no_more() {
         let mut top = top(4);
         let mut taken = Vec::new();
-        while let Some(start) = top.allocate(1 << 20, 0, &[], None, &NoMaps) {
+        while let Some(start) = take(&mut top, 1 << 20, 0, &[]) {
             taken.push(start..start + (1 << 20));
         }
         assert_eq!(taken.len(), 64);
@@ -438,17 +470,42 @@ mod tests {
             top.free(range).expect("allocated");
         }
         assert_eq!(top.deferred(), 64 << 20);
-        assert_eq!(
-            top.allocate(4096, 0, &[], None, &NoMaps),
-            None,
-            "not in the same txg"
-        );
+        assert_eq!(take(&mut top, 4096, 0, &[]), None, "not in the same txg");
         for _ in 0..=crate::allocation::metaslab::DEFER_TXGS {
             top.metaslabs.iter_mut().for_each(|m| {
                 m.take_pending().expect("consistent");
             });
             top.committed(false, 1).expect("consistent");
         }
-        assert!(top.allocate(16 << 20, 0, &[], None, &NoMaps).is_some());
+        assert!(take(&mut top, 16 << 20, 0, &[]).is_some());
+    }
+
+    /// A map was read under the lock of its vdev: nobody could allocate, free or ask for figures
+    /// until the device had answered. Now what is read may be old when it comes.
+    #[test]
+    fn a_map_that_changed_while_it_was_read_is_read_again() {
+        let mut top = top(1);
+        top.metaslabs[0].map = Some(ObjectId(7));
+        top.metaslabs[0].base = Some(ObjectId(7));
+        let Err(map) = top.allocate(4096, 0, &[], None) else {
+            panic!("nothing is known before the map is read");
+        };
+        assert_eq!((map.index, map.base), (0, ObjectId(7)));
+        let read = || MapRead::Free(FreeSpace::whole(map.range.clone()));
+        // A txg that changed the map was synced in between.
+        top.waiting.insert(0);
+        top.committed(false, 1).expect("consistent");
+        let Known::After(again) = top.take_read(&map, read()) else {
+            panic!("what was read is of before");
+        };
+        assert_ne!(again, map);
+        assert!(matches!(
+            top.take_read(&again, MapRead::Outdated),
+            Known::After(_)
+        ));
+        assert_eq!(top.take_read(&again, read()), Known::Free);
+        assert!(take(&mut top, 4096, 0, &[]).is_some());
+        // Who comes second finds it done, whatever he read.
+        assert_eq!(top.take_read(&again, MapRead::Damaged), Known::Free);
     }
 }

@@ -27,7 +27,7 @@ use cenote_dsl::write::{
     Encryption, Format, NewMetadata, PoolServices, Setting, SyncContext, create_metadata,
 };
 use cenote_dsl::{Dsl, DslError, PoolFacts, Stored};
-use cenote_io::{Pipeline, Workers};
+use cenote_io::{Pipeline, PipelineParts, Workers, Writer, WriterParts};
 use cenote_ondisk::features;
 use cenote_ondisk::features::{FEATURES, Feature};
 use cenote_ondisk::objset::ObjsetKind;
@@ -181,7 +181,22 @@ pub fn default_features() -> Vec<&'static Feature> {
 #[derive(Debug)]
 struct Bare {
     env: Arc<dyn Env>,
-    pipeline: Arc<Pipeline>,
+    /// It writes nothing before the first group.
+    writer: Writer,
+}
+
+impl Bare {
+    fn new(pipeline: &Arc<Pipeline>, space: &Arc<Space>, env: &Arc<dyn Env>) -> Self {
+        let writer = Writer::new(WriterParts {
+            pipeline: Arc::clone(pipeline),
+            env: Arc::clone(env),
+            allocator: Arc::clone(space) as _,
+            dedup: None,
+            repairs: None,
+        });
+        let env = Arc::clone(env);
+        Self { env, writer }
+    }
 }
 
 impl PoolServices for Bare {
@@ -193,8 +208,8 @@ impl PoolServices for Bare {
         unreachable!("a pool without files has no blocks to clone");
     }
 
-    fn pipeline(&self) -> &Arc<Pipeline> {
-        &self.pipeline
+    fn writer(&self) -> &Writer {
+        &self.writer
     }
 
     fn env(&self) -> &Arc<dyn Env> {
@@ -355,10 +370,7 @@ fn bare_pool(
         space: crate::pool::space_facts(&shape, &space.figures()),
         deflate_ratios: (0..tops.len() as u64).map(ratio).collect(),
     };
-    let bare = Bare {
-        env: Arc::clone(env),
-        pipeline: Arc::clone(&pipeline),
-    };
+    let bare = Bare::new(&pipeline, &space, env);
     let first = Dsl::open(Arc::clone(&mos), facts())?;
     let context = SyncContext {
         dsl: &first,
@@ -405,9 +417,11 @@ fn metadata_of<'a>(request: &'a CreateRequest, salt: [u8; 32], env: &dyn Env) ->
 
 /// The layers between vdevs that hold nothing yet and object sets.
 fn empty_cache(vdevs: &Arc<Vdevs>, options: &ImportOptions, salt: [u8; 32]) -> Arc<BlockCache> {
-    let memory = Arc::clone(&options.buffers.reads);
-    let pipeline = Arc::new(Pipeline::new(Arc::clone(vdevs), memory));
-    pipeline.set_salt(salt);
+    let pipeline = Arc::new(Pipeline::new(PipelineParts {
+        vdevs: Arc::clone(vdevs),
+        memory: Arc::clone(&options.buffers.reads),
+        salt: Some(salt),
+    }));
     let workers = Arc::new(Workers::new(crate::import::WORKER_THREADS));
     let limits = CacheLimits::of_total(options.cache_bytes);
     Arc::new(BlockCache::new(pipeline, workers, limits))

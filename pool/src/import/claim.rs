@@ -24,6 +24,7 @@ use cenote_dmu::ObjectSet;
 use cenote_dsl::DslError;
 use cenote_dsl::write::{SyncContext, SyncTask};
 use cenote_intent_log::{ChainBlock, IntentLog, OwnedBlocks};
+use cenote_io::IoContext;
 use cenote_ondisk::dsl_dataset::DslDataset;
 use cenote_ondisk::intent_log::IntentLogHeader;
 use cenote_ondisk::intent_log::block::sequence;
@@ -360,7 +361,10 @@ impl Claim<'_> {
             ..Bookmark::default()
         };
         let pipeline = log.set().cache().pipeline();
-        if pipeline.read_stored(pointer, bookmark).is_err() {
+        if pipeline
+            .read_stored(pointer, bookmark, &IoContext::COMMAND)
+            .is_err()
+        {
             return Ok(false);
         }
         self.claim_block(pointer)?;

@@ -45,7 +45,7 @@ use cenote_base::{Env, Guid, ObjsetId, Txg};
 use cenote_cache::{BlockCache, CacheLimits};
 use cenote_device::Device;
 use cenote_dmu::ObjectSet;
-use cenote_io::{Pipeline, Workers};
+use cenote_io::{Pipeline, PipelineParts, Workers};
 use cenote_ondisk::object_directory::keys;
 use cenote_ondisk::pool_config::{PoolConfig, PoolState};
 use cenote_ondisk::uberblock::Uberblock;
@@ -298,8 +298,11 @@ fn open_stack(
     for (leaf, missed) in behind(candidate, tree, uberblock.txg) {
         vdevs.shape().add_missed(leaf, &missed);
     }
-    let memory = Arc::clone(&options.buffers.reads);
-    let pipeline = Arc::new(Pipeline::new(Arc::clone(&vdevs), memory));
+    let pipeline = Arc::new(Pipeline::new(PipelineParts {
+        vdevs: Arc::clone(&vdevs),
+        memory: Arc::clone(&options.buffers.reads),
+        salt: None,
+    }));
     let limits = CacheLimits::of_total(options.cache_bytes);
     let cache = Arc::new(BlockCache::new(pipeline, Arc::clone(workers), limits));
     let mos = ObjectSet::open(Arc::clone(&cache), ObjsetId::MOS, uberblock.root, None)?;
@@ -378,7 +381,7 @@ fn open_at(
     }
     let unread = prepare(candidate, &stack, (&tree, &uberblock), options)?;
     if let Some(salt) = space::checksum_salt(&stack.mos)? {
-        stack.cache.pipeline().set_salt(salt);
+        stack.cache.pipeline().learn_salt(salt);
     }
     config.vdev_tree = Some(tree);
     let Stack { vdevs, cache, mos } = stack;

@@ -10,7 +10,7 @@ use cenote_base::rt::job::{Control, Next, Work};
 use cenote_base::{Guid, MemoryBudget, ObjectId, Txg, VdevId, settings};
 use cenote_dsl::DslError;
 use cenote_dsl::write::{SyncContext, SyncTask};
-use cenote_io::{IoClass, with_read_class};
+use cenote_io::IoContext;
 use cenote_ondisk::{VdevConfig, features};
 use cenote_vdev::{ResilverTarget, Shape, TxgSet};
 use std::ops::Range;
@@ -87,7 +87,7 @@ impl Work for Worker {
             record,
             targets,
         };
-        let progress = with_read_class(IoClass::Scrub, || rebuild.run());
+        let progress = rebuild.run();
         syncer.space.avoid(self.vdev, None);
         let is_complete = match progress {
             Progress::Stopped => return Next::Done,
@@ -214,7 +214,7 @@ impl Rebuild<'_> {
                     has_failed.store(true, Ordering::Release);
                     return;
                 }
-                let copied = shape.rebuild(vdev, piece.clone(), missed, leaves);
+                let copied = shape.rebuild(vdev, piece.clone(), missed, leaves, &IoContext::SCRUB);
                 if is_doubtful() {
                     self.note_spoilt(&shape);
                     has_failed.store(true, Ordering::Release);
@@ -227,7 +227,7 @@ impl Rebuild<'_> {
         };
         rt::scope(|scope| {
             for _ in 1..COPIERS {
-                scope.spawn(|| with_read_class(IoClass::Scrub, copier));
+                scope.spawn(copier);
             }
             copier();
         });

@@ -12,7 +12,7 @@ use cenote_dmu::ObjectSet;
 use cenote_dmu::zap::ZapValue;
 use cenote_dsl::write::{SyncContext, SyncTask};
 use cenote_dsl::{Dataset, DslError, ErrorEntry, pointer_in};
-use cenote_io::{IoClass, MendScope, with_read_class};
+use cenote_io::{IoClass, IoContext, MendScope};
 use cenote_ondisk::BlockPointer;
 use cenote_ondisk::object_directory::{OBJECT_DIRECTORY, keys};
 use cenote_ondisk::scan::{ErrorScrub, ScanFunction, ScanState};
@@ -63,10 +63,9 @@ impl Pool {
         let start_time = self.env().wall_clock().as_secs();
         let log = self.error_log().map_err(ScanError::Log)?;
         let hold = Hold::new(&syncer.space);
-        let is_whole = |entry: &&ErrorEntry| self.is_whole(entry);
-        let whole: BTreeSet<ErrorEntry> = with_read_class(IoClass::Scrub, || {
-            log.iter().filter(is_whole).copied().collect()
-        });
+        let io = IoContext::COMMAND.with_class(IoClass::Scrub);
+        let is_whole = |entry: &&ErrorEntry| self.is_whole(entry, &io);
+        let whole: BTreeSet<ErrorEntry> = log.iter().filter(is_whole).copied().collect();
         drop(hold);
         let count = log.len() as u64;
         let scrub = ErrorScrub {
@@ -86,10 +85,10 @@ impl Pool {
     }
 
     /// Whether a block on record is whole wherever it stands.
-    fn is_whole(&self, entry: &ErrorEntry) -> bool {
+    fn is_whole(&self, entry: &ErrorEntry, io: &IoContext) -> bool {
         let pointers: Vec<(ObjsetId, BlockPointer)> = match entry.objset == ObjsetId::MOS {
             true => {
-                let pointer = self.metadata_pointer(entry);
+                let pointer = self.metadata_pointer(entry, io);
                 pointer
                     .map(|pointer| (ObjsetId::MOS, pointer))
                     .into_iter()
@@ -100,17 +99,17 @@ impl Pool {
                     let pointer = pointer_in(dataset, entry)?;
                     Some((ObjsetId(dataset.id().0), pointer))
                 };
-                let datasets = self.dsl().datasets_with(entry);
+                let datasets = self.dsl().for_io(io).datasets_with(entry);
                 datasets.iter().filter_map(pointer).collect()
             }
         };
         pointers
             .iter()
-            .all(|(objset, pointer)| self.is_mended(*objset, pointer, entry))
+            .all(|(objset, pointer)| self.is_mended(*objset, pointer, entry, io))
     }
 
-    fn metadata_pointer(&self, entry: &ErrorEntry) -> Option<BlockPointer> {
-        let cache = Arc::clone(self.cache());
+    fn metadata_pointer(&self, entry: &ErrorEntry, io: &IoContext) -> Option<BlockPointer> {
+        let cache = self.cache().for_io(io);
         let root = self.uberblock().root;
         let mos = ObjectSet::open(cache, ObjsetId::MOS, root, None).ok()?;
         let object = mos.object(entry.object).ok()?;
@@ -118,7 +117,13 @@ impl Pool {
         object.block_pointer(level, BlockId(entry.block)).ok()
     }
 
-    fn is_mended(&self, objset: ObjsetId, pointer: &BlockPointer, entry: &ErrorEntry) -> bool {
+    fn is_mended(
+        &self,
+        objset: ObjsetId,
+        pointer: &BlockPointer,
+        entry: &ErrorEntry,
+        io: &IoContext,
+    ) -> bool {
         let Ok(level) = u8::try_from(entry.level) else {
             return false;
         };
@@ -131,7 +136,7 @@ impl Pool {
         let mended = self
             .cache()
             .pipeline()
-            .mend(pointer, bookmark, MendScope::All);
+            .mend(pointer, bookmark, MendScope::All, io);
         mended.is_ok_and(|mended| mended.lost == 0)
     }
 }

@@ -11,7 +11,7 @@ use cenote_base::settings::SCAN_SUSPEND_PROGRESS;
 use cenote_base::{BlockId, Bookmark, Level, MemoryBudget, ObjectId, ObjsetId};
 use cenote_dmu::traverse::DiskOrder;
 use cenote_dmu::{DmuError, ObjectSet};
-use cenote_io::{IoClass, Workers, with_read_class};
+use cenote_io::{IoContext, Workers};
 use cenote_ondisk::scan::{Scan, ScanFunction};
 use cenote_vdev::{ResilverTarget, Shape, TxgSet, VdevStatus};
 use std::sync::{Arc, Weak};
@@ -85,7 +85,7 @@ impl Worker {
             // Not on disk yet; who begins it asks for the work when it is.
             return Ok(false);
         }
-        let cache = Arc::clone(syncer.mos.cache());
+        let cache = syncer.mos.cache().for_io(&IoContext::SCRUB);
         let mos = ObjectSet::open(cache, ObjsetId::MOS, uberblock.root, None)?;
         let Some(scan) = plan::running(&mos)?.filter(Scan::is_running) else {
             return Ok(false);
@@ -168,7 +168,7 @@ impl Work for Worker {
         if SCAN_SUSPEND_PROGRESS.is_on() {
             return Next::After(SUSPENDED);
         }
-        match with_read_class(IoClass::Scrub, || self.turn(control, &syncer)) {
+        match self.turn(control, &syncer) {
             Ok(true) => Next::Now,
             Ok(false) => Next::Done,
             Err(Failure::Stopped) if syncer.gate.suspended().is_some() => Next::Done,

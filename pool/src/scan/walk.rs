@@ -6,7 +6,7 @@ use cenote_device::BlockBuffer;
 use cenote_dmu::traverse::{DiskOrder, Limits, Reader, Root, Visit, Visitor};
 use cenote_dmu::{Block, DmuError};
 use cenote_dsl::ErrorEntry;
-use cenote_io::{MendScope, Pipeline, ReadContext};
+use cenote_io::{IoContext, MendScope, Pipeline, ReadContext};
 use cenote_ondisk::BlockPointer;
 use cenote_vdev::{BatchRead, TxgSet};
 use std::collections::BTreeSet;
@@ -73,7 +73,7 @@ impl Mender {
     /// Mends a block; the stored bytes if that took reading them all.
     fn mend(&self, visit: &Visit) -> (Option<Vec<u8>>, bool) {
         let _lease = self.lease(visit.pointer.physical_size());
-        self.mend_leased(visit)
+        self.mend_leased(visit, &IoContext::SCRUB)
     }
 
     /// Memory for blocks of so many bytes. A block larger than the budget is at least the only
@@ -84,9 +84,12 @@ impl Mender {
         self.buffers.lease_patiently(bytes, PATIENCE).ok()
     }
 
-    fn mend_leased(&self, visit: &Visit) -> (Option<Vec<u8>>, bool) {
+    fn mend_leased(&self, visit: &Visit, io: &IoContext) -> (Option<Vec<u8>>, bool) {
         let scope = self.due.scope();
-        match self.pipeline.mend(&visit.pointer, visit.bookmark, scope) {
+        let mended = self
+            .pipeline
+            .mend(&visit.pointer, visit.bookmark, scope, io);
+        match mended {
             Ok(mended) => (mended.data, mended.lost > 0),
             Err(_) => (None, true),
         }
@@ -96,7 +99,12 @@ impl Mender {
         let (pointer, bookmark) = (&visit.pointer, visit.bookmark);
         let stored = match stored {
             Some(stored) => stored,
-            None => self.pipeline.read_stored(pointer, bookmark).ok()?,
+            None => {
+                let read = self
+                    .pipeline
+                    .read_stored(pointer, bookmark, &IoContext::SCRUB);
+                read.ok()?
+            }
         };
         // What leads on can be read without keys.
         let context = ReadContext {
@@ -127,18 +135,19 @@ impl Reader for Mender {
     fn read_group(&self, group: &[Visit], _: &[Root]) -> Vec<Outcome> {
         let sizes = group.iter().map(|visit| visit.pointer.physical_size());
         let _lease = self.lease(sizes.fold(0, u64::saturating_add));
-        let mend = |visit: &Visit| Outcome {
-            contents: None,
-            is_lost: self.mend_leased(visit).1,
-        };
-        let all = || group.iter().map(mend).collect();
-        match self.due.scope() {
+        let io = match self.due.scope() {
             MendScope::All => {
                 let places = group.iter().flat_map(places_of).collect::<Vec<_>>();
-                self.pipeline.vdevs().with_windows(&places, all)
+                let vdevs = self.pipeline.vdevs();
+                IoContext::SCRUB.with_windows(vdevs.read_windows(&places, &IoContext::SCRUB))
             }
-            MendScope::Stale => all(),
-        }
+            MendScope::Stale => IoContext::SCRUB,
+        };
+        let mend = |visit: &Visit| Outcome {
+            contents: None,
+            is_lost: self.mend_leased(visit, &io).1,
+        };
+        group.iter().map(mend).collect()
     }
 }
 

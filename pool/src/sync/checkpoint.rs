@@ -16,7 +16,7 @@ use super::error::SyncError;
 use super::history::{Actor, log_event};
 use super::record::{append, free_map};
 use super::syncer::Syncer;
-use crate::allocation::TopSpace;
+use crate::allocation::SharedTop;
 use crate::mos::OBJECT_DIRECTORY;
 use crate::space;
 use cenote_base::{ObjectId, Txg};
@@ -145,10 +145,9 @@ impl Syncer {
         let mut left = BLOCKS_PER_GROUP;
         let mut is_complete = true;
         for top in self.space.tops() {
-            let mut top = top.lock();
             // This very group put some more on the map, before it discarded the checkpoint.
-            is_complete &= top.checkpointed.is_empty();
-            while discard_block(context, &mut top)? {
+            is_complete &= top.lock().checkpointed.is_empty();
+            while discard_block(context, &top)? {
                 left -= 1;
                 if left == 0 {
                     return Ok(true);
@@ -163,8 +162,12 @@ impl Syncer {
 }
 
 /// Frees what the last block of a vdev's map names; false if there is no map any more.
-fn discard_block(context: &SyncContext<'_>, top: &mut TopSpace) -> Result<bool, SyncError> {
-    let Some(zap) = top.top_zap else {
+fn discard_block(context: &SyncContext<'_>, shared: &SharedTop) -> Result<bool, SyncError> {
+    let (vdev, ashift, zap) = {
+        let top = shared.lock();
+        (top.vdev, top.ashift, top.top_zap)
+    };
+    let Some(zap) = zap else {
         return Ok(false);
     };
     let zap = context.mos().zap(zap)?;
@@ -173,8 +176,8 @@ fn discard_block(context: &SyncContext<'_>, top: &mut TopSpace) -> Result<bool, 
     };
     let object = context.mos().object(map)?;
     let mut header = SpaceMapHeader::decode(&object.dnode().bonus)?;
-    let vdev = top.vdev;
-    let (at, entries) = space::last_entries(&object, header.length, top.ashift)?;
+    let (at, entries) = space::last_entries(&object, header.length, ashift)?;
+    let mut top = shared.lock();
     for entry in entries {
         if entry.action != Action::Free {
             continue;
@@ -188,6 +191,9 @@ fn discard_block(context: &SyncContext<'_>, top: &mut TopSpace) -> Result<bool, 
     }
     if at == 0 {
         top.checkpoint_bytes = 0;
+    }
+    drop(top);
+    if at == 0 {
         free_map(context, map)?;
         zap.remove(context.tx, CHECKPOINT_SPACE_MAP.as_bytes())?;
         return Ok(true);

@@ -4,7 +4,7 @@ use super::syncer::Syncer;
 use crate::allocation::RangeConflict;
 use cenote_base::{Bookmark, ObjsetId, Txg, VdevId};
 use cenote_dsl::DslError;
-use cenote_io::IoError;
+use cenote_io::{IoContext, IoError};
 use cenote_ondisk::{BlockPointer, Dva};
 
 /// A piece of a vdev that a block takes.
@@ -108,7 +108,10 @@ impl Syncer {
             objset: ObjsetId::MOS,
             ..Bookmark::default()
         };
-        let parts = match self.pipeline.gang_parts(pointer, bookmark) {
+        let parts = match self
+            .pipeline
+            .gang_parts(pointer, bookmark, &IoContext::SYNCING)
+        {
             Err(error) if error.is_damage() => Vec::new(),
             parts => parts?,
         };

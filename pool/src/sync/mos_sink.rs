@@ -112,7 +112,7 @@ fn took_over(previous: &BlockPointer, pointer: &BlockPointer) -> bool {
 impl BlockSink for MosSink<'_> {
     fn write(&self, txg: Txg, requests: Vec<WriteRequest>) -> Vec<Result<BlockPointer, IoError>> {
         let previous: Vec<_> = requests.iter().map(|request| request.previous).collect();
-        let results = self.pool.pipeline().write(txg, self.pool.pass(), requests);
+        let results = self.pool.writer().write(txg, self.pool.pass(), requests);
         let mut exchange = self.exchange.lock();
         for (previous, result) in previous.iter().zip(&results) {
             let Ok(pointer) = result else { continue };

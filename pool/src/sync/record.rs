@@ -7,9 +7,13 @@
 //! Recording writes to objects of the pool, which allocates and frees in its turn. The sync
 //! calls until nothing is left to record; from the second pass on blocks are rewritten in place,
 //! so that comes soon.
+//!
+//! Only the syncing thread records. It takes what there is to record under a vdev's lock, and in
+//! the same moment notes it where loading a metaslab looks for it; reading and writing objects
+//! comes after, without the lock.
 
 use super::error::SyncError;
-use crate::allocation::{Delta, Metaslab, Space, TopSpace, count_range};
+use crate::allocation::{Delta, Metaslab, RangeConflict, SharedTop, Space, TopSpace, count_range};
 use cenote_base::{ObjectId, Txg, VdevId};
 use cenote_dmu::zap::ZapValue;
 use cenote_dmu::{NewObject, Object};
@@ -156,9 +160,13 @@ impl Recorder {
         if let Some((vdev, conflict)) = space.conflict() {
             return Err(SyncError::Space { vdev, conflict });
         }
-        space.for_each(|top| record_checkpointed(context, top, pass))?;
+        for top in space.tops() {
+            record_checkpointed(context, &top, pass)?;
+        }
         if context.dsl.features().get(features::LOG_SPACEMAP).is_none() {
-            space.for_each(|top| record_direct(context, top, pass, space, &mut recorded))?;
+            for top in space.tops() {
+                record_direct(context, &top, pass, space, &mut recorded)?;
+            }
             return Ok(recorded);
         }
         if !self.logs.contains_key(&context.txg()) {
@@ -211,8 +219,7 @@ impl Recorder {
             if let Some(top) = space.top(vdev)
                 && since < context.txg()
             {
-                let mut top = top.lock();
-                flush(context, &mut top, index, pass)?;
+                flush(context, &top, index, pass)?;
             }
         }
         let oldest = waiting
@@ -250,39 +257,20 @@ impl Recorder {
         let mut header = SpaceMapHeader::decode(&log.dnode().bonus)?;
         let at = header.length;
         let mut writer = SpaceMapWriter::new(0, LOG_SHIFT, log.dnode().data_block_size, at, true);
-        space.for_each(|top| {
-            for index in std::mem::take(&mut top.dirty) {
-                if !top.metaslabs[index].is_dirty() {
-                    continue;
-                }
-                touch(context, top, index, true, recorded)?;
-                let vdev = top.vdev;
-                let conflict = |conflict| SyncError::Space { vdev, conflict };
-                let ashift = top.ashift;
-                let metaslab = &mut top.metaslabs[index];
-                let delta = metaslab.take_pending().map_err(conflict)?;
-                update_histogram(metaslab, ashift, &delta);
-                write_header(context, metaslab)?;
-                append_delta(
-                    &mut writer,
-                    &delta,
-                    pass,
-                    context.txg(),
-                    |writer, action, r| {
-                        writer.log_range(action, vdev, r.start, r.end - r.start);
-                    },
-                );
-                header.allocated += delta.balance();
-                for range in delta.allocated.iter() {
-                    metaslab.delta.allocate(range).map_err(conflict)?;
-                }
-                for range in delta.freed.iter() {
-                    metaslab.delta.free(range).map_err(conflict)?;
-                }
-                top.waiting.insert(index);
+        for shared in space.tops() {
+            let (vdev, dirty) = take_dirty(&shared);
+            let conflict = |conflict| SyncError::Space { vdev, conflict };
+            for index in dirty {
+                touch(context, &shared, index, true, recorded)?;
+                let logged = log_changes(&mut shared.lock(), index).map_err(conflict)?;
+                write_header(context, &logged)?;
+                let each = |writer: &mut SpaceMapWriter, action, r: Range<u64>| {
+                    writer.log_range(action, vdev, r.start, r.end - r.start);
+                };
+                append_delta(&mut writer, &logged.delta, pass, context.txg(), each);
+                header.allocated += logged.delta.balance();
             }
-            Ok::<(), SyncError>(())
-        })?;
+        }
         header.length = writer.length();
         if header.length > at {
             append(context, &log, &header, at, &writer.into_bytes())?;
@@ -304,34 +292,82 @@ pub(crate) fn free_map(context: &SyncContext<'_>, map: ObjectId) -> Result<(), D
     Ok(())
 }
 
+/// The metaslabs of a vdev with changes to record, and its number.
+fn take_dirty(shared: &SharedTop) -> (VdevId, Vec<usize>) {
+    let mut top = shared.lock();
+    let mut dirty: Vec<usize> = std::mem::take(&mut top.dirty).into_iter().collect();
+    dirty.retain(|index| top.metaslabs[*index].is_dirty());
+    (top.vdev, dirty)
+}
+
+/// Changes of a metaslab that go to the log, and its map with the header that knows them.
+struct Logged {
+    delta: Delta,
+    map: ObjectId,
+    header: SpaceMapHeader,
+}
+
+/// Takes a metaslab's changes for the log.
+fn log_changes(top: &mut TopSpace, index: usize) -> Result<Logged, RangeConflict> {
+    let ashift = top.ashift;
+    let metaslab = &mut top.metaslabs[index];
+    let delta = metaslab.take_pending()?;
+    update_histogram(metaslab, ashift, &delta);
+    for range in delta.allocated.iter() {
+        metaslab.delta.allocate(range)?;
+    }
+    for range in delta.freed.iter() {
+        metaslab.delta.free(range)?;
+    }
+    let logged = Logged {
+        delta,
+        map: map_of(metaslab),
+        header: metaslab.header.clone(),
+    };
+    top.waiting.insert(index);
+    Ok(logged)
+}
+
+fn map_of(metaslab: &Metaslab) -> ObjectId {
+    metaslab
+        .map
+        .expect("a metaslab is touched before it is written")
+}
+
 /// Makes what a metaslab needs before its first change is recorded.
 fn touch(
     context: &SyncContext<'_>,
-    top: &mut TopSpace,
+    shared: &SharedTop,
     index: usize,
     with_log: bool,
     recorded: &mut Recorded,
 ) -> Result<(), SyncError> {
-    let array = match top.array {
+    let (vdev, array, map, unflushed) = {
+        let top = shared.lock();
+        let metaslab = &top.metaslabs[index];
+        (top.vdev, top.array, metaslab.map, metaslab.unflushed_txg)
+    };
+    let array = match array {
         Some(array) => array,
         None => {
             let new = NewObject::new(ObjectType::OBJECT_ARRAY, 512);
             let array = context.mos().allocate(context.tx, new)?.id();
-            top.array = Some(array);
-            recorded.arrays.push((top.vdev, array));
+            shared.lock().array = Some(array);
+            recorded.arrays.push((vdev, array));
             array
         }
     };
-    if top.metaslabs[index].map.is_none() {
+    if map.is_none() {
         let block_size = if with_log { LARGE_BLOCK } else { SMALL_BLOCK };
         let (object, header) = map_object(context, block_size)?;
         write_word(context, array, index, object.id().0)?;
+        let mut top = shared.lock();
         top.metaslabs[index].map = Some(object.id());
         top.metaslabs[index].header = header;
         top.waiting.insert(index);
     }
-    if with_log && top.metaslabs[index].unflushed_txg == Txg(0) {
-        set_unflushed(context, top, index)?;
+    if with_log && unflushed == Txg(0) {
+        set_unflushed(context, shared, index)?;
     }
     Ok(())
 }
@@ -339,13 +375,17 @@ fn touch(
 /// Notes that a metaslab's map has everything before this txg.
 fn set_unflushed(
     context: &SyncContext<'_>,
-    top: &mut TopSpace,
+    shared: &SharedTop,
     index: usize,
 ) -> Result<(), SyncError> {
-    let table = match top.unflushed {
+    let (vdev, unflushed, zap) = {
+        let top = shared.lock();
+        (top.vdev, top.unflushed, top.top_zap)
+    };
+    let table = match unflushed {
         Some(table) => table,
         None => {
-            let zap = top.top_zap.ok_or(SyncError::NoVdevZap { vdev: top.vdev })?;
+            let zap = zap.ok_or(SyncError::NoVdevZap { vdev })?;
             let new = NewObject::new(ObjectType::UINT64_METADATA, LARGE_BLOCK);
             let table = context.mos().allocate(context.tx, new)?.id();
             let zap = context.mos().zap(zap)?;
@@ -354,72 +394,118 @@ fn set_unflushed(
                 vdev_zap::top::UNFLUSHED_TXGS.as_bytes(),
                 &ZapValue::from_u64(table.0),
             )?;
-            top.unflushed = Some(table);
+            shared.lock().unflushed = Some(table);
             table
         }
     };
     write_word(context, table, index, context.txg().0)?;
-    top.metaslabs[index].unflushed_txg = context.txg();
+    shared.lock().metaslabs[index].unflushed_txg = context.txg();
     Ok(())
 }
 
 /// Brings a metaslab's map up to date with the logs before this txg's.
 fn flush(
     context: &SyncContext<'_>,
-    top: &mut TopSpace,
+    shared: &SharedTop,
     index: usize,
     pass: u32,
 ) -> Result<(), SyncError> {
-    let metaslab = &mut top.metaslabs[index];
-    let delta = std::mem::take(&mut metaslab.delta);
-    // The histogram has these changes since they were logged.
-    append_to_map(context, metaslab, top.ashift, &delta, pass)?;
-    metaslab.flushed = delta;
-    top.waiting.insert(index);
-    set_unflushed(context, top, index)
+    let map = MapObject::open(context, shared, index)?;
+    let addition = {
+        let mut top = shared.lock();
+        let ashift = top.ashift;
+        let metaslab = &mut top.metaslabs[index];
+        // The histogram has these changes since they were logged.
+        let delta = std::mem::take(&mut metaslab.delta);
+        let addition = map.addition(metaslab, ashift, &delta, (pass, context.txg()));
+        metaslab.flushed = delta;
+        top.waiting.insert(index);
+        addition
+    };
+    map.append(context, &addition)?;
+    set_unflushed(context, shared, index)
 }
 
-/// Appends changes to a metaslab's own map, or rewrites it if it has grown too long for what it
-/// says.
-fn append_to_map(
-    context: &SyncContext<'_>,
-    metaslab: &mut Metaslab,
-    ashift: u32,
-    delta: &Delta,
-    pass: u32,
-) -> Result<(), SyncError> {
-    let map = metaslab
-        .map
-        .expect("a metaslab is touched before it is written");
-    let object = context.mos().object(map)?;
-    let block_size = object.dnode().data_block_size;
-    let two_words = context.dsl.features().is_active(features::SPACEMAP_V2);
-    let start = metaslab.range.start;
-    let mut at = metaslab.header.length;
-    let condensed = match pass {
-        1 => worth_condensing(metaslab, block_size),
-        _ => None,
-    };
-    let mut writer;
-    metaslab.header.allocated += delta.balance();
-    let range = |writer: &mut SpaceMapWriter, action, range: Range<u64>| {
-        writer.range(action, VdevId(0), range.start, range.end - range.start);
-    };
-    if let Some(allocated) = condensed {
-        object.free_range(context.tx, 0, u64::MAX)?;
-        at = 0;
-        writer = SpaceMapWriter::new(start, ashift, block_size, 0, two_words);
-        writer.debug(Action::Alloc, u64::from(pass), context.txg());
-        for part in allocated {
-            range(&mut writer, Action::Alloc, part);
-        }
-    } else {
-        writer = SpaceMapWriter::new(start, ashift, block_size, at, two_words);
-        append_delta(&mut writer, delta, pass, context.txg(), range);
+/// A metaslab's own map, open for writing.
+struct MapObject {
+    object: Object,
+    /// Whether entries may take two words.
+    two_words: bool,
+}
+
+/// What is to be written to a map.
+struct Addition {
+    /// It replaces all that the map has.
+    is_whole: bool,
+    header: SpaceMapHeader,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl MapObject {
+    fn open(
+        context: &SyncContext<'_>,
+        shared: &SharedTop,
+        index: usize,
+    ) -> Result<Self, SyncError> {
+        let map = map_of(&shared.lock().metaslabs[index]);
+        Ok(Self {
+            object: context.mos().object(map)?,
+            two_words: context.dsl.features().is_active(features::SPACEMAP_V2),
+        })
     }
-    metaslab.header.length = writer.length();
-    let bytes = writer.into_bytes();
-    append(context, &object, &metaslab.header, at, &bytes)
+
+    /// Works out how changes are appended to a metaslab's map, or the map rewritten if it has grown
+    /// too long for what it says. From now on its header has them.
+    fn addition(
+        &self,
+        metaslab: &mut Metaslab,
+        ashift: u32,
+        delta: &Delta,
+        (pass, txg): (u32, Txg),
+    ) -> Addition {
+        let block_size = self.object.dnode().data_block_size;
+        let start = metaslab.range.start;
+        let mut at = metaslab.header.length;
+        let condensed = match pass {
+            1 => worth_condensing(metaslab, block_size),
+            _ => None,
+        };
+        let is_whole = condensed.is_some();
+        let mut writer;
+        metaslab.header.allocated += delta.balance();
+        let range = |writer: &mut SpaceMapWriter, action, range: Range<u64>| {
+            writer.range(action, VdevId(0), range.start, range.end - range.start);
+        };
+        if let Some(allocated) = condensed {
+            at = 0;
+            writer = SpaceMapWriter::new(start, ashift, block_size, 0, self.two_words);
+            writer.debug(Action::Alloc, u64::from(pass), txg);
+            for part in allocated {
+                range(&mut writer, Action::Alloc, part);
+            }
+        } else {
+            writer = SpaceMapWriter::new(start, ashift, block_size, at, self.two_words);
+            append_delta(&mut writer, delta, pass, txg, range);
+        }
+        metaslab.header.length = writer.length();
+        Addition {
+            is_whole,
+            header: metaslab.header.clone(),
+            at,
+            bytes: writer.into_bytes(),
+        }
+    }
+
+    fn append(&self, context: &SyncContext<'_>, addition: &Addition) -> Result<(), SyncError> {
+        if addition.is_whole {
+            self.object.free_range(context.tx, 0, u64::MAX)?;
+        }
+        let Addition {
+            header, at, bytes, ..
+        } = addition;
+        append(context, &self.object, header, *at, bytes)
+    }
 }
 
 /// The allocated ranges that the map is to say, if rewriting it is worth it.
@@ -437,12 +523,9 @@ fn worth_condensing(metaslab: &Metaslab, block_size: u64) -> Option<Vec<Range<u6
 ///
 /// OpenZFS weighs metaslabs by it before it loads them: a histogram that promises more than is
 /// free sends it to full ones, and fails its assertions.
-fn write_header(context: &SyncContext<'_>, metaslab: &Metaslab) -> Result<(), SyncError> {
-    let map = metaslab
-        .map
-        .expect("a metaslab is touched before it is written");
-    let object = context.mos().object(map)?;
-    append(context, &object, &metaslab.header, 0, &[])
+fn write_header(context: &SyncContext<'_>, logged: &Logged) -> Result<(), SyncError> {
+    let object = context.mos().object(logged.map)?;
+    append(context, &object, &logged.header, 0, &[])
 }
 
 fn update_histogram(metaslab: &mut Metaslab, ashift: u32, delta: &Delta) {
@@ -463,35 +546,38 @@ fn update_histogram(metaslab: &mut Metaslab, ashift: u32, delta: &Delta) {
 /// Records a vdev's changes in its metaslabs' own maps.
 fn record_direct(
     context: &SyncContext<'_>,
-    top: &mut TopSpace,
+    shared: &SharedTop,
     pass: u32,
     space: &Space,
     recorded: &mut Recorded,
 ) -> Result<(), SyncError> {
-    let vdev = top.vdev;
+    let (vdev, dirty) = take_dirty(shared);
     let conflict = |conflict| SyncError::Space { vdev, conflict };
-    for index in std::mem::take(&mut top.dirty) {
-        if !top.metaslabs[index].is_dirty() {
-            continue;
-        }
-        touch(context, top, index, false, recorded)?;
+    for index in dirty {
+        touch(context, shared, index, false, recorded)?;
         // Only with the free ranges known can the map be rewritten.
-        let length = top.metaslabs[index].header.length;
+        let length = shared.lock().metaslabs[index].header.length;
         if pass == 1 && length > CONDENSE_BLOCKS * SMALL_BLOCK {
-            space.load(top, index);
+            drop(space.lock_loaded(shared, index));
         }
-        let ashift = top.ashift;
-        let metaslab = &mut top.metaslabs[index];
-        let delta = metaslab.take_pending().map_err(conflict)?;
-        update_histogram(metaslab, ashift, &delta);
-        append_to_map(context, metaslab, ashift, &delta, pass)?;
-        for range in delta.allocated.iter() {
-            metaslab.flushed.allocate(range).map_err(conflict)?;
-        }
-        for range in delta.freed.iter() {
-            metaslab.flushed.free(range).map_err(conflict)?;
-        }
-        top.waiting.insert(index);
+        let map = MapObject::open(context, shared, index)?;
+        let addition = {
+            let mut top = shared.lock();
+            let ashift = top.ashift;
+            let metaslab = &mut top.metaslabs[index];
+            let delta = metaslab.take_pending().map_err(conflict)?;
+            update_histogram(metaslab, ashift, &delta);
+            let addition = map.addition(metaslab, ashift, &delta, (pass, context.txg()));
+            for range in delta.allocated.iter() {
+                metaslab.flushed.allocate(range).map_err(conflict)?;
+            }
+            for range in delta.freed.iter() {
+                metaslab.flushed.free(range).map_err(conflict)?;
+            }
+            top.waiting.insert(index);
+            addition
+        };
+        map.append(context, &addition)?;
     }
     Ok(())
 }
@@ -499,14 +585,18 @@ fn record_direct(
 /// Records blocks that only the checkpoint refers to from now on (format/1d.9).
 fn record_checkpointed(
     context: &SyncContext<'_>,
-    top: &mut TopSpace,
+    shared: &SharedTop,
     pass: u32,
 ) -> Result<(), SyncError> {
-    let ranges = std::mem::take(&mut top.checkpointed);
+    let (ranges, vdev, zap, ashift) = {
+        let mut top = shared.lock();
+        let ranges = std::mem::take(&mut top.checkpointed);
+        (ranges, top.vdev, top.top_zap, top.ashift)
+    };
     if ranges.is_empty() {
         return Ok(());
     }
-    let zap = top.top_zap.ok_or(SyncError::NoVdevZap { vdev: top.vdev })?;
+    let zap = zap.ok_or(SyncError::NoVdevZap { vdev })?;
     let zap = context.mos().zap(zap)?;
     let object = match zap.lookup_u64(vdev_zap::top::CHECKPOINT_SPACE_MAP)? {
         Some(map) => context.mos().object(ObjectId(map))?,
@@ -525,13 +615,18 @@ fn record_checkpointed(
     let at = header.length;
     let block_size = object.dnode().data_block_size;
     let two_words = context.dsl.features().is_active(features::SPACEMAP_V2);
-    let mut writer = SpaceMapWriter::new(0, top.ashift, block_size, at, two_words);
+    let mut writer = SpaceMapWriter::new(0, ashift, block_size, at, two_words);
     writer.debug(Action::Free, u64::from(pass), context.txg());
+    let mut bytes = 0_u64;
     for range in ranges {
         let length = range.end - range.start;
         writer.range(Action::Free, VdevId(0), range.start, length);
         header.allocated -= i64::try_from(length).unwrap_or(i64::MAX);
-        top.checkpoint_bytes = top.checkpoint_bytes.saturating_add(length);
+        bytes = bytes.saturating_add(length);
+    }
+    {
+        let mut top = shared.lock();
+        top.checkpoint_bytes = top.checkpoint_bytes.saturating_add(bytes);
     }
     header.length = writer.length();
     append(context, &object, &header, at, &writer.into_bytes())

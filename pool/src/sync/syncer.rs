@@ -18,7 +18,7 @@ use cenote_dmu::txg::{Quiesced, SyncReason};
 use cenote_dmu::{ObjectSet, Transaction, TxgGate};
 use cenote_dsl::write::{PoolServices, SyncContext, SyncTask};
 use cenote_dsl::{Dsl, DslError};
-use cenote_io::{Patience, Pipeline, set_patience};
+use cenote_io::{IoContext, Pipeline, Writer, WriterParts};
 use cenote_ondisk::features;
 use cenote_ondisk::{BlockPointer, Uberblock};
 use cenote_vdev::{LeftLeaf, Vdevs};
@@ -57,6 +57,7 @@ pub(crate) struct Syncer {
     pub env: Arc<dyn Env>,
     pub vdevs: Arc<Vdevs>,
     pub pipeline: Arc<Pipeline>,
+    pub(crate) writer: Arc<Writer>,
     pub mos: Arc<ObjectSet>,
     pub dsl: Arc<Dsl>,
     pub gate: Arc<TxgGate>,
@@ -100,8 +101,8 @@ impl PoolServices for Syncer {
         self.shared().gained.push(*pointer);
     }
 
-    fn pipeline(&self) -> &Arc<Pipeline> {
-        &self.pipeline
+    fn writer(&self) -> &Writer {
+        &self.writer
     }
 
     fn env(&self) -> &Arc<dyn Env> {
@@ -115,23 +116,28 @@ impl PoolServices for Syncer {
 
 impl Syncer {
     pub fn new(parts: Parts) -> Arc<Self> {
-        parts.pipeline.set_env(Arc::clone(&parts.env));
         parts.gate.heed(Arc::clone(parts.pipeline.suspension()));
         let gate = Arc::downgrade(&parts.gate);
         let load = move || gate.upgrade().map_or(100, |gate| gate.write_load());
         parts.vdevs.set_write_load(load);
-        let allocator = Arc::clone(&parts.space);
-        parts.pipeline.set_allocator(allocator);
-        let space = Arc::clone(&parts.space);
-        parts.pipeline.heal_in(space);
-        let dedup = Arc::new(DedupTables::new(&parts.mos, &parts.dsl, &parts.vdevs));
-        parts.pipeline.set_dedup_table(Arc::clone(&dedup) as _);
+        // Whatever they are needed for, a group waits for it.
+        let mos = parts.mos.for_io(&IoContext::SYNCING);
+        let dsl = parts.dsl.for_io(&IoContext::SYNCING);
+        let dedup = Arc::new(DedupTables::new(&mos, &dsl, &parts.vdevs));
+        let writer = Arc::new(Writer::new(WriterParts {
+            pipeline: Arc::clone(&parts.pipeline),
+            env: Arc::clone(&parts.env),
+            allocator: Arc::clone(&parts.space) as _,
+            dedup: Some(Arc::clone(&dedup) as _),
+            repairs: Some(Arc::clone(&parts.space) as _),
+        }));
         Arc::new(Self {
             env: parts.env,
             vdevs: parts.vdevs,
             pipeline: parts.pipeline,
-            mos: parts.mos,
-            dsl: parts.dsl,
+            writer,
+            mos,
+            dsl,
             gate: parts.gate,
             space: parts.space,
             dedup,
@@ -221,7 +227,6 @@ impl Syncer {
     pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
         let syncer = Arc::clone(self);
         *self.thread.lock() = Some(rt::spawn("txg_sync", move || {
-            set_patience(Patience::Always);
             let run = std::panic::AssertUnwindSafe(|| syncer.run());
             if rt::catch_unwind(run).is_err() {
                 // The disk has the group before, and nothing here can be trusted any more.
@@ -405,7 +410,7 @@ impl Syncer {
             let id = ObjectId(set.id().0);
             let head = self.dsl.open_head(id);
             // Whoever wrote to it was told that it will be on disk.
-            let head = head.filter(|head| Arc::ptr_eq(head.set(), set));
+            let head = head.filter(|head| head.set().is_same(set));
             head.ok_or(SyncError::HeadClosed { id })?.sync(&context)?;
         }
         self.carry_out_tasks(&context, tickets)?;

@@ -6,7 +6,7 @@ use cenote_base::{MemoryBudget, MemoryLease};
 use cenote_device::BlockBuffer;
 use cenote_dmu::Block;
 use cenote_dmu::traverse::{Reader, Root, Visit};
-use cenote_io::{IoError, ObjsetKeys, Pipeline, ReadContext};
+use cenote_io::{IoContext, IoError, ObjsetKeys, Pipeline, ReadContext};
 use cenote_ondisk::block_pointer::Protection;
 use cenote_ondisk::{BlockPointer, ObjectType};
 use cenote_vdev::{BatchRead, CopyHealth};
@@ -109,10 +109,12 @@ fn check_at_once<'a>(
         .map(|i| batch_read(&group[*i].pointer))
         .collect();
     let mut stored: Vec<Option<BlockBuffer>> = group.iter().map(|_| None).collect();
-    for (index, bytes) in plain
-        .into_iter()
-        .zip(engine.pipeline.vdevs().read_batch(&reads))
-    {
+    for (index, bytes) in plain.into_iter().zip(
+        engine
+            .pipeline
+            .vdevs()
+            .read_batch(&reads, &IoContext::SCRUB),
+    ) {
         stored[index] = bytes;
     }
     let each = group.iter().zip(stored);
@@ -156,7 +158,9 @@ fn check(engine: &Engine, visit: &Visit, keys: Option<&ObjsetKeys>, wanted: bool
     };
     let stored = match stored {
         Some(stored) => Ok(stored),
-        None => engine.pipeline.read_stored(&visit.pointer, visit.bookmark),
+        None => engine
+            .pipeline
+            .read_stored(&visit.pointer, visit.bookmark, &IoContext::SCRUB),
     };
     match stored {
         Ok(stored) => decode(engine, visit, &stored, keys, wanted, bad_copies),
@@ -185,7 +189,7 @@ fn check_copies(engine: &Engine, visit: &Visit) -> (u64, Option<Vec<u8>>) {
     let is_bad = |health| matches!(health, CopyHealth::Unreadable | CopyHealth::Wrong);
     let (mut bad, mut stored) = (0, None);
     for dva in pointer.dvas() {
-        match vdevs.check_copies(dva, read.size, read.birth, &verify) {
+        match vdevs.check_copies(dva, read.size, read.birth, &verify, &IoContext::SCRUB) {
             Ok(report) => {
                 let verdicts = report.verdicts.iter();
                 bad += verdicts.filter(|verdict| is_bad(verdict.health)).count() as u64;

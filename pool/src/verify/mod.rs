@@ -21,7 +21,6 @@ use crate::error::ImportError;
 use crate::pool::Pool;
 use cenote_base::Txg;
 use cenote_dmu::traverse::{DiskOrder, Limits, Since};
-use cenote_io::{IoClass, with_read_class};
 use claims::{Claims, VdevClaims};
 use leaves::Engine;
 use segment_map::SegmentMap;
@@ -73,7 +72,7 @@ pub fn verify(
     loop {
         let due =
             || options.state_file.is_some() && pool.env().monotonic() - saved.get() >= SAVE_EVERY;
-        let pause = with_read_class(IoClass::Scrub, || walk.run(&engine, watcher, &due));
+        let pause = walk.run(&engine, watcher, &due);
         match (pause, &options.state_file) {
             (Pause::Finished, _) => break,
             (_, Some(path)) => state::save(path, &walk, identity)?,
@@ -157,7 +156,7 @@ pub(crate) fn recent_metadata_is_good(pool: &Pool, since: Txg) -> Result<bool, I
     let mut walk = begin(pool, since)?;
     walk.books.metadata_only = true;
     let engine = Engine::new(pool, VerifyOptions::default());
-    let pause = with_read_class(IoClass::Scrub, || walk.run(&engine, &Unwatched, &|| false));
+    let pause = walk.run(&engine, &Unwatched, &|| false);
     assert_eq!(pause, Pause::Finished, "nobody cancels and no state is due");
     let report = &walk.books.report;
     Ok(report.damaged.is_empty() && report.space.is_empty())

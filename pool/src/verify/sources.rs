@@ -149,7 +149,8 @@ fn claim_intent_logs(pool: &Pool, claims: &mut Claims) -> Result<(), DmuError> {
             continue;
         };
         // Blocks of later txgs are not in the space maps before the log is claimed, as those of
-        // all logs are when a pool is opened for writing.
+        // all logs are when a pool is opened for writing. A log that is being written has blocks
+        // of groups that are still open.
         let mut chain = log.chain();
         let mut pointers = Vec::new();
         for block in chain.by_ref().map_while(Result::ok) {
@@ -163,7 +164,9 @@ fn claim_intent_logs(pool: &Pool, claims: &mut Claims) -> Result<(), DmuError> {
         }
         // The block after the last written one is allocated, too.
         pointers.push(*chain.end());
-        let all_count = log.is_claimed() || pool.is_writable();
+        let head = pool.dsl().open_head(id);
+        let is_growing = head.is_some_and(|head| head.has_log());
+        let all_count = log.is_claimed() || pool.is_writable() && !is_growing;
         let counts = |pointer: &&BlockPointer| all_count || pointer.physical_birth() <= pool.txg();
         for pointer in pointers.iter().filter(counts) {
             claim_loose(claims, pointer);

@@ -13,7 +13,7 @@ use super::report::{DamagedBlock, VerifyProgress, VerifyReport, Watcher};
 use cenote_base::{Bookmark, Txg};
 use cenote_dmu::traverse::{self, DiskOrder, Visit, Visitor};
 use cenote_dmu::{Block, DmuError};
-use cenote_io::IoError;
+use cenote_io::{IoContext, IoError};
 use cenote_ondisk::BlockPointer;
 
 /// Everything a verification carries on with; what a state file holds.
@@ -168,7 +168,7 @@ impl Inspection<'_> {
     /// A gang block's header and members have allocations of their own.
     fn claim_gang(&mut self, visit: &Visit) -> bool {
         let pipeline = self.engine.pipeline();
-        let parts = match pipeline.gang_parts(&visit.pointer, visit.bookmark) {
+        let parts = match pipeline.gang_parts(&visit.pointer, visit.bookmark, &IoContext::SCRUB) {
             Ok(parts) => parts,
             Err(error) => {
                 self.books.push_damaged(visit, error.to_string());

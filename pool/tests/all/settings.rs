@@ -7,7 +7,7 @@ use crate::common::{self, Bench};
 use cenote_base::rt::{self, Instant, World};
 use cenote_base::settings::{self, Setting};
 use cenote_base::{BlockId, RealEnv, Txg, VdevId};
-use cenote_device::{Device, DeviceError, MemoryDevice, Nature};
+use cenote_device::{Device, DeviceError, MemoryDevice, Nature, Purpose};
 use cenote_dmu::{NewObject, Object, Owner, OwnerHook, TxCost};
 use cenote_dsl::write::Head;
 use cenote_ondisk::{Dva, ObjectType};
@@ -16,7 +16,7 @@ use cenote_pool::{
     Actor, NewLeaf, NewVdev, Pool, TreatmentCommand, TreatmentKind, TreatmentState, VdevShape,
 };
 use cenote_vdev::AllocationClass::Normal;
-use cenote_vdev::BatchRead;
+use cenote_vdev::{BatchRead, IoContext};
 use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -111,13 +111,20 @@ impl Device for SlowDisk {
     }
 
     fn write_at(&self, offset: u64, new: &[u8]) -> Result<(), DeviceError> {
-        self.write_vectored(offset, &[IoSlice::new(new)])
+        self.write_vectored(offset, &[IoSlice::new(new)], Purpose::Unknown)
     }
 
-    fn write_vectored(&self, offset: u64, buffers: &[IoSlice<'_>]) -> Result<(), DeviceError> {
+    fn write_vectored(
+        &self,
+        offset: u64,
+        buffers: &[IoSlice<'_>],
+        purpose: Purpose,
+    ) -> Result<(), DeviceError> {
         let bytes = buffers.iter().map(|buffer| buffer.len()).sum();
         self.note(WRITE, bytes);
-        self.busy(bytes, || self.memory.write_vectored(offset, buffers))
+        self.busy(bytes, || {
+            self.memory.write_vectored(offset, buffers, purpose)
+        })
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
@@ -419,7 +426,7 @@ fn requests_are_joined_up_to_the_limit(site: &Site) {
             })
             .collect();
         disk.take_largest(READ);
-        let blocks = site.pool.vdevs().read_batch(&reads);
+        let blocks = site.pool.vdevs().read_batch(&reads, &IoContext::USER);
         assert!(blocks.iter().all(Option::is_some));
         disk.take_largest(READ)
     };

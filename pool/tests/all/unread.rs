@@ -211,7 +211,6 @@ enum Written {
 
 /// Imports for writing, and changes what an ordinary day changes.
 fn write(dir: &Path, snapshots: &[DatasetName]) -> Written {
-    cenote_pool::set_patience(cenote_pool::Patience::Never);
     let pool = match import(dir, false) {
         Ok(pool) => pool,
         Err(error) => return Written::Refused(error.to_string()),

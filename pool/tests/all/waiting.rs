@@ -5,7 +5,7 @@ use cenote_base::rt::{self, Instant, World};
 use cenote_base::{Bookmark, RealEnv};
 use cenote_device::{Device, DeviceError, Entry, FaultyDevice, Opener};
 use cenote_dmu::TxCost;
-use cenote_io::{Patience, with_patience};
+use cenote_io::IoContext;
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{
     ClearError, FailMode, ImportOptions, NewVdev, Pool, SyncError, VdevShape, assemble,
@@ -426,7 +426,8 @@ fn reads_wait() {
     let (world, plugs, pool) = waiting_pool(FailMode::Wait);
     let root = pool.uberblock().root;
     let bookmark = Bookmark::default();
-    let read = || pool.cache().pipeline().read_stored(&root, bookmark);
+    let pipeline = pool.cache().pipeline();
+    let read = || pipeline.read_stored(&root, bookmark, &IoContext::USER);
     let whole = read().expect("readable");
     let disk = plugs.last();
 
@@ -440,8 +441,17 @@ fn reads_wait() {
     assert!(pool.suspended().is_none());
 
     disk.set_missing(true);
-    let asked = with_patience(Patience::Never, read);
+    let asked = pool.cache().read_stored(&root, bookmark);
     assert!(asked.is_err() && pool.suspended().is_none());
+    // Nor does a worker that reads for somebody who does not wait: it knew nothing of its asker
+    // once, and waited as a program does.
+    let cache = Arc::clone(pool.cache());
+    let read_by_worker = move |root| cache.read_stored(&root, bookmark);
+    let asked = pool
+        .cache()
+        .workers()
+        .map(vec![root, root, root], read_by_worker);
+    assert!(asked.iter().all(Result::is_err) && pool.suspended().is_none());
     rt::scope(|scope| {
         let reader = scope.spawn(read);
         until_waiting(&pool);
@@ -469,7 +479,7 @@ fn nobody_waits_in_a_pool_that_is_left() {
     rt::scope(|scope| {
         let reader = scope.spawn(|| {
             let pipeline = pool.cache().pipeline();
-            pipeline.read_stored(&root, Bookmark::default())
+            pipeline.read_stored(&root, Bookmark::default(), &IoContext::USER)
         });
         until_waiting(&pool);
         let gate = pool.gate().expect("writable");

@@ -137,7 +137,7 @@ impl FileSystem {
             (Some(one), Some(two)) => Arc::ptr_eq(one, two),
             _ => false,
         };
-        keys && Arc::ptr_eq(self.set().cache(), other.set().cache())
+        keys && self.set().cache().is_same(other.set().cache())
     }
 
     /// Shares as many blocks as go into one transaction, from the front of a range.

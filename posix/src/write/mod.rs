@@ -52,7 +52,7 @@ use access_time::Reads;
 use cenote_base::ObjectId;
 use cenote_base::rt::{Mutex, RwLock, ranks};
 use cenote_dataset::OpenDataset;
-use cenote_dmu::{Object, Transaction};
+use cenote_dmu::{IoContext, Object, Transaction};
 use locks::{Held, Locks};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -138,7 +138,9 @@ impl FileSystem {
         dataset: Arc<OpenDataset>,
         settings: WriteSettings,
     ) -> Result<Self, PosixError> {
-        let file_system = Self::open(Arc::clone(dataset.set()))?;
+        // Opening does not wait for devices that are gone; whoever reads files may.
+        let file_system = Self::open(dataset.set().for_io(&IoContext::COMMAND))?;
+        let file_system = file_system.for_io(dataset.set().io());
         let set = file_system.set();
         if !set.is_writable() {
             return Err(PosixError::ReadOnly);

@@ -105,7 +105,7 @@ fn heal(
         block,
     };
     let pipeline = set.cache().pipeline();
-    match pipeline.read_stored(&pointer, bookmark) {
+    match pipeline.read_stored(&pointer, bookmark, set.io()) {
         Ok(_) => return Ok(None),
         Err(IoError::Unreadable { .. }) => {}
         Err(error) => return Err(error.into()),
@@ -114,7 +114,7 @@ fn heal(
         return Ok(Some(false));
     }
     for stored in candidates(&pointer, write, payload) {
-        if pipeline.restore(&pointer, bookmark, &stored)? {
+        if pipeline.restore(&pointer, bookmark, &stored, set.io())? {
             return Ok(Some(true));
         }
     }

@@ -140,8 +140,7 @@ impl Reads {
         };
         match wanted.is_stored {
             true => {
-                let pipeline = self.cache.pipeline();
-                let stored = pipeline.read_stored(&wanted.pointer, wanted.bookmark);
+                let stored = self.cache.read_stored(&wanted.pointer, wanted.bookmark);
                 stored.map(Bytes::Alone)
             }
             false => {
@@ -185,7 +184,7 @@ impl Job {
             (wanted.pointer, wanted.bookmark)
         });
         let blocks: Vec<(BlockPointer, Bookmark)> = blocks.collect();
-        let stored = self.reads.cache.pipeline().read_stored_batch(&blocks);
+        let stored = self.reads.cache.read_stored_batch(&blocks);
         let mut found: Vec<Option<Found>> = self.wanted.iter().map(|_| None).collect();
         for (index, stored) in order.into_iter().zip(stored) {
             let wanted = &self.wanted[index];

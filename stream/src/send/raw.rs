@@ -64,7 +64,7 @@ pub(super) fn dnodes(snapshot: &Snapshot, visit: &Visit) -> Result<Vec<u8>, Stre
         .set
         .cache()
         .pipeline()
-        .read(&visit.pointer, context);
+        .read(&visit.pointer, context, snapshot.set.io());
     contents.map_err(|error| unreadable(DmuError::from(error)))
 }
 

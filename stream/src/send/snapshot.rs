@@ -3,7 +3,7 @@
 use super::unreadable;
 use crate::error::StreamError;
 use cenote_base::{Guid, ObjectId, Txg};
-use cenote_dmu::ObjectSet;
+use cenote_dmu::{IoContext, ObjectSet};
 use cenote_dsl::{Bookmark, Dataset};
 use cenote_ondisk::crypto_key::CryptoKey;
 use cenote_ondisk::dsl_dataset::FLAG_CASE_INSENSITIVE;
@@ -102,6 +102,8 @@ impl Snapshot {
 
     fn read(dataset: &Dataset) -> Result<Self, StreamError> {
         let set = dataset.object_set().map_err(unreadable)?;
+        // A stream waits for devices as a program does that reads the files.
+        let set = set.for_io(&IoContext::USER);
         let has = |name| has_feature(dataset, name);
         let pool = dataset.dsl().features();
         let is_active = |name| guid_of(name).is_some_and(|guid| pool.is_active(guid));

@@ -5,6 +5,7 @@ use crate::support::{
 };
 use cenote_base::{Guid, Txg, VdevId};
 use cenote_ondisk::{NvList, VdevConfig};
+use cenote_vdev::IoContext;
 use cenote_vdev::{
     AllocationClass, DtlKind, Reshape, ResilverTarget, Shape, TxgSet, VdevState, VdevWrite,
     WritePlan,
@@ -62,8 +63,10 @@ fn resilver(vdevs: &Shape, writes: &[VdevWrite]) {
         let (dva, size) = (write.dva, write.data.len());
         let stale = vdevs.stale_leaves(dva, size, write.txg).expect("sound");
         let is_right = |bytes: &[u8]| *bytes == write.data[..];
-        let read = vdevs.read(dva, size, write.txg, &is_right).expect("right");
-        let repaired = vdevs.repair(dva, &read.bytes, write.txg, &stale);
+        let read = vdevs
+            .read(dva, size, write.txg, &is_right, &IoContext::USER)
+            .expect("right");
+        let repaired = vdevs.repair(dva, &read.bytes, write.txg, &stale, &IoContext::USER);
         repaired.expect("all leaves are there");
     }
     vdevs.flush().expect("memory flushes");
@@ -382,7 +385,13 @@ fn a_distributed_spare_is_filled() {
     let mut read = 0;
     for write in &writes {
         let is_right = |bytes: &[u8]| *bytes == write.data[..];
-        let result = lost.read(write.dva, write.data.len(), write.txg, &is_right);
+        let result = lost.read(
+            write.dva,
+            write.data.len(),
+            write.txg,
+            &is_right,
+            &IoContext::USER,
+        );
         read += usize::from(result.is_ok());
     }
     // Spare space of some rows is on the other lost disk.

@@ -5,6 +5,7 @@ use cenote_base::{Guid, Txg, VdevId};
 use cenote_device::{BlockBuffer, Device, MemoryDevice};
 use cenote_ondisk::uberblock::{RaidzReflow, ReflowScratch};
 use cenote_ondisk::{Dva, NvList, NvValue, VdevConfig};
+use cenote_vdev::IoContext;
 use cenote_vdev::{OpenOptions, Shape, VdevError, VdevWrite, Vdevs};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -123,7 +124,13 @@ fn reflow(devices: &Devices, children: u64, sectors: Range<u64>) {
 fn check(vdevs: &Shape, writes: &[VdevWrite], when: &str) {
     for write in writes {
         let is_right = |bytes: &[u8]| *bytes == write.data[..];
-        let read = vdevs.read(write.dva, write.data.len(), TXG, &is_right);
+        let read = vdevs.read(
+            write.dva,
+            write.data.len(),
+            TXG,
+            &is_right,
+            &IoContext::USER,
+        );
         assert!(read.is_ok(), "{when}: {}: {:?}", write.dva, read.err());
     }
 }

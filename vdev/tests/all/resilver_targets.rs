@@ -4,6 +4,7 @@ use crate::support::{DEVICE, Devices, blocks, disks, memory, open_kept, pool, vd
 use cenote_base::{Guid, Txg, VdevId};
 use cenote_device::{Device, FaultyDevice};
 use cenote_ondisk::{BlockPointer, Dva, VdevConfig};
+use cenote_vdev::IoContext;
 use cenote_vdev::{FaultKind, IndirectEntry, Reshape, TxgSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -116,7 +117,13 @@ fn a_leaf_that_does_not_flush_was_not_reached() {
     shape.set_dtl(Guid(11), &[Txg(10)..Txg(11)]);
     let targets = shape.begin_resilver(Txg(30));
     for write in &writes {
-        let repaired = shape.repair(write.dva, &write.data, write.txg, &[Guid(11)]);
+        let repaired = shape.repair(
+            write.dva,
+            &write.data,
+            write.txg,
+            &[Guid(11)],
+            &IoContext::USER,
+        );
         repaired.expect("taken");
     }
     faulty.fail_writes(true);
@@ -228,7 +235,7 @@ fn what_a_removal_copied_is_missed_by_who_was_away() {
     // Whoever asks for the block does not believe the one that was away.
     let right = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
     let read = shape
-        .read(block(0), 4096, Txg(7), &right)
+        .read(block(0), 4096, Txg(7), &right, &IoContext::USER)
         .expect("the other has it");
     assert!(
         read.wrong

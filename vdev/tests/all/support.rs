@@ -3,6 +3,7 @@
 use cenote_base::{Guid, Txg, VdevId};
 use cenote_device::{BlockBuffer, Device, MemoryDevice};
 use cenote_ondisk::{Dva, NvList, NvValue, VdevConfig};
+use cenote_vdev::IoContext;
 use cenote_vdev::{OpenOptions, Shape, VdevWrite, Vdevs};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -101,7 +102,13 @@ pub fn write_all(vdevs: &Shape, writes: &[VdevWrite]) {
 pub fn read_all(vdevs: &Shape, writes: &[VdevWrite], what: &str) {
     for write in writes {
         let is_right = |bytes: &[u8]| *bytes == write.data[..];
-        let read = vdevs.read(write.dva, write.data.len(), write.txg, &is_right);
+        let read = vdevs.read(
+            write.dva,
+            write.data.len(),
+            write.txg,
+            &is_right,
+            &IoContext::USER,
+        );
         assert!(read.is_ok(), "{what}: {}: {:?}", write.dva, read.err());
     }
 }

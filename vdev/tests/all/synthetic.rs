@@ -6,6 +6,7 @@ use cenote_codec::parity;
 use cenote_device::{Device, FileDevice, FileOptions, MemoryDevice};
 use cenote_ondisk::uberblock::{RaidzReflow, ReflowScratch};
 use cenote_ondisk::{Dva, NvList, NvValue, VdevConfig};
+use cenote_vdev::IoContext;
 use cenote_vdev::geometry::{Map, draid::Draid, raidz::Raidz, raidz::Reflow};
 use cenote_vdev::{
     BatchRead, CopyHealth, IndirectEntry, OpenOptions, Shape, VdevError, VdevState, Vdevs,
@@ -138,10 +139,14 @@ fn a_stale_mirror_child_is_asked_last_and_not_blamed() {
     vdevs.set_dtl(Guid(10), &[Txg(50)..Txg(60)]);
     let dva = Dva::new(VdevId(0), 0, 4096);
     let accept = |bytes: &[u8]| bytes == block;
-    assert!(vdevs.read(dva, 4096, Txg(55), &accept).is_ok());
+    assert!(
+        vdevs
+            .read(dva, 4096, Txg(55), &accept, &IoContext::USER)
+            .is_ok()
+    );
     assert_eq!(errors_of(&vdevs, 10), 0, "it was not even asked");
     let report = vdevs
-        .check_copies(dva, 4096, Txg(55), &accept)
+        .check_copies(dva, 4096, Txg(55), &accept, &IoContext::USER)
         .expect("a sound address");
     let health: Vec<_> = report
         .verdicts
@@ -150,12 +155,18 @@ fn a_stale_mirror_child_is_asked_last_and_not_blamed() {
         .collect();
     assert_eq!(health, [CopyHealth::Stale, CopyHealth::Good]);
     // Outside the missed txgs the same bytes are an error; offset 0 prefers the first child.
-    assert!(vdevs.read(dva, 4096, Txg(60), &accept).is_ok());
+    assert!(
+        vdevs
+            .read(dva, 4096, Txg(60), &accept, &IoContext::USER)
+            .is_ok()
+    );
     assert_eq!(errors_of(&vdevs, 10), 1);
     assert_eq!(errors_of(&vdevs, 11), 0);
     let dtl_only = |bytes: &[u8]| bytes[..100] == pattern(100)[..] && bytes[100..] == [0; 3996];
     assert!(
-        vdevs.read(dva, 4096, Txg(55), &dtl_only).is_ok(),
+        vdevs
+            .read(dva, 4096, Txg(55), &dtl_only, &IoContext::USER)
+            .is_ok(),
         "the last resort"
     );
 }
@@ -174,12 +185,16 @@ fn a_speculative_read_that_finds_nothing_charges_nobody() {
     let accept = |bytes: &[u8]| bytes == block;
     let all = |vdevs: &Shape| [1, 2, 10, 11].map(|guid| errors_of(vdevs, guid));
     let before = all(&vdevs);
-    let nothing = vdevs.read_speculative(at(0), 4096, Txg(5), &accept);
+    let nothing = vdevs.read_speculative(at(0), 4096, Txg(5), &accept, &IoContext::USER);
     assert!(matches!(nothing, Err(VdevError::Damaged { .. })));
     assert_eq!(all(&vdevs), before);
-    let second = vdevs.read_speculative(at(8192), 4096, Txg(5), &accept);
+    let second = vdevs.read_speculative(at(8192), 4096, Txg(5), &accept, &IoContext::USER);
     assert_eq!(second.expect("the second child has it").bytes, block);
-    assert!(vdevs.read(at(0), 4096, Txg(5), &accept).is_err());
+    assert!(
+        vdevs
+            .read(at(0), 4096, Txg(5), &accept, &IoContext::USER)
+            .is_err()
+    );
     assert_eq!(errors_of(&vdevs, 11), 1, "a read that must succeed blames");
 }
 
@@ -196,25 +211,33 @@ fn a_disk_being_replaced_in_raidz_gives_either_copy() {
     let dva = Dva::new(VdevId(0), 512, geometry.asize(8192, Txg(9)));
     let accept = |bytes: &[u8]| bytes == block;
     let vdevs = open(&config, &devices);
-    assert!(vdevs.read(dva, 8192, Txg(9), &accept).is_ok(), "by parity");
+    assert!(
+        vdevs
+            .read(dva, 8192, Txg(9), &accept, &IoContext::USER)
+            .is_ok(),
+        "by parity"
+    );
     assert_eq!(errors_of(&vdevs, 20), 1);
     // Without disk 22 there is no parity left, so the other copy must serve.
     let mut fewer = devices.clone();
     fewer.remove(&Guid(22));
     let vdevs = open(&config, &fewer);
     assert_eq!(vdevs.state().0, VdevState::Degraded);
-    let read = vdevs.read(dva, 8192, Txg(9), &accept);
+    let read = vdevs.read(dva, 8192, Txg(9), &accept, &IoContext::USER);
     assert!(read.is_ok(), "{:?}", read.err());
     // A missing old disk is no loss at all, and leaves the fast path open.
     let mut fewer = devices.clone();
     fewer.remove(&Guid(20));
     let vdevs = open(&config, &fewer);
     let size = 8192;
-    let batch = vdevs.read_batch(&[BatchRead {
-        dva,
-        size,
-        birth: Txg(9),
-    }]);
+    let batch = vdevs.read_batch(
+        &[BatchRead {
+            dva,
+            size,
+            birth: Txg(9),
+        }],
+        &IoContext::USER,
+    );
     assert_eq!(batch, [Some(block.clone().into())]);
 }
 
@@ -244,10 +267,10 @@ fn an_offline_child_serves_when_nobody_else_can() {
     let dva = Dva::new(VdevId(0), 1024, 512);
     assert!(
         vdevs
-            .read(dva, 512, Txg(4), &|bytes| bytes == block)
+            .read(dva, 512, Txg(4), &|bytes| bytes == block, &IoContext::USER)
             .is_ok()
     );
-    let never = vdevs.read(dva, 512, Txg(4), &|_| false);
+    let never = vdevs.read(dva, 512, Txg(4), &|_| false, &IoContext::USER);
     assert!(matches!(never, Err(VdevError::Damaged { .. })), "{never:?}");
 }
 
@@ -288,7 +311,13 @@ fn a_reflow_that_stopped_in_its_scratch_area_is_readable() {
             .shape();
         for offset in offsets {
             let dva = Dva::new(VdevId(0), offset, geometry.asize(40_960, Txg(9)));
-            let read = vdevs.read(dva, 40_960, Txg(9), &|bytes| bytes == block);
+            let read = vdevs.read(
+                dva,
+                40_960,
+                Txg(9),
+                &|bytes| bytes == block,
+                &IoContext::USER,
+            );
             assert!(read.is_ok(), "without {missing}: {:?}", read.err());
         }
     }
@@ -369,14 +398,20 @@ fn a_distributed_spare_stands_in_and_blocks_cross_groups() {
         })
         .collect();
     // Nothing is missing for the fast path: the spare has it all.
-    for read in vdevs.read_batch(&reads) {
+    for read in vdevs.read_batch(&reads, &IoContext::USER) {
         assert_eq!(read.as_deref(), Some(block.as_slice()));
     }
     // One disk more may go.
     fewer.remove(&Guid(44));
     let vdevs = open(&config, &fewer);
     for read in reads {
-        let result = vdevs.read(read.dva, size, Txg(9), &|bytes| bytes == block);
+        let result = vdevs.read(
+            read.dva,
+            size,
+            Txg(9),
+            &|bytes| bytes == block,
+            &IoContext::USER,
+        );
         assert!(result.is_ok(), "{:?}", result.err());
     }
 }
@@ -414,21 +449,22 @@ fn a_split_block_is_put_together_from_the_right_copies() {
     }
     let dva = Dva::new(VdevId(3), 0, 8192);
     let accept = |bytes: &[u8]| bytes == block;
-    assert!(vdevs.read(dva, 8192, Txg(4), &accept).is_ok());
+    let io = &IoContext::USER;
+    assert!(vdevs.read(dva, 8192, Txg(4), &accept, io).is_ok());
     assert!(
         vdevs
-            .check_copies(dva, 8192, Txg(4), &accept)
+            .check_copies(dva, 8192, Txg(4), &accept, io)
             .is_ok_and(|r| r.is_perfect())
     );
     // One copy of each piece goes bad, on different sides.
     put(&devices, 62, DATA + 100, b"bad");
     put(&devices, 61, DATA + 65_536, b"bad");
     put(&devices, 60, DATA + 4000, b"bad");
-    assert!(vdevs.read(dva, 8192, Txg(4), &accept).is_ok());
+    assert!(vdevs.read(dva, 8192, Txg(4), &accept, io).is_ok());
     assert_eq!(errors_of(&vdevs, 62), 1);
     assert_eq!(errors_of(&vdevs, 63), 0);
     let report = vdevs
-        .check_copies(dva, 8192, Txg(4), &accept)
+        .check_copies(dva, 8192, Txg(4), &accept, io)
         .expect("a sound address");
     let wrong = report
         .verdicts
@@ -436,9 +472,9 @@ fn a_split_block_is_put_together_from_the_right_copies() {
         .filter(|v| v.health == CopyHealth::Wrong);
     assert_eq!(wrong.count(), 3);
     put(&devices, 63, DATA, b"bad");
-    let lost = vdevs.read(dva, 8192, Txg(4), &accept);
+    let lost = vdevs.read(dva, 8192, Txg(4), &accept, io);
     assert!(matches!(lost, Err(VdevError::Damaged { .. })), "{lost:?}");
-    let beyond = vdevs.read(Dva::new(VdevId(3), 8192, 512), 512, Txg(4), &accept);
+    let beyond = vdevs.read(Dva::new(VdevId(3), 8192, 512), 512, Txg(4), &accept, io);
     assert!(
         matches!(beyond, Err(VdevError::Unmapped { .. })),
         "{beyond:?}"
@@ -460,7 +496,13 @@ fn mappings_in_a_circle_end_with_an_error() {
     vdevs
         .set_indirect_mapping(VdevId(1), vec![to(0)])
         .expect("in order");
-    let read = vdevs.read(Dva::new(VdevId(0), 0, 512), 512, Txg(4), &|_| true);
+    let read = vdevs.read(
+        Dva::new(VdevId(0), 0, 512),
+        512,
+        Txg(4),
+        &|_| true,
+        &IoContext::USER,
+    );
     assert!(
         matches!(read, Err(VdevError::MappingLoop { .. })),
         "{read:?}"
@@ -480,7 +522,7 @@ fn absurd_addresses_are_refused_by_name() {
     let vdevs = open(&config, &disks(10..13));
     let read = |vdev, offset, size| {
         let dva = Dva::new(VdevId(vdev), offset, 4096);
-        vdevs.read(dva, size, Txg(4), &|_| true)
+        vdevs.read(dva, size, Txg(4), &|_| true, &IoContext::USER)
     };
     assert!(read(0, 0, 4096).is_ok());
     assert!(matches!(read(3, 0, 512), Err(VdevError::NoSuchVdev { .. })));
@@ -507,14 +549,17 @@ fn absurd_addresses_are_refused_by_name() {
         word0: 8,
         word1: u64::MAX >> 1,
     };
-    let far = vdevs.read(far, 512, Txg(4), &|_| true);
+    let far = vdevs.read(far, 512, Txg(4), &|_| true, &IoContext::USER);
     assert!(matches!(far, Err(VdevError::OutOfRange { .. })), "{far:?}");
     let batch = [(3, 0), (1, 0), (0, 24 * MIB)].map(|(vdev, offset)| BatchRead {
         dva: Dva::new(VdevId(vdev), offset, 512),
         size: 512,
         birth: Txg(4),
     });
-    assert_eq!(vdevs.read_batch(&batch), [None, None, None]);
+    assert_eq!(
+        vdevs.read_batch(&batch, &IoContext::USER),
+        [None, None, None]
+    );
 }
 
 #[test]

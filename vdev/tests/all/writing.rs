@@ -7,6 +7,7 @@ use cenote_base::{Guid, Txg, VdevId};
 use cenote_device::{Device, FaultyDevice, MemoryDevice};
 use cenote_ondisk::uberblock::{MULTIHOST_MAGIC, UBERBLOCK_WORDS};
 use cenote_ondisk::{Dva, NvList, NvValue, Uberblock, VdevConfig};
+use cenote_vdev::IoContext;
 use cenote_vdev::{
     AllocationClass, CopyHealth, DeviceLabels, FaultKind, FreeSpaceAction, LabelPhase, OpenOptions,
     Shape, UberblockScope, VdevAux, VdevState, VdevWrite, Vdevs, clear_labels, create,
@@ -76,7 +77,7 @@ fn every_layout_gives_back_what_it_took() {
             for write in &writes {
                 let is_right = |bytes: &[u8]| *bytes == write.data[..];
                 let size = write.data.len();
-                let report = vdevs.check_copies(write.dva, size, txg, &is_right);
+                let report = vdevs.check_copies(write.dva, size, txg, &is_right, &IoContext::USER);
                 let report = report.expect("a sound address");
                 let all_good = report
                     .verdicts
@@ -120,7 +121,9 @@ fn repairs_give_leaves_back_what_they_lost() {
         for write in &writes {
             let (dva, size) = (write.dva, write.data.len());
             let is_right = |bytes: &[u8]| *bytes == write.data[..];
-            let read = vdevs.read(dva, size, Txg(60), &is_right).expect("right");
+            let read = vdevs
+                .read(dva, size, Txg(60), &is_right, &IoContext::USER)
+                .expect("right");
             let holders = vdevs.leaves_of(dva, size, Txg(60)).expect("sound");
             let lost = 10..10 + case.spare as u64;
             for fault in &read.wrong {
@@ -128,9 +131,9 @@ fn repairs_give_leaves_back_what_they_lost() {
                 assert!(lost.contains(&fault.leaf.0) && holders.contains(&fault.leaf));
             }
             let damaged: Vec<Guid> = lost.map(Guid).collect();
-            let repaired = vdevs.repair(dva, &write.data, Txg(60), &damaged);
+            let repaired = vdevs.repair(dva, &write.data, Txg(60), &damaged, &IoContext::USER);
             repaired.expect("all leaves are there");
-            let report = vdevs.check_copies(dva, size, Txg(60), &is_right);
+            let report = vdevs.check_copies(dva, size, Txg(60), &is_right, &IoContext::USER);
             let report = report.expect("sound");
             assert!(report.is_perfect(), "{}: {report:?}", case.name);
         }
@@ -152,7 +155,13 @@ fn a_read_tells_of_leaves_that_missed_the_block() {
         let mut stale = 0;
         for write in &writes {
             let is_right = |bytes: &[u8]| *bytes == write.data[..];
-            let read = vdevs.read(write.dva, write.data.len(), Txg(60), &is_right);
+            let read = vdevs.read(
+                write.dva,
+                write.data.len(),
+                Txg(60),
+                &is_right,
+                &IoContext::USER,
+            );
             for fault in read.expect("right").wrong {
                 assert_eq!((fault.leaf, fault.kind), (Guid(10), FaultKind::Stale));
                 stale += 1;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The layers from the bottom up (STYLE.md); a package may depend on those that stand before it.
-const LAYERS: [&str; 24] = [
+const LAYERS: [&str; 25] = [
     "base",
     "control",
     "ondisk",

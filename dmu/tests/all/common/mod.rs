@@ -17,8 +17,8 @@ use cenote_dmu::{
     BlockKind, BlockSink, CreateParams, ObjectSet, PolicySource, TxgGate, WritePolicy, WriteRequest,
 };
 use cenote_io::{
-    Allocation, AllocationRequest, Allocator, IoError, NoSpace, ObjsetKeys, Pipeline, Workers,
-    checksum,
+    Allocation, AllocationRequest, Allocator, IoError, NoSpace, ObjsetKeys, Pipeline,
+    PipelineParts, Workers, Writer, WriterParts, checksum,
 };
 use cenote_ondisk::nvlist::{NvList, NvValue};
 use cenote_ondisk::objset::ObjsetKind;
@@ -60,6 +60,7 @@ pub enum Way {
 #[derive(Debug)]
 pub struct TestPool {
     pub cache: Arc<BlockCache>,
+    writer: Writer,
     device: Arc<MemoryDevice>,
     space: Arc<Mutex<Space>>,
     way: Way,
@@ -125,18 +126,28 @@ impl TestPool {
         let devices: HashMap<Guid, Arc<dyn Device>> =
             HashMap::from([(Guid(2), Arc::clone(&device) as Arc<dyn Device>)]);
         let vdevs = Vdevs::open(&config, &devices, &OpenOptions::default()).expect("it opens");
-        let pipeline = Pipeline::new(Arc::new(vdevs), MemoryBudget::new(64 * MIB));
+        let pipeline = Pipeline::new(PipelineParts {
+            vdevs: Arc::new(vdevs),
+            memory: MemoryBudget::new(64 * MIB),
+            salt: None,
+        });
         let (workers, limits) = (
             Arc::new(Workers::new(2)),
             CacheLimits::of_total(cache_bytes),
         );
         let cache = Arc::new(BlockCache::new(Arc::new(pipeline), workers, limits));
         let space = Arc::default();
-        let allocator = Arc::new(Bump(Arc::clone(&space)));
-        cache.pipeline().set_allocator(allocator);
+        let writer = Writer::new(WriterParts {
+            pipeline: Arc::clone(cache.pipeline()),
+            env: Arc::new(RealEnv::new()),
+            allocator: Arc::new(Bump(Arc::clone(&space))),
+            dedup: None,
+            repairs: None,
+        });
         let pass = AtomicU32::new(1);
         Arc::new(Self {
             cache,
+            writer,
             device,
             space,
             way,
@@ -254,7 +265,7 @@ impl BlockSink for TestPool {
             return requests.iter().map(write).collect();
         }
         let pass = self.pass.load(Ordering::Relaxed);
-        self.cache.pipeline().write(txg, pass, requests)
+        self.writer.write(txg, pass, requests)
     }
 
     fn adopt(&self, _txg: Txg, pointer: &BlockPointer) {

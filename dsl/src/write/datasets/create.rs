@@ -271,7 +271,7 @@ impl SyncContext<'_> {
         }
         let policy = HeadPolicy::of(&dataset)?;
         let directory = dataset.directory().id();
-        Head::new(id, directory, set, policy).sync(self)
+        Head::new(id, directory, &set, policy).sync(self)
     }
 
     /// Which accounting a new object set has from its start (format/3b 10), noted as features of

@@ -208,7 +208,7 @@ fn conversation(option: u32) -> Vec<u8> {
     ] {
         let offset = if length == 0 { 0 } else { 4096 };
         bytes.extend(request(command, flags, offset, length).encode(is_extended));
-        bytes.extend(&[7; 16][..if command == command::WRITE { 16 } else { 0 }]);
+        bytes.extend(&[7_u8; 16][..if command == command::WRITE { 16 } else { 0 }]);
     }
     bytes
 }

@@ -1,8 +1,13 @@
 //! A pool of memory devices with an allocator that only goes forward.
 
-use cenote_base::{BlockId, Bookmark, Guid, MemoryBudget, ObjectId, ObjsetId, Txg, VdevId};
+use cenote_base::{
+    BlockId, Bookmark, Guid, MemoryBudget, ObjectId, ObjsetId, RealEnv, Txg, VdevId,
+};
 use cenote_device::{Device, MemoryDevice};
-use cenote_io::{Allocation, AllocationRequest, Allocator, NoSpace, Pipeline};
+use cenote_io::{
+    Allocation, AllocationRequest, Allocator, DedupTable, NoSpace, Pipeline, PipelineParts,
+    RepairSpace, Writer, WriterParts,
+};
 use cenote_ondisk::{Dva, NvList, NvValue, VdevConfig};
 use cenote_vdev::{OpenOptions, Vdevs};
 use std::collections::HashMap;
@@ -139,7 +144,8 @@ pub struct Pool {
     devices: HashMap<Guid, Arc<dyn Device>>,
     pub vdevs: Arc<Vdevs>,
     pub space: Arc<Space>,
-    pub pipeline: Pipeline,
+    pub pipeline: Arc<Pipeline>,
+    pub writer: Writer,
 }
 
 impl Pool {
@@ -162,14 +168,45 @@ impl Pool {
             piece_max: AtomicU64::new(u64::MAX),
         });
         let pipeline = pipeline(&vdevs);
-        pipeline.set_allocator(Arc::clone(&space) as Arc<dyn Allocator>);
+        let writer = Writer::new(WriterParts {
+            pipeline: Arc::clone(&pipeline),
+            env: Arc::new(RealEnv::new()),
+            allocator: Arc::clone(&space) as Arc<dyn Allocator>,
+            dedup: None,
+            repairs: None,
+        });
         Self {
             layout,
             devices,
             vdevs,
             space,
             pipeline,
+            writer,
         }
+    }
+
+    /// The same pool with tables of deduplicated blocks.
+    pub fn with_dedup(mut self, table: Arc<dyn DedupTable>) -> Self {
+        self.writer = Writer::new(WriterParts {
+            pipeline: Arc::clone(&self.pipeline),
+            env: Arc::new(RealEnv::new()),
+            allocator: Arc::clone(&self.space) as Arc<dyn Allocator>,
+            dedup: Some(table),
+            repairs: None,
+        });
+        self
+    }
+
+    /// The same pool, in which what reads find wrong is written again.
+    pub fn with_repairs(mut self, space: Arc<dyn RepairSpace>) -> Self {
+        self.writer = Writer::new(WriterParts {
+            pipeline: Arc::clone(&self.pipeline),
+            env: Arc::new(RealEnv::new()),
+            allocator: Arc::clone(&self.space) as Arc<dyn Allocator>,
+            dedup: None,
+            repairs: Some(space),
+        });
+        self
     }
 
     /// Sets of devices that may be lost: none, and as many as there is redundancy.
@@ -189,7 +226,7 @@ impl Pool {
     }
 
     /// The pool opened again for reading, without some devices.
-    pub fn reopen(&self, lost: &[u64]) -> Pipeline {
+    pub fn reopen(&self, lost: &[u64]) -> Arc<Pipeline> {
         let mut devices = self.devices.clone();
         devices.retain(|guid, _| !lost.contains(&guid.0));
         let options = OpenOptions::default();
@@ -198,10 +235,13 @@ impl Pool {
     }
 }
 
-fn pipeline(vdevs: &Arc<Vdevs>) -> Pipeline {
-    let pipeline = Pipeline::new(Arc::clone(vdevs), MemoryBudget::new(1 << 30));
-    pipeline.set_salt([5; 32]);
-    pipeline
+fn pipeline(vdevs: &Arc<Vdevs>) -> Arc<Pipeline> {
+    let pipeline = Pipeline::new(PipelineParts {
+        vdevs: Arc::clone(vdevs),
+        memory: MemoryBudget::new(1 << 30),
+        salt: Some([5; 32]),
+    });
+    Arc::new(pipeline)
 }
 
 pub fn bookmark(block: u64) -> Bookmark {

@@ -10,7 +10,7 @@ use cenote_cache::{BlockCache, CacheLimits};
 use cenote_device::{Device, Opener, SystemOpener};
 use cenote_dmu::ObjectSet;
 use cenote_dsl::{DatasetName, Dsl, PoolFacts};
-use cenote_io::{Pipeline, Workers};
+use cenote_io::{Pipeline, PipelineParts, Workers};
 use cenote_ondisk::{PoolConfig, Uberblock, VdevConfig, VdevKind};
 use cenote_posix::{FileKind, FileSystem, SeekTarget, Znode};
 use cenote_tests::golden::Golden;
@@ -118,14 +118,18 @@ pub fn open_devices(
         version,
         ..PoolFacts::default()
     };
-    let pipeline = Arc::new(Pipeline::new(Arc::new(vdevs), MemoryBudget::new(512 << 20)));
+    let pipeline = Arc::new(Pipeline::new(PipelineParts {
+        vdevs: Arc::new(vdevs),
+        memory: MemoryBudget::new(512 << 20),
+        salt: None,
+    }));
     let workers = Arc::new(Workers::new(2));
     let limits = CacheLimits::of_total(64 << 20);
     let cache = Arc::new(BlockCache::new(pipeline, workers, limits));
     let mos = ObjectSet::open(cache, ObjsetId::MOS, uberblock.root, None)?;
     let dsl = Dsl::open(mos, facts)?;
     if let Some(salt) = dsl.object_directory().checksum_salt()? {
-        dsl.mos().cache().pipeline().set_salt(salt);
+        dsl.mos().cache().pipeline().learn_salt(salt);
     }
     Ok((dsl, uberblock))
 }

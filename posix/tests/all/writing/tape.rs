@@ -349,7 +349,7 @@ fn records_have_lists_attributes_and_what_is_inherited() {
     repeat_and_compare(&world, &tape);
     // What no record tells is said.
     let unlogged = || *tape.unlogged.lock();
-    let large = vec![7; 100 << 10];
+    let large = vec![7; 60 << 10];
     fs.set_xattr(file, b"user.large", &large, SetXattr::Any)
         .expect("in a file of its own");
     assert!(unlogged() > 0, "hidden directories have no records");

@@ -4,6 +4,7 @@ use super::support::Pool;
 use super::support::walk::{self, Walk};
 use cenote_base::{Txg, VdevId};
 use cenote_device::Device;
+use cenote_vdev::IoContext;
 use cenote_vdev::{BatchRead, CopyHealth, VdevError, VdevState};
 
 /// Kinds whose whole tree the labels tell (no removed vdevs).
@@ -74,7 +75,7 @@ fn every_copy_of_every_block_verifies() {
             let birth = pointer.physical_birth();
             for dva in pointer.dvas() {
                 let accept = |bytes: &[u8]| walk::verify(pointer, bytes) == Some(true);
-                let report = vdevs.check_copies(dva, size, birth, &accept);
+                let report = vdevs.check_copies(dva, size, birth, &accept, &IoContext::USER);
                 let report = report.unwrap_or_else(|error| panic!("{kind}: {error}"));
                 assert!(
                     report.is_perfect(),
@@ -85,7 +86,11 @@ fn every_copy_of_every_block_verifies() {
             }
         }
         let batch: Vec<_> = reads.iter().map(|(_, read)| *read).collect();
-        for (block, (pointer, _)) in vdevs.read_batch(&batch).into_iter().zip(&reads) {
+        for (block, (pointer, _)) in vdevs
+            .read_batch(&batch, &IoContext::USER)
+            .into_iter()
+            .zip(&reads)
+        {
             let block = block.unwrap_or_else(|| panic!("{kind} {pointer}: not in the batch"));
             assert_eq!(
                 walk::verify(pointer, &block),
@@ -180,7 +185,8 @@ fn any_devices_up_to_the_redundancy_may_lie() {
                 let size = pointer.physical_size() as usize;
                 let accept = |bytes: &[u8]| walk::verify(pointer, bytes) == Some(true);
                 for dva in pointer.dvas() {
-                    let read = vdevs.read(dva, size, walk::birth(pointer), &accept);
+                    let read =
+                        vdevs.read(dva, size, walk::birth(pointer), &accept, &IoContext::USER);
                     assert!(read.is_ok(), "{kind}, noise on {noisy:?}: {:?}", read.err());
                 }
             }
@@ -216,7 +222,7 @@ fn blocks_of_a_removed_vdev_are_found_through_its_mapping() {
     let lost = copies
         .find(|dva| dva.vdev() == VdevId(1))
         .expect("a copy was moved");
-    let unmapped = vdevs.read(lost, 512, Txg(4), &|_| true);
+    let unmapped = vdevs.read(lost, 512, Txg(4), &|_| true, &IoContext::USER);
     assert!(
         matches!(unmapped, Err(VdevError::Unmapped { .. })),
         "{unmapped:?}"
@@ -235,10 +241,10 @@ fn blocks_of_a_removed_vdev_are_found_through_its_mapping() {
             moved += u32::from(dva.vdev() == VdevId(1));
             let accept = |bytes: &[u8]| walk::verify(pointer, bytes) == Some(true);
             let report = vdevs
-                .check_copies(dva, size, birth, &accept)
+                .check_copies(dva, size, birth, &accept, &IoContext::USER)
                 .expect("a sound address");
             assert!(report.is_perfect(), "{pointer}: {:?}", report.verdicts);
-            let batch = vdevs.read_batch(&[BatchRead { dva, size, birth }]);
+            let batch = vdevs.read_batch(&[BatchRead { dva, size, birth }], &IoContext::USER);
             assert_eq!(batch[0].as_deref().map(accept), Some(true));
         }
     }
@@ -271,7 +277,13 @@ fn scattered_read_errors_on_every_device_are_made_good() {
             let size = pointer.physical_size() as usize;
             let accept = |bytes: &[u8]| walk::verify(&pointer, bytes) == Some(true);
             for dva in pointer.dvas() {
-                let read = vdevs.read(dva, size, pointer.physical_birth(), &accept);
+                let read = vdevs.read(
+                    dva,
+                    size,
+                    pointer.physical_birth(),
+                    &accept,
+                    &IoContext::USER,
+                );
                 assert!(read.is_ok(), "{kind} {pointer}: {:?}", read.err());
             }
         }
@@ -295,7 +307,7 @@ fn checking_copies_finds_bad_parity_that_reading_does_not() {
             let size = pointer.physical_size() as usize;
             let accept = |bytes: &[u8]| walk::verify(&pointer, bytes) == Some(true);
             let birth = pointer.physical_birth();
-            let report = vdevs.check_copies(pointer.dva(0), size, birth, &accept);
+            let report = vdevs.check_copies(pointer.dva(0), size, birth, &accept, &IoContext::USER);
             let report = report.expect("a sound address");
             assert_eq!(report.data.as_deref().map(accept), Some(true), "{kind}");
             for verdict in report.verdicts {

@@ -379,9 +379,13 @@ fn copies(
     let size = usize::try_from(pointer.physical_size()).unwrap_or(0);
     let mut nodes = Vec::new();
     for dva in pointer.dvas() {
-        let checked = pipeline
-            .vdevs()
-            .check_copies(dva, size, pointer.physical_birth(), &verify);
+        let checked = pipeline.vdevs().check_copies(
+            dva,
+            size,
+            pointer.physical_birth(),
+            &verify,
+            object.set().io(),
+        );
         let report = match checked {
             Ok(report) => report,
             Err(error) => {

@@ -7,7 +7,7 @@ use crate::format::number::nicebytes;
 use crate::reading::failure::Failure;
 use crate::reading::output::hex;
 use cenote_base::{ObjectId, Txg, VdevId};
-use cenote_dmu::{DmuError, Object, ObjectSet};
+use cenote_dmu::{DmuError, IoContext, Object, ObjectSet};
 use cenote_dsl::directory_keys;
 use cenote_ondisk::space_map::{LOG_SHIFT, SpaceMapHeader, SpaceMapItems};
 use cenote_ondisk::{Dva, VdevConfig};
@@ -228,7 +228,7 @@ pub fn read(arguments: &Arguments, printer: &mut Printer) -> Result<(), Failure>
     let length = usize::try_from(size).expect("at most 16 MiB");
     let dva = Dva::new(vdev, offset, size);
     let vdevs = session.pool().vdevs();
-    let outcome = vdevs.read(dva, length, Txg(0), &|_| true);
+    let outcome = vdevs.read(dva, length, Txg(0), &|_| true, &IoContext::COMMAND);
     let outcome = outcome.map_err(|error| Failure::Absent {
         what: dva.to_string(),
         problem: error.to_string(),

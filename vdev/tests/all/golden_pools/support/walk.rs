@@ -8,6 +8,7 @@ use cenote_codec::checksum::{fletcher2, fletcher4, sha256};
 use cenote_codec::compress::{Compression, decompress};
 use cenote_ondisk::dnode::Dnode;
 use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, Dva, ObjectType, Objset};
+use cenote_vdev::IoContext;
 use cenote_vdev::{IndirectEntry, Shape};
 use std::collections::HashSet;
 
@@ -35,7 +36,7 @@ pub fn read(vdevs: &Shape, pointer: &BlockPointer) -> Option<Vec<u8>> {
     let accept = |bytes: &[u8]| verify(pointer, bytes) == Some(true);
     let birth = pointer.physical_birth();
     let mut copies = pointer.dvas();
-    let read = copies.find_map(|dva| vdevs.read(dva, size, birth, &accept).ok());
+    let read = copies.find_map(|dva| vdevs.read(dva, size, birth, &accept, &IoContext::USER).ok());
     read.map(|outcome| outcome.bytes)
 }
 
