@@ -58,6 +58,8 @@ impl Access {
         // It is asked for programs that write, which wait as for all else.
         let dsl = self.dsl.for_io(&IoContext::USER);
         let space = SpacePolicy::new(&dsl, &self.gate, &self.env, head.id());
-        OpenDataset::of_head(self, head).with_space(space)
+        let (gate, env) = (Arc::clone(&self.gate), Arc::clone(&self.env));
+        let head = (Arc::clone(&self.dsl), head);
+        OpenDataset::of_head(head, gate, env, self.damage.clone()).with_space(space)
     }
 }

@@ -1,6 +1,5 @@
 //! An open dataset: transactions, durability, and its end.
 
-use crate::access::Access;
 use crate::damage::DamageSink;
 use crate::error::DatasetError;
 use crate::log_sink::LogSink;
@@ -50,11 +49,15 @@ impl OpenDataset {
         }
     }
 
-    pub(crate) fn of_head(access: &Access, head: Arc<Head>) -> Self {
-        let (gate, env) = (Arc::clone(&access.gate), Arc::clone(&access.env));
+    pub(crate) fn of_head(
+        (dsl, head): (Arc<Dsl>, Arc<Head>),
+        gate: Arc<TxgGate>,
+        env: Arc<dyn Env>,
+        damage: Option<Arc<dyn DamageSink>>,
+    ) -> Self {
         Self {
-            head: Some((Arc::clone(&access.dsl), Arc::clone(&head))),
-            damage: access.damage.clone(),
+            head: Some((dsl, Arc::clone(&head))),
+            damage,
             ..Self::of_set(Arc::clone(head.set()), gate, env)
         }
     }

@@ -38,6 +38,7 @@ mod error;
 mod head_space;
 mod pack;
 mod records;
+mod sizes;
 mod space;
 mod writer;
 

@@ -4,15 +4,12 @@
 //! large as what is left. A record never crosses a block, so the rest of a block may stay empty.
 
 use super::records::{Body, Data, Item};
+use super::sizes::block_size_for;
 use cenote_base::{ObjectId, Txg};
-use cenote_ondisk::intent_log::block::{BLOCK_SIZE_MIN, CHAIN_SIZE};
+use cenote_ondisk::intent_log::block::CHAIN_SIZE;
 use cenote_ondisk::intent_log::record::{Record, RecordBody, WriteData, record_type};
 use cenote_ondisk::intent_log::{RECORD_ALIGNMENT, set_sequence};
 
-/// The largest log block (format/2e 2).
-pub(super) const BLOCK_SIZE_MAX: usize = 128 << 10;
-/// The longest record that fits into a block.
-pub(super) const RECORD_SIZE_MAX: usize = BLOCK_SIZE_MAX - CHAIN_SIZE;
 /// Bytes of a write record before its data.
 const WRITE_HEAD: usize = 192;
 /// A write is split for the sake of a block's rest if so many bytes of it go there.
@@ -46,12 +43,6 @@ impl Contents {
     pub fn used(&self) -> usize {
         CHAIN_SIZE + self.records.len()
     }
-}
-
-/// The size of a block for so many bytes of records: a multiple of 4 KiB.
-pub(super) fn block_size_for(records: usize) -> usize {
-    let size = records.saturating_add(CHAIN_SIZE);
-    size.next_multiple_of(BLOCK_SIZE_MIN).min(BLOCK_SIZE_MAX)
 }
 
 /// Bytes that an operation takes in a block of its own.
@@ -159,6 +150,7 @@ pub(super) fn pack(items: Vec<Item>, first_size: usize, sequence: &mut u64) -> V
 
 #[cfg(test)]
 mod tests {
+    use super::super::sizes::{BLOCK_SIZE_MAX, RECORD_SIZE_MAX};
     use super::*;
     use cenote_ondisk::intent_log::record::Records;
 

@@ -1,6 +1,6 @@
 //! Records in memory: the list of operations on names, and a list for each object.
 
-use super::pack::RECORD_SIZE_MAX;
+use super::sizes::RECORD_SIZE_MAX;
 use cenote_base::{ObjectId, Txg};
 use cenote_ondisk::intent_log::record::{Record, RecordBody, WriteData};
 use std::collections::{BTreeMap, VecDeque};

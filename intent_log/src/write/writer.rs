@@ -3,8 +3,9 @@
 use super::block;
 use super::chain::{Chain, LogSync, Stage, Written};
 use super::error::LogWriteError;
-use super::pack::{block_size_for, pack};
+use super::pack::pack;
 use super::records::{Body, Data, Item, Lists, Unlogged};
+use super::sizes::block_size_for;
 use super::space::{LogData, LogHold, LogSpace};
 use cenote_base::rt::{self, Condvar, Mutex, MutexGuard, ranks};
 use cenote_base::{ObjectId, ObjsetId, Txg};
