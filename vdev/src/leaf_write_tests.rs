@@ -180,6 +180,9 @@ fn a_flush_waits_for_the_one_that_covers_its_writes() {
                 let result = leaf.flush();
                 (result, device.progress.lock().flushes_ended)
             });
+            while !leaf.written.is_waited_for() {
+                std::thread::yield_now();
+            }
             device.change(|progress| progress.flushes_allowed = 1);
             let (result, ended) = second.join().expect("no panic");
             assert_eq!((result.is_err(), ended), (fails, 1));

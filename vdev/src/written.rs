@@ -41,6 +41,9 @@ struct Unflushed {
     losses: u64,
     /// Losses that a group's commit has taken into account.
     reported: u64,
+    /// Those who wait for a flush, or have not gone on since.
+    #[cfg(test)]
+    waiting: u32,
 }
 
 /// Writes that the device took.
@@ -217,9 +220,19 @@ impl WrittenState {
     /// is nothing left then.
     pub(crate) fn begin_flush(&self) -> Option<Flushing<'_>> {
         let unflushed = self.lock();
+        #[cfg(test)]
+        let unflushed = {
+            let mut unflushed = unflushed;
+            unflushed.waiting += 1;
+            unflushed
+        };
         let mut unflushed = self
             .flush_ended
             .wait_while(unflushed, |unflushed| unflushed.flushing.is_some());
+        #[cfg(test)]
+        {
+            unflushed.waiting -= 1;
+        }
         if unflushed.arrived.is_empty() {
             return None;
         }
@@ -228,6 +241,12 @@ impl WrittenState {
             state: self,
             is_done: false,
         })
+    }
+
+    /// Whether somebody waits for the flush that is under way.
+    #[cfg(test)]
+    pub(crate) fn is_waited_for(&self) -> bool {
+        self.lock().waiting > 0
     }
 
     /// Flushes that failed so far.
