@@ -332,13 +332,20 @@ impl Directory {
     }
 }
 
+/// Whether a dataset was not read in the middle of being made: it has a number before it has
+/// contents.
+fn is_whole(read: &Result<Dataset, DslError>) -> bool {
+    let dataset = read.as_ref();
+    dataset.is_ok_and(|dataset| !dataset.phys().block_pointer.is_hole())
+}
+
 impl Dsl {
     /// Opens a dataset or snapshot by name.
     ///
     /// # Errors
     /// [`DslError::NoSuchDataset`] if there is none, also for bookmarks.
     pub fn dataset(self: &Arc<Self>, name: &DatasetName) -> Result<Dataset, DslError> {
-        self.unless_changing(|| self.dataset_now(name))
+        self.changes.read_again(|| self.dataset_now(name), is_whole)
     }
 
     fn dataset_now(self: &Arc<Self>, name: &DatasetName) -> Result<Dataset, DslError> {
@@ -356,7 +363,8 @@ impl Dsl {
 
     /// Opens a dataset or snapshot by its object number.
     pub fn dataset_of(self: &Arc<Self>, id: ObjectId) -> Result<Dataset, DslError> {
-        self.unless_changing(|| self.dataset_of_now(id))
+        self.changes
+            .read_again(|| self.dataset_of_now(id), is_whole)
     }
 
     fn dataset_of_now(self: &Arc<Self>, id: ObjectId) -> Result<Dataset, DslError> {

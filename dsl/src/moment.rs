@@ -53,8 +53,13 @@ impl Changes {
         Change(self)
     }
 
+    /// Whether a change is under way.
+    pub(crate) fn is_under_way(&self) -> bool {
+        !self.now().is_multiple_of(2)
+    }
+
     /// Waits for the end of a change that is under way, for a while.
-    fn wait(&self) {
+    pub(crate) fn wait(&self) {
         let changer = self.changer();
         let ended = self
             .ended
@@ -110,8 +115,11 @@ pub struct Change<'a>(&'a Changes);
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
-        *self.0.changer() = None;
+        // Under the lock: whoever waits looks at the count, and then sleeps.
+        let mut changer = self.0.changer();
+        *changer = None;
         self.0.count.fetch_add(1, Ordering::AcqRel);
+        drop(changer);
         self.0.ended.notify_all();
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct WrittenState {
 struct Unflushed {
     /// How many writes of each txg are on their way.
     under_way: BTreeMap<Txg, u32>,
+    /// How many of them are blocks.
+    blocks_under_way: u32,
     arrived: Arrived,
     /// What the flush that is under way covers.
     flushing: Option<Arrived>,
@@ -70,10 +72,22 @@ impl Arrived {
 
 impl Unflushed {
     /// The first and last txg of all that would be lost with the device's cache now.
-    fn at_risk(&self, arrived: Arrived) -> Option<(Txg, Txg)> {
-        let mut all = arrived;
+    ///
+    /// What arrives while a flush is under way may be lost with it, and the flush after that one
+    /// says nothing of it.
+    fn at_risk(&self, covered: Arrived) -> Option<(Txg, Txg)> {
+        let mut all = covered;
+        if let Some((first, last)) = self.arrived.txgs {
+            all.add(first);
+            all.add(last);
+        }
         self.under_way.keys().for_each(|txg| all.add(*txg));
         all.txgs
+    }
+
+    /// Whether there are blocks among all that would be lost with the device's cache now.
+    fn risks_blocks(&self, covered: Arrived) -> bool {
+        covered.has_blocks || self.arrived.has_blocks || self.blocks_under_way > 0
     }
 }
 
@@ -96,6 +110,7 @@ impl UnderWay<'_> {
 impl Drop for UnderWay<'_> {
     fn drop(&mut self) {
         let mut unflushed = self.state.lock();
+        unflushed.blocks_under_way -= u32::from(self.is_block);
         if let Some(count) = unflushed.under_way.get_mut(&self.txg) {
             *count -= 1;
             if *count == 0 {
@@ -134,7 +149,8 @@ impl Drop for Flushing<'_> {
         let mut unflushed = self.state.lock();
         let covered = unflushed.flushing.take().unwrap_or_default();
         unflushed.failures += u64::from(!self.is_done);
-        unflushed.losses += u64::from(!self.is_done && covered.has_blocks);
+        let is_loss = !self.is_done && unflushed.risks_blocks(covered);
+        unflushed.losses += u64::from(is_loss);
         drop(unflushed);
         self.state.flush_ended.notify_all();
     }
@@ -188,7 +204,10 @@ impl WrittenState {
     }
 
     fn begin_any(&self, txg: Txg, is_block: bool) -> UnderWay<'_> {
-        *self.lock().under_way.entry(txg).or_default() += 1;
+        let mut unflushed = self.lock();
+        *unflushed.under_way.entry(txg).or_default() += 1;
+        unflushed.blocks_under_way += u32::from(is_block);
+        drop(unflushed);
         UnderWay {
             state: self,
             txg,

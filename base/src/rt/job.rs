@@ -475,12 +475,17 @@ impl Shared {
     /// The work of the run that was begun; if somebody took it away meanwhile the run is over.
     fn take_work(&self) -> Option<(u64, Box<dyn Work>)> {
         let mut state = self.lock();
+        let is_ending = state.run.is_some_and(|run| state.is_ending(run));
+        if is_ending && state.following.is_some() {
+            // It was asked for after the end of a run that made no step.
+            state.begin_run();
+        }
         let work = state.following.take();
         let run = state.run.filter(|_| work.is_some());
         if run.is_none() {
             state.run = None;
-            self.tell(state);
         }
+        self.tell(state);
         run.zip(work)
     }
 }

@@ -49,6 +49,10 @@ ranks! {
         ServerIdle [] "When the last client of the control socket left.";
         ServerViewers [] "Requests of each user on the read-only socket.";
     }
+    engine {
+        HeldStores [] "Devices in stores that an import holds.";
+        Leaving [] "Held by the thread that exports the pool.";
+    }
     fuse {
         FuseInterrupt [] "How to interrupt a worker of a mount.";
         FuseOverdue [] "Requests that take long.";
@@ -59,10 +63,6 @@ ranks! {
         NbdReceive [] "Held by the thread that reads the next request of a connection.";
         NbdSend [] "Held by the thread that sends a reply on a connection.";
         NbdWorkers [] "Workers of a connection.";
-    }
-    engine {
-        HeldStores [] "Devices in stores that an import holds.";
-        Leaving [] "Held by the thread that exports the pool.";
     }
     fuse {
         FuseSlots [] "Free slots for workers.";
@@ -77,6 +77,7 @@ ranks! {
         DaemonRecord [] "The daemon's record on disk.";
         CacheFileName [] "The cache file named at import.";
         DeviceAgent [] "Device events that were answered.";
+        MountTurns [] "Datasets that are being mounted.";
         Mounts [] "Mounts of all pools.";
     }
     fuse {

@@ -3,15 +3,24 @@
 //! Who reads a head for long, as a sender does, has it kept: blocks that nobody replaces are not
 //! freed. That is known in memory alone, so a pool that is only read can do it, too. A head is
 //! open or kept, never both.
+//!
+//! Neither begins while a task changes the tree. A task that destroys a head or gives it other
+//! contents looks first whether it is in use, and relies on that until it is done.
 
+use super::in_use::InUse;
 use super::open_head::Head;
 use super::policy::HeadPolicy;
 use crate::dataset::Dataset;
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use cenote_base::ObjectId;
+use cenote_base::rt::{Instant, MutexGuard};
 use cenote_dmu::{ObjectSet, TxgGate};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long whoever opens a head waits for tasks, each of which takes moments.
+const TASK_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Keeps a head as it is while it lives.
 #[derive(Debug)]
@@ -32,6 +41,26 @@ impl Drop for KeptHead {
 }
 
 impl Dsl {
+    /// The heads, while no task changes the tree; `dataset` is what they are wanted for.
+    ///
+    /// # Errors
+    /// If a task does not end: devices that it needs are gone.
+    fn heads_between_tasks(&self, dataset: &Dataset) -> Result<MutexGuard<'_, InUse>, DslError> {
+        let begun = Instant::now();
+        loop {
+            let heads = self.heads.lock();
+            // A task begins before it looks at the heads: it sees what is done under this lock.
+            if !self.changes.is_under_way() {
+                return Ok(heads);
+            }
+            drop(heads);
+            if begun.elapsed() > TASK_PATIENCE {
+                return Err(busy(dataset));
+            }
+            self.changes.wait();
+        }
+    }
+
     /// Opens a head for writing, once for all who ask.
     ///
     /// # Errors
@@ -46,7 +75,7 @@ impl Dsl {
         if dataset.is_snapshot() {
             return Err(DslError::NotADataset { object: id });
         }
-        let mut heads = self.heads.lock();
+        let mut heads = self.heads_between_tasks(dataset)?;
         if let Some(head) = heads.open.get(&id) {
             return Ok(Arc::clone(head));
         }
@@ -81,7 +110,7 @@ impl Dsl {
         gate: &Arc<TxgGate>,
     ) -> Result<Arc<Head>, DslError> {
         let id = dataset.id();
-        let mut heads = self.heads.lock();
+        let mut heads = self.heads_between_tasks(dataset)?;
         let is_in_use = heads.open.contains_key(&id) || heads.kept.contains_key(&id);
         if dataset.is_snapshot() || is_in_use {
             return Err(busy(dataset));
@@ -104,7 +133,7 @@ impl Dsl {
     /// If it is no head, or open for writing.
     pub fn keep_head(self: &Arc<Self>, dataset: &Dataset) -> Result<KeptHead, DslError> {
         let id = dataset.id();
-        let mut heads = self.heads.lock();
+        let mut heads = self.heads_between_tasks(dataset)?;
         if dataset.is_snapshot() || heads.open.contains_key(&id) {
             return Err(busy(dataset));
         }

@@ -210,6 +210,7 @@ fn mount_dataset(
     options: &MountOptions,
 ) -> Result<(), ControlError> {
     let name = dataset.name().as_str().to_owned();
+    let _turn = mounts.turn(&name);
     check_kind(mounts, &dataset)?;
     check_options(&options.options)?;
     let own_place = at.is_none();

@@ -5,9 +5,10 @@
 //! namespace is remembered, too: its files are in use until it ends.
 
 use super::mounter::{Mounted, Mounter};
-use cenote_base::rt::{Mutex, MutexGuard, ranks};
+use cenote_base::rt::{Condvar, Mutex, MutexGuard, ranks};
 use cenote_control::model::{ControlError, MountEntry, MountOptions};
 use cenote_control::record::RecordedMount;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
@@ -40,8 +41,24 @@ pub(crate) struct Mounts {
     entries: Mutex<Vec<Entry>, ranks::Mounts>,
     /// Those that only other mount namespaces have.
     elsewhere: Mutex<Vec<Entry>, ranks::MountsElsewhere>,
+    /// Datasets that somebody is mounting.
+    being_mounted: Mutex<BTreeSet<String>, ranks::MountTurns>,
+    turn_ended: Condvar,
     /// Makes mounts.
     pub mounter: Box<dyn Mounter>,
+}
+
+/// The right to mount a dataset; others who want to mount it wait until this is dropped.
+pub(crate) struct MountTurn<'a> {
+    mounts: &'a Mounts,
+    dataset: String,
+}
+
+impl Drop for MountTurn<'_> {
+    fn drop(&mut self) {
+        self.mounts.being_mounted.lock().remove(&self.dataset);
+        self.mounts.turn_ended.notify_all();
+    }
 }
 
 impl Mounts {
@@ -51,8 +68,24 @@ impl Mounts {
             itself: Weak::clone(itself),
             entries: Mutex::default(),
             elsewhere: Mutex::default(),
+            being_mounted: Mutex::default(),
+            turn_ended: Condvar::new(),
             mounter,
         })
+    }
+
+    /// Waits until nobody else mounts the dataset: from the look at whether it is mounted to the
+    /// entry in the table only one may.
+    pub fn turn(&self, dataset: &str) -> MountTurn<'_> {
+        let names = self.being_mounted.lock();
+        let is_taken = |names: &mut BTreeSet<String>| names.contains(dataset);
+        let mut names = self.turn_ended.wait_while(names, is_taken);
+        names.insert(dataset.to_owned());
+        drop(names);
+        MountTurn {
+            mounts: self,
+            dataset: dataset.to_owned(),
+        }
     }
 
     /// The table, for those that outlive the request which made them.

@@ -20,6 +20,8 @@ fn look(pool: &Weak<Imported>, events: &Events) -> Next {
     };
     match expand_all(&imported, events) {
         Ok(()) => Next::After(PERIOD),
+        // It goes on when the pool does.
+        Err(_) if imported.pool.suspended().is_some() => Next::After(PERIOD),
         Err(error) => {
             let name = imported.name();
             log::warn!("pool '{name}' does not expand any more: {error}");

@@ -440,6 +440,8 @@ impl Syncer {
         let mut early = Vec::new();
         let mut due = self.tasks.take_due(context.txg()).into_iter();
         while let Some(mut queued) = due.next() {
+            // From its check on: nobody opens a head that the task found closed.
+            let _change = self.dsl.begin_change();
             match queued.task.check(context) {
                 Ok(()) => {}
                 Err(DslError::NextGroup { .. }) => {
@@ -452,7 +454,6 @@ impl Syncer {
                 }
             }
             tickets.push(Arc::clone(&queued.ticket));
-            let _change = self.dsl.begin_change();
             if let Err(error) = queued.task.sync(context) {
                 // There will be no group for the others: whoever waits for them is told so.
                 early.extend(due);

@@ -108,6 +108,26 @@ fn a_start_beside_a_stop_is_not_lost() {
     });
 }
 
+/// Work that was asked for after a run was cancelled that had made no step yet was taken for that
+/// run's: it ended without a step.
+#[test]
+fn a_start_after_a_cancel_before_the_first_step_is_not_lost() {
+    everywhere(|| {
+        let (job, seen) = (Job::new(), Arc::new(Seen::default()));
+        for _ in 0..4 {
+            job.start("first", seen.work(Next::WhenAsked))
+                .expect("a thread");
+            job.cancel();
+            let before = seen.steps();
+            job.start("second", seen.work(Next::WhenAsked))
+                .expect("a thread");
+            seen.await_more(before);
+            job.cancel();
+        }
+        job.stop();
+    });
+}
+
 /// Stops, starts, pauses and requests from all sides: nothing hangs, and what is asked for last
 /// is done.
 #[test]
