@@ -15,7 +15,8 @@ use crate::dsl::Dsl;
 use crate::error::DslError;
 use cenote_base::ObjectId;
 use cenote_base::rt::{Instant, MutexGuard};
-use cenote_dmu::{ObjectSet, TxgGate};
+use cenote_dmu::{DmuError, ObjectSet, TxgGate};
+use cenote_ondisk::dsl_dataset::DslDataset;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,6 +62,20 @@ impl Dsl {
         }
     }
 
+    /// A head as it is now.
+    ///
+    /// # Errors
+    /// If it was destroyed since it was looked up, or cannot be read.
+    fn still_there(&self, dataset: &Dataset) -> Result<DslDataset, DslError> {
+        match self.read_dataset(dataset.id()) {
+            Ok((_, phys)) => Ok(phys),
+            Err(DslError::Dmu(DmuError::NoSuchObject { .. })) => Err(DslError::NoSuchDataset {
+                name: dataset.name().clone(),
+            }),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Opens a head for writing, once for all who ask.
     ///
     /// # Errors
@@ -87,7 +102,7 @@ impl Dsl {
             let name = dataset.name().clone();
             return Err(DslError::KeyRequired { name });
         }
-        let (_, phys) = self.read_dataset(id)?;
+        let phys = self.still_there(dataset)?;
         let cache = Arc::clone(self.mos().cache());
         let gate = Some(Arc::clone(gate));
         let (objset, root) = (dataset.objset_id(), phys.block_pointer);
@@ -115,7 +130,7 @@ impl Dsl {
         if dataset.is_snapshot() || is_in_use {
             return Err(busy(dataset));
         }
-        let (_, phys) = self.read_dataset(id)?;
+        let phys = self.still_there(dataset)?;
         let cache = Arc::clone(self.mos().cache());
         let (objset, root) = (dataset.objset_id(), phys.block_pointer);
         let set = ObjectSet::open_writable(cache, objset, root, None, Some(Arc::clone(gate)))?;
