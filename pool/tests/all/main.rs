@@ -12,6 +12,7 @@ mod dedup;
 mod encryption_roots;
 mod golden_write;
 mod growth;
+mod heads;
 mod identity;
 mod in_use;
 mod late_targets;
