@@ -22,9 +22,10 @@ as_root() {
     fi
 }
 
-# Installs the Debian packages among the arguments that are not installed yet.
-need_packages() {
-    local missing=() package
+# Installs the Debian packages among the arguments that are not installed yet. Fails if it cannot.
+install_missing() {
+    local package
+    missing=()
     command -v dpkg-query >/dev/null 2>&1 || {
         say "This is not Debian: if something is missing, it is one of: $*"
         return 0
@@ -39,9 +40,22 @@ need_packages() {
     say "Installing ${missing[*]}"
     as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq update &&
         as_root env DEBIAN_FRONTEND=noninteractive \
-            apt-get -qq install --no-install-recommends "${missing[@]}" >/dev/null ||
+            apt-get -qq install --no-install-recommends "${missing[@]}" >/dev/null
+}
+
+# Packages without which nothing goes on.
+need_packages() {
+    local missing
+    install_missing "$@" ||
         give_up "These packages could not be installed: ${missing[*]}
 Install them as root (apt-get install ${missing[*]}) and run this again."
+}
+
+# Packages without which some tests say that they are left out.
+want_packages() {
+    local missing
+    install_missing "$@" ||
+        say "These packages could not be installed: ${missing[*]}. Tests that need them are left out."
 }
 
 # Whether a program prints a version of at least RUST_NEEDED as its second word.
