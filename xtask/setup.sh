@@ -55,7 +55,8 @@ Install them as root (apt-get install ${missing[*]}) and run this again."
 want_packages() {
     local missing
     install_missing "$@" ||
-        say "These packages could not be installed: ${missing[*]}. Tests that need them are left out."
+        say "These packages could not be installed: ${missing[*]}
+Tests that need them are left out."
 }
 
 # Whether a program prints a version of at least RUST_NEEDED as its second word.
