@@ -12,6 +12,14 @@ pub trait DamageSink: fmt::Debug + Send + Sync {
     fn report(&self, error: &dyn Error, place: Option<Bookmark>);
 }
 
+/// Hears of damage that takes nothing from anybody.
+#[derive(Debug)]
+pub(crate) struct Unheard;
+
+impl DamageSink for Unheard {
+    fn report(&self, _: &dyn Error, _: Option<Bookmark>) {}
+}
+
 /// The block that an error is about.
 pub fn place_of(error: &DmuError) -> Option<Bookmark> {
     let of_object = |objset: ObjsetId, object: ObjectId| Bookmark {

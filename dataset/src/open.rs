@@ -1,11 +1,11 @@
 //! An open dataset: transactions, durability, and its end.
 
-use crate::damage::DamageSink;
+use crate::damage::{DamageSink, Unheard};
 use crate::error::DatasetError;
 use crate::log_sink::LogSink;
 use crate::space::{SpacePolicy, SpaceRefusal};
 use crate::sync_policy::SyncPolicy;
-use cenote_base::Env;
+use cenote_base::{Env, Txg};
 use cenote_dmu::{DmuError, ObjectSet, Transaction, TxCost, TxgGate};
 use cenote_dsl::write::Head;
 use cenote_dsl::{Dsl, DslError};
@@ -47,6 +47,24 @@ impl OpenDataset {
             sync: AtomicU64::new(SyncPolicy::default().number()),
             is_closed: AtomicBool::new(false),
         }
+    }
+
+    /// The object set of a pool that must not change, to be changed in memory only: what is done
+    /// after `last_synced` is never written, and takes memory from the pool's budget.
+    pub fn in_memory(set: &ObjectSet, last_synced: Txg, env: Arc<dyn Env>) -> Self {
+        let budget = set.cache().pipeline().memory();
+        let gate = TxgGate::in_memory(last_synced, budget, Arc::clone(&env));
+        let set = set.in_memory(Arc::clone(&gate));
+        Self {
+            // What cannot be freed in memory stays as it is on disk, where nothing is freed.
+            damage: Some(Arc::new(Unheard)),
+            ..Self::of_set(set, gate, env)
+        }
+    }
+
+    /// Whether changes stay in memory and are never written.
+    pub fn is_in_memory(&self) -> bool {
+        self.gate.is_in_memory()
     }
 
     pub(crate) fn of_head(

@@ -77,6 +77,16 @@ impl ObjectSet {
         Self::from_parts(cache, id, committed, keys, Some(LiveSet::new(gate)))
     }
 
+    /// The set as it is on disk, to be changed in memory only: nothing of that is ever written.
+    pub fn in_memory(&self, gate: Arc<TxgGate>) -> Arc<Self> {
+        assert!(gate.is_in_memory(), "another gate's groups are written");
+        let (cache, keys) = (Arc::clone(self.cache()), self.keys().cloned());
+        let live = LiveSet::new(Some(gate));
+        let set = Self::from_parts(cache, self.id(), self.committed(), keys, Some(live));
+        set.set_caching(self.caching());
+        set
+    }
+
     fn live_or_refuse(&self) -> Result<&LiveSet, DmuError> {
         let objset = self.id();
         self.live.as_ref().ok_or(DmuError::ReadOnly { objset })
@@ -233,7 +243,8 @@ impl ObjectSet {
             let mut slot = 0;
             while slot < count {
                 let slots = crate::object_set::slots_of(&contents[slot * DNODE_SIZE..]);
-                if contents[slot * DNODE_SIZE] != 0 {
+                let id = ObjectId(block * count as u64 + slot as u64);
+                if contents[slot * DNODE_SIZE] != 0 && !live.is_free_at_once(id) {
                     take(slot, slots);
                 }
                 slot += slots;
@@ -383,6 +394,7 @@ impl ObjectSet {
             generation.forms.clear();
             let bytes = generation.dirty_bytes - GENERATION_BYTES;
             generation.dirty_bytes = GENERATION_BYTES;
+            generation.beside_bytes = 0;
             if is_new {
                 self.note_dirty(tx, Some(&object))?;
             }

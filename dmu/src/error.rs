@@ -1,6 +1,6 @@
 //! Why an object or a part of it cannot be read or changed.
 
-use cenote_base::{Bookmark, ObjectId, ObjsetId};
+use cenote_base::{Bookmark, MemoryExceeded, ObjectId, ObjsetId};
 use cenote_io::IoError;
 use cenote_ondisk::DecodeError;
 
@@ -79,6 +79,12 @@ pub enum DmuError {
         /// What happened.
         cause: String,
     },
+    /// Changes that are kept in memory only do not fit there.
+    #[error("changes that are kept in memory only do not fit there: {0}")]
+    Memory(#[from] MemoryExceeded),
+    /// Changes that are kept in memory only were to be on disk.
+    #[error("object sets of this gate are changed in memory only and are never written")]
+    MemoryOnly,
 }
 
 impl DmuError {
@@ -90,7 +96,9 @@ impl DmuError {
             | Self::ReadOnly { .. }
             | Self::BadChange { .. }
             | Self::EntryExists { .. }
-            | Self::Suspended { .. } => false,
+            | Self::Suspended { .. }
+            | Self::Memory(_)
+            | Self::MemoryOnly => false,
             Self::Decode { .. } | Self::BadTree { .. } | Self::WrongType { .. } => true,
         }
     }

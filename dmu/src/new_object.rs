@@ -78,7 +78,8 @@ impl NewObject {
         if self.bonus_type == ObjectType::SYSTEM_ATTRIBUTES {
             return 1;
         }
-        let room = bonus_capacity(self.slots, 1, false).saturating_sub(self.bonus.len());
+        let taken = DNODE_CORE_SIZE + BLOCK_POINTER_SIZE + self.bonus.len();
+        let room = (self.slots * DNODE_SIZE).saturating_sub(taken);
         (1 + room / BLOCK_POINTER_SIZE).min(3)
     }
 
@@ -92,7 +93,7 @@ impl NewObject {
             () if self.shape.is_some_and(|shape| !shape.is_possible()) => {
                 Some("a tree has 1 to 3 pointers and up to 12 levels")
             }
-            () if self.bonus.len() > bonus_capacity(self.slots, self.pointers().min(3), false) => {
+            () if !bonus_fits(self.bonus.len(), self.slots, self.pointers().min(3), false) => {
                 Some("the bonus buffer has no room for that much")
             }
             () if size == 0 || size > BLOCK_SIZE_MAX || !size.is_multiple_of(SECTOR_SIZE) => {
@@ -132,8 +133,10 @@ impl TreeShape {
     }
 }
 
-/// Bytes that a dnode of `slots` slots has for its bonus buffer.
-pub(crate) fn bonus_capacity(slots: usize, pointers: usize, has_spill: bool) -> usize {
+/// Whether a dnode of `slots` slots has room for a bonus buffer of `length` bytes.
+///
+/// One slot has no room for the pointer of a spill block beside three pointers.
+pub(crate) fn bonus_fits(length: usize, slots: usize, pointers: usize, has_spill: bool) -> bool {
     let spill = if has_spill { BLOCK_POINTER_SIZE } else { 0 };
-    slots * DNODE_SIZE - DNODE_CORE_SIZE - pointers * BLOCK_POINTER_SIZE - spill
+    DNODE_CORE_SIZE + pointers * BLOCK_POINTER_SIZE + spill + length <= slots * DNODE_SIZE
 }

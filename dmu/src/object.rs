@@ -388,6 +388,20 @@ impl Object {
         self.read_pointer(pointer, 0, BlockId(id)).map(Some)
     }
 
+    /// The first byte at or behind `offset` that lies in a stored block.
+    pub fn next_data(&self, offset: u64) -> Result<Option<u64>, DmuError> {
+        let size = self.block_size();
+        let block = self.next_data_block(BlockId(offset / size))?;
+        Ok(block.map(|block| block.0.saturating_mul(size).max(offset)))
+    }
+
+    /// The first byte at or behind `offset` that lies in none.
+    pub fn next_hole(&self, offset: u64) -> Result<u64, DmuError> {
+        let size = self.block_size();
+        let block = self.next_hole_block(BlockId(offset / size))?;
+        Ok(block.0.saturating_mul(size).max(offset))
+    }
+
     /// Fills `buffer` with the contents from `offset` on; zeros beyond the last block.
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DmuError> {
         let mut at = 0;

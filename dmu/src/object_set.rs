@@ -301,8 +301,9 @@ impl ObjectSet {
     /// Whether an object has contents, or has lost some, that are not on disk yet: the space that
     /// its dnode tells will be another.
     pub fn moves_space(&self, id: ObjectId) -> bool {
-        let live = self.live.as_ref().and_then(|live| live.get(id));
-        live.is_some_and(|object| object.read().moves_space())
+        let live = self.live.as_ref().filter(|live| !live.is_in_memory());
+        let object = live.and_then(|live| live.get(id));
+        object.is_some_and(|object| object.read().moves_space())
     }
 
     fn find_object(self: &Arc<Self>, id: ObjectId) -> Result<Option<Object>, DmuError> {

@@ -4,10 +4,11 @@
 //! it reads the indirect blocks above them. Unreadable ones would stop it, and with it the pool.
 //! So whoever changes an object in an open group learns of them before, as an error, and the
 //! pool goes on without that change. (OpenZFS's transactions read what they hold for the same
-//! reason.) What is damaged between the change and its sync still suspends the pool.
+//! reason.) What is damaged between the change and its sync still suspends the pool. A set that is
+//! changed in memory only is never synced, so nothing of it has to be readable for that.
 
 use crate::error::DmuError;
-use crate::live::Place;
+use crate::live::{LiveObject, Place};
 use crate::object::Object;
 use crate::traverse::{Event, Ordered, Root, Since, Walk};
 use cenote_base::{BlockId, Level};
@@ -16,7 +17,7 @@ use std::sync::Arc;
 impl Object {
     /// Checks that `block` can be given new contents.
     pub(crate) fn check_way_to(&self, block: BlockId) -> Result<(), DmuError> {
-        let Some(live) = &self.live else {
+        let Some(live) = self.synced_live() else {
             return Ok(());
         };
         live.look(block.0, |place| match place {
@@ -29,6 +30,12 @@ impl Object {
         })
     }
 
+    /// The object's changes, if they will be written.
+    fn synced_live(&self) -> Option<&Arc<LiveObject>> {
+        let is_in_memory = self.set().live.as_ref()?.is_in_memory();
+        self.live.as_ref().filter(|_| !is_in_memory)
+    }
+
     /// Checks that the object can be freed with all that it has on disk.
     ///
     /// # Errors
@@ -39,7 +46,7 @@ impl Object {
 
     /// Checks that the blocks `[start, end)` can be freed.
     pub(crate) fn check_tree(&self, start: u64, end: u64) -> Result<(), DmuError> {
-        let Some(live) = &self.live else {
+        let Some(live) = self.synced_live() else {
             return Ok(());
         };
         let newest = || live.read().committed.clone();

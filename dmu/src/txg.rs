@@ -10,6 +10,10 @@
 //! more the closer the limit, so that writers slow down to the disks' pace and do not stop and
 //! go.
 //!
+//! A gate [`TxgGate::in_memory`] is never quiesced: its only group stays open, and what is changed in
+//! it shows what a pool would be like that must not change. What is dirty there is leased from the
+//! memory budget, and a transaction that finds no room there is refused.
+//!
 //! A thread must not begin a transaction while it holds another: the first could be what the
 //! quiescing waits for.
 //!
@@ -20,7 +24,7 @@
 use crate::error::DmuError;
 use crate::object_set::ObjectSet;
 use cenote_base::rt::{self, Condvar, Mutex, MutexGuard, ranks};
-use cenote_base::{Env, Txg, settings};
+use cenote_base::{Env, MemoryBudget, MemoryExceeded, MemoryLease, Txg, settings};
 use cenote_io::Suspension;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -120,6 +124,9 @@ const PANICKED: &str = "a change was cut short by an internal error (a panic) an
 /// A group with no more than this is written when its changes are old, whether or not more come.
 const SMALL_GROUP: u64 = 8 << 20;
 
+/// Memory is leased in steps of so many bytes, at least, for changes that stay there.
+const LEASE_MIN: u64 = 256 << 10;
+
 /// Nobody writes if nothing became dirty for so long.
 const WRITER_PAUSE: Duration = Duration::from_millis(100);
 
@@ -154,6 +161,27 @@ pub struct Quiesced {
     pub dirty_sets: Vec<Arc<ObjectSet>>,
 }
 
+/// Memory for changes that stay there.
+#[derive(Debug)]
+struct LeasedMemory {
+    budget: Arc<MemoryBudget>,
+    leases: Vec<MemoryLease>,
+    leased: u64,
+}
+
+impl LeasedMemory {
+    /// Leases what is missing of `bytes`.
+    fn cover(&mut self, bytes: u64) -> Result<(), MemoryExceeded> {
+        let missing = bytes.saturating_sub(self.leased);
+        if missing > 0 {
+            let step = missing.max(LEASE_MIN);
+            self.leases.push(self.budget.lease(step)?);
+            self.leased += step;
+        }
+        Ok(())
+    }
+}
+
 #[derive(Debug)]
 struct State {
     open: Txg,
@@ -169,6 +197,8 @@ struct State {
     suspended: Option<Arc<str>>,
     /// When the transaction that was delayed last goes on.
     last_wakeup: Option<Duration>,
+    /// Of a gate whose changes stay in memory.
+    memory: Option<LeasedMemory>,
 }
 
 impl State {
@@ -187,6 +217,8 @@ pub struct TxgGate {
     env: Arc<dyn Env>,
     /// Limits that hold whatever the settings say.
     fixed: Option<ThrottleLimits>,
+    /// Nothing is ever written.
+    is_in_memory: bool,
     /// Where the syncing thread waits for devices that are gone.
     suspension: OnceLock<Arc<Suspension>>,
     state: Mutex<State, ranks::TxgGate>,
@@ -210,6 +242,30 @@ impl TxgGate {
         limits: impl Into<Option<ThrottleLimits>>,
         env: Arc<dyn Env>,
     ) -> Arc<Self> {
+        Arc::new(Self::with(last_synced, limits.into(), env, None))
+    }
+
+    /// A gate whose changes stay in memory that is leased from `budget`, and are never written.
+    pub fn in_memory(last_synced: Txg, budget: &Arc<MemoryBudget>, env: Arc<dyn Env>) -> Arc<Self> {
+        let limits = ThrottleLimits {
+            dirty_bytes_max: u64::MAX,
+            ..ThrottleLimits::of_memory(0)
+        };
+        let memory = LeasedMemory {
+            budget: Arc::clone(budget),
+            leases: Vec::new(),
+            leased: 0,
+        };
+        Arc::new(Self::with(last_synced, Some(limits), env, Some(memory)))
+    }
+
+    fn with(
+        last_synced: Txg,
+        fixed: Option<ThrottleLimits>,
+        env: Arc<dyn Env>,
+        memory: Option<LeasedMemory>,
+    ) -> Self {
+        let is_in_memory = memory.is_some();
         let state = State {
             open: Txg(last_synced.0 + 1),
             synced: last_synced,
@@ -221,10 +277,12 @@ impl TxgGate {
             dirty_since: None,
             suspended: None,
             last_wakeup: None,
+            memory,
         };
-        Arc::new(Self {
+        Self {
             env,
-            fixed: limits.into(),
+            fixed,
+            is_in_memory,
             suspension: OnceLock::new(),
             state: Mutex::new(state),
             dirty: AtomicU64::new(0),
@@ -232,7 +290,12 @@ impl TxgGate {
             enter: Condvar::new(),
             work: Condvar::new(),
             done: Condvar::new(),
-        })
+        }
+    }
+
+    /// Whether changes stay in memory and are never written.
+    pub fn is_in_memory(&self) -> bool {
+        self.is_in_memory
     }
 
     /// Holds changes up, or refuses them, while the group before them waits for devices.
@@ -321,6 +384,10 @@ impl TxgGate {
             }
             state = self.wait_to_enter(state);
         }
+        let used = self.dirty_bytes().saturating_add(state.reserved);
+        if let Some(memory) = &mut state.memory {
+            memory.cover(used.saturating_add(cost.dirty_bytes))?;
+        }
         state.holders += 1;
         state.reserved += cost.dirty_bytes;
         let txg = state.open;
@@ -369,6 +436,7 @@ impl TxgGate {
     /// If the pool is suspended, at the latest when the last of the transactions has ended: what
     /// is in the group must not reach the disk then.
     pub fn quiesce(&self) -> Result<Quiesced, DmuError> {
+        assert!(!self.is_in_memory, "what stays in memory is not written");
         let mut state = self.lock();
         assert!(!state.quiescing, "one thread syncs");
         assert_eq!(
@@ -418,6 +486,9 @@ impl TxgGate {
 
     /// Waits until `txg` is on disk, and asks for that if nobody has.
     pub fn wait_synced(&self, txg: Txg) -> Result<(), DmuError> {
+        if self.is_in_memory {
+            return Err(DmuError::MemoryOnly);
+        }
         let mut state = self.lock();
         loop {
             if state.synced >= txg {
@@ -527,6 +598,10 @@ impl TxgGate {
     }
 
     pub(crate) fn add_dirty_set(&self, set: &Arc<ObjectSet>) {
+        if self.is_in_memory {
+            // Nobody would take it, and it holds the gate.
+            return;
+        }
         let now = self.env.monotonic();
         let mut state = self.lock();
         if state.suspended.is_none() {

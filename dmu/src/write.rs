@@ -9,7 +9,7 @@ use crate::live::{
     Compressed, Dirty, DirtySpill, GENERATION_BYTES, Generation, LiveObject, LiveSet, LiveState,
     Place,
 };
-use crate::new_object::{TreeShape, bonus_capacity};
+use crate::new_object::{TreeShape, bonus_fits};
 use crate::object::Object;
 use crate::object_set::{ObjectSet, SpecialObject};
 use crate::txg::Transaction;
@@ -410,7 +410,7 @@ impl Object {
             let mut behind = kept.split_off(&end);
             generation.blocks.append(&mut behind);
             let bytes = kept.values().map(bytes_of).sum::<u64>();
-            generation.dirty_bytes -= bytes;
+            generation.dirty_bytes = generation.dirty_bytes + FREED_BLOCK_BYTES - bytes;
             generation.freed.insert(first, end);
             let dnode = generation.dnode.as_mut().expect("the object exists");
             if end == u64::MAX {
@@ -422,6 +422,7 @@ impl Object {
             bytes
         })?;
         drop(state);
+        set.add_dirty_bytes(FREED_BLOCK_BYTES);
         set.remove_dirty_bytes(freed_bytes);
         Ok(())
     }
@@ -443,7 +444,10 @@ impl Object {
         self.free_blocks(tx, first.0, end)?;
         // It costs memory and time until it is on disk, as writing does.
         let (set, live) = self.writable()?;
-        let bytes = (end - first.0) * FREED_BLOCK_BYTES;
+        let bytes = match set.is_in_memory() {
+            true => 0,
+            false => (end - first.0) * FREED_BLOCK_BYTES,
+        };
         let mut state = live.write();
         self.change(tx, &mut state, |generation| generation.dirty_bytes += bytes)?;
         drop(state);
@@ -456,15 +460,22 @@ impl Object {
         tx: &Transaction,
         change: impl FnOnce(&mut Dnode, &mut DirtySpill) -> Result<(), DmuError>,
     ) -> Result<(), DmuError> {
-        let (_, live) = self.writable()?;
+        let (set, live) = self.writable()?;
         let mut state = live.write();
-        self.change(tx, &mut state, |generation| {
+        let (before, after) = self.change(tx, &mut state, |generation| {
             let dnode = generation.dnode.as_mut().expect("the object exists");
             let mut new = Dnode::clone(dnode);
             change(&mut new, &mut generation.spill)?;
             *dnode = Arc::new(new);
-            Ok(())
-        })?
+            let (before, after) = (generation.beside_bytes, generation.bytes_beside());
+            generation.beside_bytes = after;
+            generation.dirty_bytes = generation.dirty_bytes + after - before;
+            Ok::<_, DmuError>((before, after))
+        })??;
+        drop(state);
+        set.add_dirty_bytes(after);
+        set.remove_dirty_bytes(before);
+        Ok(())
     }
 
     /// Replaces the bonus buffer, whose length changes with it.
@@ -477,7 +488,7 @@ impl Object {
         self.change_dnode(tx, |dnode, _| {
             let has_spill = dnode.spill.is_some();
             let pointers = dnode.block_pointers.len();
-            if bonus.len() > bonus_capacity(dnode.slots(), pointers, has_spill) {
+            if !bonus_fits(bonus.len(), dnode.slots(), pointers, has_spill) {
                 return Err(self.bad_change("the bonus buffer has no room for that much"));
             }
             (dnode.bonus_type, dnode.bonus) = (bonus_type, bonus);
@@ -540,7 +551,7 @@ impl Object {
     ) -> Result<(), DmuError> {
         let has_spill = spill.is_some();
         let pointers = dnode.block_pointers.len();
-        if dnode.bonus.len() > bonus_capacity(dnode.slots(), pointers, has_spill) {
+        if !bonus_fits(dnode.bonus.len(), dnode.slots(), pointers, has_spill) {
             return Err(self.bad_change("the bonus buffer leaves no room for a spill pointer"));
         }
         match spill {
@@ -594,8 +605,8 @@ impl Object {
                     Dirty::Pointer(_) => {}
                 }
             }
-            generation.dirty_bytes =
-                GENERATION_BYTES + generation.blocks.values().map(bytes_of).sum::<u64>();
+            let blocks = generation.blocks.values().map(bytes_of).sum::<u64>();
+            generation.dirty_bytes = GENERATION_BYTES + generation.beside_bytes + blocks;
             let dnode = generation.dnode.as_mut().expect("the object exists");
             Arc::make_mut(dnode).data_block_size = size;
             (before, generation.dirty_bytes)
@@ -639,7 +650,7 @@ impl Object {
         };
         self.change_dnode(tx, |dnode, _| {
             let pointers = dnode.block_pointers.len();
-            if dnode.bonus.len() > bonus_capacity(slots, pointers, dnode.spill.is_some()) {
+            if !bonus_fits(dnode.bonus.len(), slots, pointers, dnode.spill.is_some()) {
                 return Err(self.bad_change("the bonus buffer needs the slots"));
             }
             dnode.extra_slots = u8::try_from(slots - 1).expect("at most 31");

@@ -6,8 +6,6 @@
 //! mean is for `posix` and `volume` to say, which repeat the operations on top of the state that
 //! the last transaction group left.
 //!
-//! [`Content`] is what both replay writes onto when the pool must not change.
-//!
 //! **Invariants**: a record is yielded only from a block whose checksum and place in the chain
 //! are right, and, in an encrypted dataset, that is authentic. Walking takes one block of memory
 //! and ends on any input, since the number of a block is part of what its checksum covers.
@@ -17,20 +15,18 @@
 #![forbid(unsafe_code)]
 
 mod chain;
-mod content;
 mod error;
 mod log;
 mod owned;
+mod pointed;
 mod write;
 
 pub use cenote_ondisk::intent_log::IntentLogHeader;
 pub use chain::{Chain, ChainBlock, PointingRecord, RecordHeader, RecordHeaders};
-pub use content::{
-    ApplyError, Below, Content, ReplayMemory, Source, read_pointed, stored_data, stored_hole,
-};
 pub use error::IntentLogError;
 pub use log::{IntentLog, LogSummary, ReplayWindow};
 pub use owned::OwnedBlocks;
+pub use pointed::read_pointed;
 pub use write::{
     Commit, Committed, HeadSpace, LogData, LogFigures, LogHold, LogParams, LogSpace, LogSync,
     LogWriteError, LogWriter,

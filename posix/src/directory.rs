@@ -3,7 +3,7 @@
 //! A directory is a ZAP from names to object numbers; `.` and `..` are not stored (format/3b 4).
 //! A place in a listing is the ZAP's cursor, a hash and a differentiator, so it stays good while
 //! entries come and go; it needs at most 60 bits. Cookies 0, 1 and 2 are `.`, `..` and room for a
-//! control directory; entries that only a replayed intent log knows have bit 62 set.
+//! control directory.
 
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
@@ -23,8 +23,8 @@ pub const NAME_LENGTH_MAX: usize = 1023;
 const COOKIE_DOT: u64 = 1;
 /// The cookie behind `..`: entries follow.
 const COOKIE_DOT_DOT: u64 = 2;
-/// Marks cookies of entries that the overlay added.
-const COOKIE_ADDED: u64 = 1 << 62;
+/// Cookies of entries are below it.
+const COOKIE_END: u64 = 1 << 62;
 
 /// One line of a listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +49,6 @@ enum Stage {
     Dot,
     DotDot,
     Stored(Box<ZapEntries>),
-    Added(u64),
     End,
 }
 
@@ -64,7 +63,7 @@ impl DirectoryReader {
             0 => Stage::Dot,
             COOKIE_DOT => Stage::DotDot,
             COOKIE_DOT_DOT | 3 => reader.stored_from(0)?,
-            _ if cookie & COOKIE_ADDED != 0 => Stage::Added(cookie & !COOKIE_ADDED),
+            COOKIE_END.. => Stage::End,
             _ => reader.stored_from(cookie)?,
         };
         Ok(reader)
@@ -73,7 +72,7 @@ impl DirectoryReader {
     fn stored_from(&self, cursor: u64) -> Result<Stage, PosixError> {
         Ok(match self.directory.zap()? {
             Some(zap) => Stage::Stored(Box::new(zap.entries_from(cursor))),
-            None => Stage::Added(0),
+            None => Stage::End,
         })
     }
 
@@ -81,32 +80,24 @@ impl DirectoryReader {
         let Stage::Stored(entries) = &mut self.stage else {
             return Ok(None);
         };
-        for entry in entries.by_ref() {
-            let entry = entry?;
-            let ZapKey::Name(name) = entry.key else {
-                return Err(self.directory.inconsistent("an entry's key is not a name"));
-            };
-            if self
+        let Some(entry) = entries.next() else {
+            return Ok(None);
+        };
+        let entry = entry?;
+        let ZapKey::Name(name) = entry.key else {
+            return Err(self.directory.inconsistent("an entry's key is not a name"));
+        };
+        if entry.cursor >= COOKIE_END {
+            return Err(self
                 .directory
-                .changes()
-                .is_some_and(|changes| changes.hides(&name))
-            {
-                continue;
-            }
-            if entry.cursor >= COOKIE_ADDED {
-                return Err(self
-                    .directory
-                    .inconsistent("a directory with a 48-bit hash"));
-            }
-            let target = decode_target(&self.directory, &entry.value)?;
-            let cookie = entry.cursor;
-            return Ok(Some(DirectoryEntry {
-                name,
-                target,
-                cookie,
-            }));
+                .inconsistent("a directory with a 48-bit hash"));
         }
-        Ok(None)
+        let target = decode_target(&self.directory, &entry.value)?;
+        Ok(Some(DirectoryEntry {
+            name,
+            target,
+            cookie: entry.cursor,
+        }))
     }
 
     fn next_entry(&mut self) -> Result<Option<DirectoryEntry>, PosixError> {
@@ -128,29 +119,7 @@ impl DirectoryReader {
                 cookie: COOKIE_DOT_DOT,
             }));
         }
-        if let Stage::Stored(_) = self.stage {
-            if let Some(entry) = self.next_stored()? {
-                return Ok(Some(entry));
-            }
-            self.stage = Stage::Added(0);
-        }
-        let Stage::Added(after) = self.stage else {
-            return Ok(None);
-        };
-        let next = self
-            .directory
-            .changes()
-            .and_then(|changes| changes.added_after(after));
-        let Some((place, name, target)) = next else {
-            return Ok(None);
-        };
-        let (name, cookie) = (name.to_vec(), COOKIE_ADDED | place);
-        self.stage = Stage::Added(place);
-        Ok(Some(DirectoryEntry {
-            name,
-            target,
-            cookie,
-        }))
+        self.next_stored()
     }
 }
 
@@ -210,9 +179,6 @@ impl FileSystem {
                 return Ok(Some((name.into(), Target::directory(parent))));
             }
             _ => {}
-        }
-        if let Some(change) = directory.changes().and_then(|changes| changes.get(name)) {
-            return Ok(change.map(|(spelling, target)| (spelling.to_vec(), target)));
         }
         self.lookup_stored(directory, name)
     }

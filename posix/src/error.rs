@@ -159,6 +159,12 @@ pub enum PosixError {
     /// More memory would be needed than is allowed.
     #[error(transparent)]
     Memory(#[from] MemoryExceeded),
+    /// The outcome of the intent log's operations does not fit in memory.
+    #[error(
+        "what is in its intent log does not fit in memory: {0}; import the pool for writing, \
+         which replays the log on disk, or read the last synced state without the log"
+    )]
+    ReplayMemory(MemoryExceeded),
     /// The file system is open for reading only.
     #[error("the file system is open for reading only")]
     ReadOnly,
@@ -337,7 +343,7 @@ impl PosixError {
             Self::LeavesDataset { .. } => errno::EXDEV,
             Self::NoAttribute { .. } => errno::ENODATA,
             Self::SeekBeyondEnd { .. } => errno::ENXIO,
-            Self::Memory(_) => errno::ENOMEM,
+            Self::Memory(_) | Self::ReplayMemory(_) => errno::ENOMEM,
         }
     }
 

@@ -1,15 +1,13 @@
 //! Contents of files: reading, and finding data and holes.
 //!
-//! Blocks are lent out as they are in the cache. What a replayed intent log wrote lies over them
-//! ([`crate::overlay`]). Bytes behind the end of the file are never shown, whatever the last
-//! block holds.
+//! Blocks are lent out as they are in the cache. Bytes behind the end of the file are never shown,
+//! whatever the last block holds.
 
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::kind::FileKind;
 use crate::znode::Znode;
 use cenote_dmu::{DirectIo, Segment};
-use cenote_intent_log::{Below, stored_data, stored_hole};
 
 /// What `direct=always` asks of a request: whole pages.
 const PAGE: u64 = 4096;
@@ -98,14 +96,6 @@ impl FileSystem {
         if length == 0 {
             return Ok(Vec::new());
         }
-        if let Some(content) = file.content() {
-            let below = Below {
-                set: self.set(),
-                id: file.id(),
-                object: file.object(),
-            };
-            return Ok(content.segments(below, offset, length)?);
-        }
         match file.object() {
             Some(object) if is_passing => Ok(object.in_passing().segments(offset, length)?),
             Some(object) => Ok(object.segments(offset, length)?),
@@ -161,17 +151,11 @@ impl FileSystem {
         if offset >= size {
             return Err(beyond());
         }
-        let found = match (file.content(), target) {
-            (Some(content), SeekTarget::Data) => content.next_data(file.object(), offset)?,
-            (Some(content), SeekTarget::Hole) => Some(content.next_hole(file.object(), offset)?),
-            (None, SeekTarget::Data) => match file.object() {
-                Some(object) => stored_data(object, offset)?,
-                None => None,
-            },
-            (None, SeekTarget::Hole) => match file.object() {
-                Some(object) => Some(stored_hole(object, offset)?),
-                None => Some(offset),
-            },
+        let found = match (file.object(), target) {
+            (Some(object), SeekTarget::Data) => object.next_data(offset)?,
+            (Some(object), SeekTarget::Hole) => Some(object.next_hole(offset)?),
+            (None, SeekTarget::Data) => None,
+            (None, SeekTarget::Hole) => Some(offset),
         };
         match found {
             Some(found) if target == SeekTarget::Hole => Ok(found.min(size)),

@@ -8,7 +8,6 @@ use crate::fuid::FuidTable;
 use crate::kind::FileKind;
 use crate::master::MasterNode;
 use crate::name_index::NameIndex;
-use crate::overlay::Overlay;
 use crate::viewers::{Viewer, Viewers};
 use crate::write::Writer;
 use crate::znode::{Znode, ZnodeAbsent, bonus_attributes};
@@ -33,7 +32,6 @@ pub struct FileSystem {
     attribute_master: OnceLock<ObjectId>,
     domains: FuidTable,
     znodes: ZnodeCache,
-    overlay: Overlay,
     name_index: NameIndex,
     writer: Option<Box<Writer>>,
     viewers: Viewers,
@@ -71,7 +69,6 @@ impl FileSystem {
             tables: RwLock::new(tables.transpose()?.map(Arc::new)),
             domains: domains.unwrap_or_default(),
             znodes,
-            overlay: Overlay::default(),
             name_index: NameIndex::default(),
             writer: None,
             viewers: Viewers::default(),
@@ -142,18 +139,10 @@ impl FileSystem {
             return Ok(znode);
         }
         let stamp = self.znodes.stamp(id);
-        let znode = Arc::new(match self.overlay.nodes.get(&id) {
-            Some(None) => return Err(PosixError::NoSuchZnode { object: id }),
-            Some(Some(node)) => {
-                let object = node.is_stored.then(|| self.set.object(id)).transpose();
-                let object = object.map_err(|error| ZnodeAbsent::from(error).0)?;
-                Znode::from_overlay(id, node, object)?
-            }
-            None => match self.read_znode(id) {
-                // A new layout may have come between the two looks at the object.
-                Err(error) if error.is_damage() && self.is_writable() => self.read_znode(id)?,
-                read => read?,
-            },
+        let znode = Arc::new(match self.read_znode(id) {
+            // A new layout may have come between the two looks at the object.
+            Err(error) if error.is_damage() && self.is_writable() => self.read_znode(id)?,
+            read => read?,
         });
         self.znodes.insert_read(&znode, stamp);
         Ok(znode)
@@ -173,9 +162,8 @@ impl FileSystem {
         }
         let tables = self.tables();
         let cached: Vec<_> = ids.iter().map(|id| self.znodes.get(*id)).collect();
-        let is_plain = |id: &ObjectId| !self.is_overlaid(*id);
         let each = ids.iter().zip(&cached);
-        let wanted = each.filter(|(id, cached)| cached.is_none() && is_plain(id));
+        let wanted = each.filter(|(_, cached)| cached.is_none());
         let wanted: Vec<ObjectId> = wanted.map(|(id, _)| *id).collect();
         let objects = self.set.objects_at(&wanted);
         self.set.fetch_spills(objects.iter().flatten());
@@ -183,21 +171,15 @@ impl FileSystem {
         let each = ids.iter().zip(cached);
         each.map(|(id, cached)| match cached {
             Some(znode) => Ok(znode),
-            None if is_plain(id) => {
+            None => {
                 let object = objects.next().expect("one for each that was wanted");
                 let object = object.map_err(|error| ZnodeAbsent::from(error).0)?;
                 let znode = Arc::new(Znode::read(object, tables.as_deref())?);
                 self.znodes.insert_read(&znode, self.znodes.stamp(*id));
                 Ok(znode)
             }
-            None => self.znode(*id),
         })
         .collect()
-    }
-
-    /// Whether a replayed log changed the object.
-    pub(crate) fn is_overlaid(&self, id: ObjectId) -> bool {
-        self.overlay.nodes.contains_key(&id)
     }
 
     /// The attributes in a dnode's bonus buffer, which are all if it has no spill block.
@@ -272,11 +254,9 @@ impl FileSystem {
         self.writer.as_deref()
     }
 
-    /// The same file system with what a log changed.
-    pub(crate) fn with_overlay(mut self, overlay: Overlay, domains: FuidTable) -> Self {
-        self.znodes = ZnodeCache::new(Arc::clone(self.set.cache().pipeline().memory()));
-        self.overlay = overlay;
-        self.name_index = NameIndex::default();
+    /// The same file system, not to be changed any more, with the domains that a log named.
+    pub(crate) fn read_only(mut self, domains: FuidTable) -> Self {
+        self.writer = None;
         self.domains = domains;
         self
     }

@@ -7,7 +7,8 @@
 //! threads as like.
 //!
 //! After a crash the intent log knows more than the object set. [`FileSystem::open_replayed`]
-//! repeats its operations in memory, and everything read from then on shows their outcome.
+//! repeats its operations in memory, and everything read from then on shows their outcome;
+//! [`FileSystem::replay_log`] repeats them on disk. Both do it in the same transactions.
 //!
 //! **Invariants**: nothing on disk is trusted to be consistent; walks over it keep their own
 //! stack, notice what they have seen, and end. Caches are bounded and leased from the pool's
@@ -35,10 +36,9 @@ mod master;
 mod name_index;
 mod name_of;
 mod neighbours;
-mod overlay;
 mod path;
 mod privileges;
-mod replay;
+mod record;
 mod stat;
 mod stored_acl;
 mod target;
@@ -70,10 +70,11 @@ pub use master::{
 };
 pub use path::{LINKS_MAX, SymlinkPolicy};
 pub use privileges::without_privileges;
-pub use replay::{ReplayOptions, ReplayReport};
 pub use stat::{DatasetSpace, FileSystemStat, Stat};
 pub use time::Timestamp;
 pub use viewers::Viewer;
 pub use walk::{TreeWalk, WalkEntry};
+pub use write::replay::ReplayReport;
+pub use write::replay::memory::ReplayOptions;
 pub use xattr::{POSIX_ACL_ACCESS, POSIX_ACL_DEFAULT, VALUE_SIZE_MAX};
 pub use znode::Znode;

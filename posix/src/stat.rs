@@ -65,7 +65,7 @@ impl Stat {
                 dnode.slots() as u64,
                 dnode.data_block_size,
             ),
-            // The log made it: it has no space yet.
+            // It has no space of its own.
             None => (0, 1, OBJECT_SIZE),
         };
         Self {
@@ -155,10 +155,8 @@ impl FileSystem {
         };
         let each = ids.iter().zip(dnodes).zip(final_spaces);
         each.map(|((id, dnode), has_final_space)| match dnode {
-            // Attributes may be in the spill block, or the log has newer ones.
-            Ok(dnode) if dnode.spill.is_none() && !self.is_overlaid(*id) => {
-                stat_of(*id, &dnode, has_final_space)
-            }
+            // Otherwise attributes may be in the spill block.
+            Ok(dnode) if dnode.spill.is_none() => stat_of(*id, &dnode, has_final_space),
             _ => alone(id),
         })
         .collect()

@@ -3,14 +3,12 @@
 use crate::attributes::{AttributeTables, Attributes};
 use crate::error::PosixError;
 use crate::kind::FileKind;
-use crate::overlay::{NameChanges, Node};
 use crate::stored_acl::StoredAcl;
 use cenote_base::{BlockId, ObjectId};
 use cenote_dmu::{DmuError, Object, Zap};
-use cenote_intent_log::Content;
 use cenote_ondisk::znode_phys::ZnodePhys;
 use cenote_ondisk::{DecodeError, Dnode, NvList, ObjectType};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
 /// The longest target of a symbolic link; Linux allows 4095 bytes.
 const SYMLINK_LENGTH_MAX: u64 = 64 << 10;
@@ -24,12 +22,10 @@ pub struct Znode {
     id: ObjectId,
     kind: FileKind,
     attributes: Attributes,
-    /// The object on disk; none for what only a replayed log knows.
+    /// None in tests.
     object: Option<Object>,
     /// A directory's entries, once they were asked for.
     zap: OnceLock<Zap>,
-    names: Option<Arc<NameChanges>>,
-    content: Option<Arc<Content>>,
 }
 
 impl Znode {
@@ -39,15 +35,12 @@ impl Znode {
         object: Option<Object>,
     ) -> Result<Self, PosixError> {
         let kind = attributes.kind(id)?;
-        let (zap, names, content) = (OnceLock::new(), None, None);
         Ok(Self {
             id,
             kind,
             attributes,
             object,
-            zap,
-            names,
-            content,
+            zap: OnceLock::new(),
         })
     }
 
@@ -65,18 +58,6 @@ impl Znode {
             object = newer;
         };
         Self::new(object.id(), attributes, Some(object))
-    }
-
-    /// An object as the overlay has it.
-    pub(crate) fn from_overlay(
-        id: ObjectId,
-        node: &Node,
-        object: Option<Object>,
-    ) -> Result<Self, PosixError> {
-        let mut znode = Self::new(id, node.attributes.clone(), object)?;
-        znode.names = node.names.clone();
-        znode.content = node.content.clone();
-        Ok(znode)
     }
 
     #[cfg(test)]
@@ -103,17 +84,9 @@ impl Znode {
         &self.attributes
     }
 
-    /// The object on disk; `None` for what only a replayed log knows.
+    /// The object; `None` in tests.
     pub fn object(&self) -> Option<&Object> {
         self.object.as_ref()
-    }
-
-    pub(crate) fn changes(&self) -> Option<&NameChanges> {
-        self.names.as_deref()
-    }
-
-    pub(crate) fn content(&self) -> Option<&Content> {
-        self.content.as_deref()
     }
 
     /// About how many bytes the znode takes in memory.
@@ -126,7 +99,7 @@ impl Znode {
         (size_of::<Self>() + self.attributes.heap_size() + dnode + 64) as u64
     }
 
-    /// A directory's entries on disk; `None` if it has none there.
+    /// A directory's entries; `None` in tests.
     ///
     /// In a writable file system it is opened each time: a block that is kept here would have to
     /// be copied by the next change.

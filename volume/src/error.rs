@@ -64,9 +64,12 @@ pub enum VolumeError {
         /// The record's number.
         sequence: u64,
     },
-    /// More memory would be needed than is allowed.
-    #[error(transparent)]
-    Memory(#[from] MemoryExceeded),
+    /// The outcome of the intent log's operations does not fit in memory.
+    #[error(
+        "what is in its intent log does not fit in memory: {0}; import the pool for writing, \
+         which replays the log on disk, or read the last synced state without the log"
+    )]
+    ReplayMemory(MemoryExceeded),
 }
 
 impl VolumeError {
@@ -90,7 +93,7 @@ impl VolumeError {
             Self::Dataset(DatasetError::Space(SpaceRefusal::NoSpace)) => ENOSPC,
             Self::Dataset(DatasetError::Space(SpaceRefusal::Quota)) => EDQUOT,
             Self::NotVolume { .. } | Self::BeyondEnd { .. } => EINVAL,
-            Self::Memory(_) => ENOMEM,
+            Self::ReplayMemory(_) => ENOMEM,
             Self::Dmu(_) | Self::Dataset(_) | Self::IntentLog(_) => EIO,
             Self::BadSize { .. } | Self::BadRecord { .. } => EIO,
         }

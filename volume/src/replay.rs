@@ -1,13 +1,18 @@
-//! Repeating the operations of an intent log for good (format/2e 3, 4).
+//! Repeating the operations of an intent log, on disk or in memory (format/2e 3, 4).
 //!
 //! Each record becomes a transaction, in which the log's header notes the record: a crash in the
 //! middle leaves the records up to the one that the header names, and the next replay goes on
 //! behind it.
+//!
+//! A pool that must not change is replayed in the same transactions of a gate whose changes stay
+//! in memory ([`OpenDataset::in_memory`]). Blocks that records point to become blocks of the volume
+//! there, and are read when somebody reads it.
 
 use crate::error::VolumeError;
-use crate::volume::{Volume, VolumeReplay};
-use cenote_dataset::{OpenDataset, RecordFailure, replay_records};
-use cenote_dmu::{Object, Transaction};
+use crate::volume::Volume;
+use cenote_base::{BlockId, Env, Txg};
+use cenote_dataset::{DatasetError, OpenDataset, RecordFailure, ReplayOutcome, replay_records};
+use cenote_dmu::{DmuError, Object, ObjectSet, Transaction};
 use cenote_intent_log::{IntentLog, read_pointed};
 use cenote_ondisk::BlockPointer;
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
@@ -19,11 +24,15 @@ use std::sync::Arc;
 /// The most bytes written in one transaction.
 const CHUNK: usize = 4 << 20;
 
+/// What a replay did.
+pub type VolumeReplay = ReplayOutcome<VolumeError>;
+
 /// A replay under way.
 struct LogReplay<'a> {
     volume: &'a Volume,
     data: Object,
-    header: &'a IntentLogHeader,
+    /// The header of the log, if what is applied is to be noted in it.
+    header: Option<&'a IntentLogHeader>,
     dataset: &'a OpenDataset,
 }
 
@@ -37,20 +46,64 @@ impl Volume {
     /// If the log or the volume cannot be read, or the pool cannot be written. The replay can then
     /// be tried again.
     pub fn replay_log(dataset: &OpenDataset, log: &IntentLog) -> Result<VolumeReplay, VolumeError> {
-        let Some(window) = log.replay_window(cenote_base::Txg(0)) else {
+        let Some(window) = log.replay_window(Txg(0)) else {
             return Ok(VolumeReplay::default());
         };
         let volume = Self::open(Arc::clone(dataset.set()))?;
         let replay = LogReplay {
             data: volume.data()?,
             volume: &volume,
-            header: log.header(),
+            header: Some(log.header()),
             dataset,
         };
         replay_records(log, window, |record| match replay.apply(record) {
             Err(error @ VolumeError::BadRecord { .. }) => Err(RecordFailure::Final(error)),
             applied => Ok(applied?),
         })
+    }
+}
+
+impl Volume {
+    /// As [`Self::open`], with the intent log's records applied in memory on top of the state
+    /// of `last_synced`, the txg of the pool's uberblock. Not for snapshots.
+    ///
+    /// A record that cannot be applied ends the replay, as in OpenZFS; the volume then shows the
+    /// state before it, and the outcome says so.
+    ///
+    /// # Errors
+    /// If the log is unreadable, or shorter than what was claimed, or its outcome does not fit in
+    /// memory.
+    pub fn open_replayed(
+        set: Arc<ObjectSet>,
+        last_synced: Txg,
+        env: Arc<dyn Env>,
+    ) -> Result<(Self, VolumeReplay), VolumeError> {
+        let base = Self::open(set)?;
+        let Some(log) = IntentLog::open(base.set())? else {
+            return Ok((base, VolumeReplay::default()));
+        };
+        let Some(window) = log.replay_window(last_synced) else {
+            return Ok((base, VolumeReplay::default()));
+        };
+        let dataset = OpenDataset::in_memory(base.set(), last_synced, env);
+        let volume = Self::open(Arc::clone(dataset.set()))?;
+        let replay = LogReplay {
+            data: volume.data()?,
+            volume: &volume,
+            header: None,
+            dataset: &dataset,
+        };
+        let outcome = replay_records(&log, window, |record| {
+            let applied = replay.apply(record);
+            applied.map_err(|error| match error {
+                VolumeError::Dataset(DatasetError::Dmu(DmuError::Memory(exceeded)))
+                | VolumeError::Dmu(DmuError::Memory(exceeded)) => {
+                    RecordFailure::Failed(VolumeError::ReplayMemory(exceeded))
+                }
+                error => RecordFailure::Final(error),
+            })
+        })?;
+        Ok((volume, outcome))
     }
 }
 
@@ -112,9 +165,12 @@ impl LogReplay<'_> {
                 self.data.free_range(&tx, offset, length)?;
             }
         }
+        let Some(header) = self.header else {
+            return Ok(());
+        };
         let header = IntentLogHeader {
             replay_sequence: record.sequence,
-            ..self.header.clone()
+            ..header.clone()
         };
         // Contents may be put there again without harm, should this come too late.
         let tx = self.begin(0)?;
@@ -151,10 +207,27 @@ impl LogReplay<'_> {
             self.data.free_range(&tx, offset, length)?;
             return Ok(Some(()));
         }
+        if self.dataset.is_in_memory() && self.adopt(offset, length, pointer)? {
+            return Ok(Some(()));
+        }
         let block = read_pointed(self.volume.set(), VOLUME_DATA, pointer)?;
         let length = usize::try_from(length).unwrap_or(usize::MAX);
         let bytes = block.get(..length);
         bytes.map(|bytes| self.put(offset, bytes)).transpose()
+    }
+
+    /// Makes a block of the pool a block of the volume, which is read when the volume is; `false`
+    /// if it is not just one block there. Only in memory: on disk the log gives its blocks up.
+    fn adopt(&self, offset: u64, length: u64, pointer: &BlockPointer) -> Result<bool, VolumeError> {
+        let size = self.volume.block_size();
+        let is_whole = offset.is_multiple_of(size) && length == size;
+        if !is_whole || pointer.logical_size() != size {
+            return Ok(false);
+        }
+        let tx = self.begin(0)?;
+        self.data
+            .set_block_pointer(&tx, BlockId(offset / size), *pointer)?;
+        Ok(true)
     }
 
     /// Puts the contents of cloned blocks; `None` if they are not what the range needs.

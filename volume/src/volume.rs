@@ -1,13 +1,9 @@
 //! An open volume.
 
 use crate::error::VolumeError;
-use cenote_base::{BlockId, Txg};
-use cenote_dataset::{OpenDataset, RecordFailure, ReplayOutcome, replay_records};
+use cenote_base::BlockId;
+use cenote_dataset::OpenDataset;
 use cenote_dmu::{Object, ObjectSet, Segment};
-use cenote_intent_log::{
-    ApplyError, Below, Content, IntentLog, ReplayMemory, stored_data, stored_hole,
-};
-use cenote_ondisk::intent_log::record::{Record, RecordBody};
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::volume_objects::{VOLUME_DATA, VOLUME_PROPERTIES, VOLUME_SIZE};
 use std::sync::Arc;
@@ -20,20 +16,9 @@ pub struct Volume {
     block_size: u64,
     /// Bytes of the volume; a change of `volsize` changes it.
     size: AtomicU64,
-    replayed: Option<Replayed>,
     /// What changing it takes.
     pub(crate) dataset: Option<Arc<OpenDataset>>,
 }
-
-#[derive(Debug)]
-struct Replayed {
-    content: Content,
-    /// Keeps what the content takes in memory leased.
-    _memory: ReplayMemory,
-}
-
-/// What a replay did.
-pub type VolumeReplay = ReplayOutcome<VolumeError>;
 
 impl Volume {
     /// Opens the volume in `set`, without regard to its intent log.
@@ -55,7 +40,6 @@ impl Volume {
                 set,
                 block_size,
                 size: AtomicU64::new(size),
-                replayed: None,
                 dataset: None,
             }),
             None => Err(VolumeError::BadSize {
@@ -63,84 +47,6 @@ impl Volume {
                 size,
                 block_size,
             }),
-        }
-    }
-
-    /// As [`Self::open`], with the intent log's records applied in memory on top of the state
-    /// of `last_synced`, the txg of the pool's uberblock. Not for snapshots.
-    ///
-    /// A record that cannot be applied ends the replay, as in OpenZFS; the volume then shows the
-    /// state before it, and the outcome says so.
-    pub fn open_replayed(
-        set: Arc<ObjectSet>,
-        last_synced: Txg,
-    ) -> Result<(Self, VolumeReplay), VolumeError> {
-        let mut volume = Self::open(set)?;
-        let Some(log) = IntentLog::open(&volume.set)? else {
-            return Ok((volume, VolumeReplay::default()));
-        };
-        let Some(window) = log.replay_window(last_synced) else {
-            return Ok((volume, VolumeReplay::default()));
-        };
-        let mut content = Content::new(volume.size());
-        let budget = Arc::clone(volume.set.cache().pipeline().memory());
-        let mut memory = ReplayMemory::new(budget);
-        let outcome = replay_records(&log, window, |record| {
-            let applied = volume.apply(record, &mut content, &mut memory);
-            applied.map_err(RecordFailure::Final)
-        })?;
-        if outcome.applied > 0 {
-            volume.replayed = Some(Replayed {
-                content,
-                _memory: memory,
-            });
-        }
-        Ok((volume, outcome))
-    }
-
-    fn apply(
-        &self,
-        record: &Record<'_>,
-        content: &mut Content,
-        memory: &mut ReplayMemory,
-    ) -> Result<(), VolumeError> {
-        let bad = || VolumeError::BadRecord {
-            objset: self.set.id(),
-            sequence: record.sequence,
-        };
-        let (object, applied) = match record.body {
-            RecordBody::Write {
-                object,
-                offset,
-                length,
-                data,
-            } => (object, content.apply_write(offset, length, data, memory)),
-            RecordBody::CloneRange {
-                object,
-                offset,
-                length,
-                block_size,
-                pointers,
-            } => (
-                object,
-                content.apply_clone(offset, length, block_size, pointers, memory),
-            ),
-            RecordBody::Truncate {
-                object,
-                offset,
-                length,
-            } => {
-                let end = offset.checked_add(length).ok_or_else(bad)?;
-                memory.pay(256)?;
-                content.punch(offset, length);
-                (object, Ok(end))
-            }
-            _ => return Err(bad()),
-        };
-        match applied {
-            Ok(end) if object == VOLUME_DATA && end <= self.size() => Ok(()),
-            Ok(_) | Err(ApplyError::Nonsense(_)) => Err(bad()),
-            Err(ApplyError::Memory(error)) => Err(error.into()),
         }
     }
 
@@ -168,11 +74,6 @@ impl Volume {
         self.block_size
     }
 
-    /// Whether an intent log was replayed.
-    pub fn is_replayed(&self) -> bool {
-        self.replayed.is_some()
-    }
-
     pub(crate) fn check_range(&self, offset: u64, length: u64) -> Result<(), VolumeError> {
         let size = self.size();
         let end = offset.checked_add(length);
@@ -190,16 +91,7 @@ impl Volume {
     /// lie within the volume.
     pub fn segments(&self, offset: u64, length: usize) -> Result<Vec<Segment>, VolumeError> {
         self.check_range(offset, length as u64)?;
-        let data = self.data()?;
-        let Some(replayed) = &self.replayed else {
-            return Ok(data.segments(offset, length)?);
-        };
-        let below = Below {
-            set: &self.set,
-            id: VOLUME_DATA,
-            object: Some(&data),
-        };
-        Ok(replayed.content.segments(below, offset, length)?)
+        Ok(self.data()?.segments(offset, length)?)
     }
 
     /// Fills `buffer` from `offset` on; the range must lie within the volume.
@@ -219,22 +111,14 @@ impl Volume {
 
     /// The first byte at or behind `offset` that is stored; `None` if none follows.
     pub fn next_data(&self, offset: u64) -> Result<Option<u64>, VolumeError> {
-        let data = self.data()?;
-        let found = match &self.replayed {
-            Some(replayed) => replayed.content.next_data(Some(&data), offset)?,
-            None => stored_data(&data, offset)?,
-        };
+        let found = self.data()?.next_data(offset)?;
         let size = self.size();
         Ok(found.filter(|found| *found < size))
     }
 
     /// The first byte at or behind `offset` that is not stored, at most the volume's size.
     pub fn next_hole(&self, offset: u64) -> Result<u64, VolumeError> {
-        let data = self.data()?;
-        let found = match &self.replayed {
-            Some(replayed) => replayed.content.next_hole(Some(&data), offset)?,
-            None => stored_hole(&data, offset)?,
-        };
+        let found = self.data()?.next_hole(offset)?;
         Ok(found.min(self.size()))
     }
 

@@ -106,6 +106,11 @@ impl LiveSet {
         self.shards[usize::try_from(spread).expect("6 bits")].lock()
     }
 
+    /// Whether the set's changes stay in memory and are never written.
+    pub(crate) fn is_in_memory(&self) -> bool {
+        self.gate.as_ref().is_some_and(|gate| gate.is_in_memory())
+    }
+
     /// How often the committed tree was replaced.
     pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
@@ -175,6 +180,10 @@ impl LiveSet {
     pub(crate) fn slots_taken(&self, id: ObjectId) -> Option<usize> {
         let object = self.get(id)?;
         let state = object.read();
+        if self.is_in_memory() {
+            // What is free in memory does not have to be free on disk first.
+            return state.dnode().map(|dnode| dnode.slots());
+        }
         let open = state.open.as_ref().and_then(|open| open.dnode.as_ref());
         let frozen = state.frozen.as_ref().and_then(|old| old.dnode.as_ref());
         let layers = [open, frozen, state.committed.as_ref()];
@@ -183,6 +192,14 @@ impl LiveSet {
             .flatten()
             .map(|dnode| dnode.slots())
             .max()
+    }
+
+    /// Whether an object was freed in a set that is never written: its slots are free at once.
+    pub(crate) fn is_free_at_once(&self, id: ObjectId) -> bool {
+        self.is_in_memory()
+            && self
+                .get(id)
+                .is_some_and(|object| object.read().dnode().is_none())
     }
 
     /// Notes that `object` has changes in `txg`; says whether the set had none in it before.

@@ -67,6 +67,8 @@ pub(crate) struct Generation {
     pub(crate) forms: BTreeMap<u64, StoredForm>,
     /// Bytes accounted as dirty.
     pub(crate) dirty_bytes: u64,
+    /// Those among them that are beside the blocks: bonus buffer and spill block.
+    pub(crate) beside_bytes: u64,
 }
 
 /// Memory that a generation takes beside its blocks: dnode, maps, lists; rounded up.
@@ -83,7 +85,18 @@ impl Generation {
             spill: DirtySpill::Unchanged,
             forms: BTreeMap::new(),
             dirty_bytes: GENERATION_BYTES,
+            beside_bytes: 0,
         }
+    }
+
+    /// Bytes of the bonus buffer and the spill block as they are now.
+    pub(crate) fn bytes_beside(&self) -> u64 {
+        let spill = match &self.spill {
+            DirtySpill::Contents(contents) => contents.len(),
+            DirtySpill::Unchanged | DirtySpill::Removed => 0,
+        };
+        let bonus = self.dnode.as_ref().map_or(0, |dnode| dnode.bonus.len());
+        (spill + bonus) as u64
     }
 
     fn hides(&self, block: u64) -> bool {

@@ -33,8 +33,10 @@ impl Imported {
             let options = ReplayOptions {
                 last_synced: uberblock.txg,
                 synced_at: Timestamp::from_stored((seconds, 0)),
+                settings: settings_of(dataset)?.files,
+                env: Arc::clone(self.pool.env()),
             };
-            FileSystem::open_replayed(set, options).map(|(files, report)| {
+            FileSystem::open_replayed(set, &options).map(|(files, report)| {
                 self.replays.note(name, report.into());
                 files
             })

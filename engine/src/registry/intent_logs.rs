@@ -6,6 +6,7 @@ use cenote_control::model::IntentLogReport;
 use cenote_dsl::{Dataset, DatasetName, DatasetType};
 use cenote_intent_log::IntentLog;
 use cenote_volume::Volume;
+use std::sync::Arc;
 
 impl Imported {
     /// What a crash left in the datasets' intent logs, which are looked at once, and how the
@@ -68,7 +69,8 @@ impl Imported {
     /// Replays a volume's log to learn how far that goes: commands that read volumes do the same.
     fn replay_volume(&self, dataset: &Dataset) -> Option<()> {
         let set = dataset.object_set().ok()?;
-        let (_, report) = Volume::open_replayed(set, self.pool.txg()).ok()?;
+        let env = Arc::clone(self.pool.env());
+        let (_, report) = Volume::open_replayed(set, self.pool.txg(), env).ok()?;
         self.replays.note(dataset.name().as_str(), report.into());
         Some(())
     }

@@ -173,7 +173,8 @@ impl FileSystem {
         if znode.attributes().links > 0 || self.is_held(id)? || !self.is_in_delete_queue(id)? {
             return Ok(());
         }
-        if znode.attributes().size > FREED_AT_ONCE_MAX {
+        // In memory no sync has to give up the blocks.
+        if znode.attributes().size > FREED_AT_ONCE_MAX && !writer.dataset.is_in_memory() {
             self.empty_contents(id)?;
         }
         // Nothing that it refers to is given up before it is sure that it can go itself.
@@ -250,7 +251,7 @@ impl FileSystem {
         failed.map_or(Ok(freed), Err)
     }
 
-    fn drain_one(&self, id: ObjectId) -> Result<(), PosixError> {
+    pub(super) fn drain_one(&self, id: ObjectId) -> Result<(), PosixError> {
         let disowned = self.disown(id);
         self.or_told(disowned.and_then(|()| self.reap_whole(id)))
     }

@@ -26,7 +26,7 @@ mod operation;
 mod owner;
 mod quota;
 mod rename;
-mod replay;
+pub(crate) mod replay;
 mod store;
 mod version;
 mod xattr;

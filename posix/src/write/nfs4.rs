@@ -14,7 +14,7 @@ use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::fuid::Fuid;
 use crate::kind::FileKind;
-use crate::replay::attributes::{ACCESS_BITS, access_of};
+use crate::record::{ACCESS_BITS, access_of};
 use crate::znode::Znode;
 use cenote_base::ObjectId;
 use cenote_dmu::Transaction;

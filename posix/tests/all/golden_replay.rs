@@ -2,7 +2,9 @@
 //! show what the running system showed.
 
 use crate::common;
+use cenote_base::RealEnv;
 use cenote_intent_log::{IntentLog, IntentLogError};
+use cenote_posix::write::WriteSettings;
 use cenote_posix::{DiffChange, FileSystem, ReplayOptions, SymlinkPolicy, Timestamp};
 use cenote_tests::compare::{self, Tolerance};
 use cenote_tests::manifest::Dataset;
@@ -17,11 +19,13 @@ fn options(pool: &common::Pool) -> ReplayOptions {
     ReplayOptions {
         last_synced: pool.uberblock.txg,
         synced_at,
+        settings: WriteSettings::default(),
+        env: Arc::new(RealEnv::new()),
     }
 }
 
 fn replayed(pool: &common::Pool, name: &str) -> Arc<FileSystem> {
-    let opened = FileSystem::open_replayed(pool.object_set(name), options(pool));
+    let opened = FileSystem::open_replayed(pool.object_set(name), &options(pool));
     let (file_system, report) = opened.expect("opens");
     assert!(report.stopped.is_none(), "{name}: {report:?}");
     assert!(report.applied > 0, "{name}: {report:?}");
@@ -147,7 +151,7 @@ fn summaries_need_no_keys() {
         "{locked:?}"
     );
     // Without the key there is no replay.
-    let refused = FileSystem::open_replayed(pool.object_set("gold_dirtyzil/enc"), options(&pool));
+    let refused = FileSystem::open_replayed(pool.object_set("gold_dirtyzil/enc"), &options(&pool));
     assert_eq!(refused.expect_err("no key").errno(), 13);
     let log = IntentLog::open(&pool.object_set("gold_dirtyzil/enc")).expect("readable");
     let block = log
@@ -183,7 +187,7 @@ fn a_crash_in_the_middle_of_writes() {
         return;
     };
     for (name, wanted) in &pool.golden.manifest.datasets {
-        let opened = FileSystem::open_replayed(pool.object_set(name), options(&pool));
+        let opened = FileSystem::open_replayed(pool.object_set(name), &options(&pool));
         let (file_system, report) = opened.expect("opens");
         assert!(report.stopped.is_none(), "{name}: {report:?}");
         let found = common::entries(&Arc::new(file_system));

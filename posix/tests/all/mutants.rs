@@ -2,9 +2,10 @@
 //! and never panics.
 
 use crate::common;
-use cenote_base::Txg;
+use cenote_base::{RealEnv, Txg};
 use cenote_dsl::{DatasetName, Dsl};
 use cenote_ondisk::Uberblock;
+use cenote_posix::write::WriteSettings;
 use cenote_posix::{
     AccountKind, FileKind, FileSystem, PosixError, ReplayOptions, SeekTarget, Timestamp, Znode,
 };
@@ -82,21 +83,26 @@ fn read_dataset(dsl: &Arc<Dsl>, name: &str, uberblock: &Uberblock, errors: &mut 
     let options = ReplayOptions {
         last_synced: uberblock.txg,
         synced_at: Timestamp::default(),
+        settings: WriteSettings::default(),
+        env: Arc::new(RealEnv::new()),
     };
-    match FileSystem::open_replayed(Arc::clone(&set), options) {
+    let env = Arc::clone(&options.env);
+    match FileSystem::open_replayed(Arc::clone(&set), &options) {
         Ok((files, report)) => {
             *errors += u64::from(report.stopped.is_some());
             read_files(&Arc::new(files), errors);
         }
-        Err(PosixError::NotFileSystem { .. }) => match Volume::open_replayed(set, uberblock.txg) {
-            Ok((volume, _)) => {
-                let mut buffer = vec![0; 1 << 20];
-                let length = volume.size().min(buffer.len() as u64) as usize;
-                *errors += u64::from(volume.read(0, &mut buffer[..length]).is_err());
-                *errors += u64::from(volume.next_data(0).is_err());
+        Err(PosixError::NotFileSystem { .. }) => {
+            match Volume::open_replayed(set, uberblock.txg, env) {
+                Ok((volume, _)) => {
+                    let mut buffer = vec![0; 1 << 20];
+                    let length = volume.size().min(buffer.len() as u64) as usize;
+                    *errors += u64::from(volume.read(0, &mut buffer[..length]).is_err());
+                    *errors += u64::from(volume.next_data(0).is_err());
+                }
+                Err(_) => *errors += 1,
             }
-            Err(_) => *errors += 1,
-        },
+        }
         Err(_) => *errors += 1,
     }
 }

@@ -5,10 +5,9 @@ use crate::attributes::{Attributes, FLAG_PROJECT_ID, FLAG_PROJECT_INHERIT, FLAG_
 use crate::error::PosixError;
 use crate::fuid::Fuid;
 use crate::kind::FileKind;
-use crate::replay::attributes::{
-    ACCESS_BITS, access_of, created_by, flags_after, is_of_linux, project_of,
+use crate::record::{
+    ACCESS_BITS, access_of, created_by, flags_after, is_of_linux, project_of, time_of,
 };
-use crate::replay::names::time_of;
 use crate::time::Timestamp;
 use crate::write::access_list::trivial;
 use crate::write::create::new_flags;
@@ -132,14 +131,30 @@ fn decode(object: ObjectId, body: &AclBody<'_>, is_old: bool) -> Result<Vec<Ace>
 }
 
 impl LogReplay<'_> {
-    /// Refuses ids of domains that the file system's table does not have: it is not added to.
-    pub(super) fn check_domains(&self, uid: u64, gid: u64) -> Result<(), PosixError> {
+    /// Learns the domains that a record names for ids that are not plain, to be shown with them.
+    ///
+    /// The record has one name for each such id, in the order user, group (format/2e 3).
+    pub(super) fn learn_domains(&self, owners: [u64; 2], names: &[u8]) {
+        let mut names = names.split(|byte| *byte == 0);
+        let indexes = owners.map(|id| Fuid(id).domain_index());
+        for index in indexes.into_iter().filter(|index| *index != 0) {
+            let Some(name) = names.next().filter(|name| !name.is_empty()) else {
+                return;
+            };
+            let name = String::from_utf8_lossy(name).into_owned();
+            self.domains.borrow_mut().insert(index, name);
+        }
+    }
+
+    /// Refuses ids of domains that the file system's table on disk does not have: it is not added
+    /// to. In memory it does not matter what is there, and a domain without a name has a number.
+    pub(super) fn check_domains(&self, owners: [u64; 2]) -> Result<(), PosixError> {
         let domains = self.files.domains();
         let is_known = |id: u64| match Fuid(id).domain_index() {
             0 => true,
             index => domains.has(index),
         };
-        match is_known(uid) && is_known(gid) {
+        match self.is_in_memory() || owners.into_iter().all(is_known) {
             true => Ok(()),
             false => Err(PosixError::NotSupported),
         }
@@ -154,7 +169,8 @@ impl LogReplay<'_> {
         );
         let files = self.files;
         files.znode(set.object)?;
-        self.check_domains(uid, gid)?;
+        self.learn_domains([set.uid, set.gid], set.domains);
+        self.check_domains([uid, gid])?;
         let tx = self.begin(self.edge_cost()?)?;
         if mask.size {
             self.resize(&tx, set.object, set.size)?;

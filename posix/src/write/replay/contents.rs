@@ -9,7 +9,7 @@ use crate::error::PosixError;
 use crate::kind::FileKind;
 use crate::write::data::{free_to_end, modified};
 use crate::znode::Znode;
-use cenote_base::ObjectId;
+use cenote_base::{BlockId, ObjectId};
 use cenote_dmu::Transaction;
 use cenote_intent_log::read_pointed;
 use cenote_ondisk::BlockPointer;
@@ -99,12 +99,40 @@ impl LogReplay<'_> {
         if pointer.is_hole() {
             return self.put(object, stretch, None);
         }
+        if self.is_in_memory() && self.adopt(object, stretch, pointer)? {
+            return Ok(());
+        }
         let block = read_pointed(self.files.set(), object, pointer)?;
         let length = usize::try_from(stretch.length).unwrap_or(usize::MAX);
         match block.get(..length) {
             Some(bytes) => self.put(object, stretch, Some(bytes)),
             None => Err(self.bad("a block smaller than the write")),
         }
+    }
+
+    /// Makes a block of the pool a block of a file, which is read when the file is; `false` if it
+    /// is not just one block there. Only in memory: on disk the log gives its blocks up.
+    fn adopt(
+        &self,
+        object: ObjectId,
+        stretch: Stretch,
+        pointer: &BlockPointer,
+    ) -> Result<bool, PosixError> {
+        let size = pointer.logical_size();
+        if stretch.length != size || !stretch.offset.is_multiple_of(size) {
+            return Ok(false);
+        }
+        let tx = self.begin(self.edge_cost()?)?;
+        let file = self.files.set().object(object)?;
+        let file_size = self.files.znode(object)?.attributes().size;
+        let end = stretch.offset + stretch.length;
+        self.files.grow_block(&tx, &file, file_size, end)?;
+        if file.block_size() != size {
+            return Ok(false);
+        }
+        file.set_block_pointer(&tx, BlockId(stretch.offset / size), *pointer)?;
+        self.grown(&tx, object, stretch.file_end)?;
+        Ok(true)
     }
 
     /// Writes bytes, or zeros where there are none, in transactions of bounded size.

@@ -1,4 +1,4 @@
-//! Repeating the operations of an intent log for good.
+//! Repeating the operations of an intent log, on disk or in memory.
 //!
 //! A crash leaves in the log what was promised to last and is in no transaction group yet. When
 //! the dataset is opened for writing, before anybody sees it, each record becomes a transaction of
@@ -7,28 +7,34 @@
 //! the one that their header names, and the next replay goes on behind it. A record that takes
 //! more than one transaction can be repeated as often as one likes.
 //!
+//! A pool that must not change is replayed [in memory](memory), in the same transactions.
+//!
 //! Nothing is refused here that was not refused when it was done first: neither quotas nor flags
 //! of files count. Objects get the numbers and times that the records name; where records name no
-//! time a clock does that starts at the pool's last sync and moves on with those times, as for
-//! replays in memory ([`crate::ReplayOptions`]). A record that contradicts the file system ends
-//! the replay, as it does in OpenZFS.
+//! time a clock does that starts at the pool's last sync and moves on with those times: OpenZFS uses
+//! the time of the replay, but this is nearer to the truth and the same at every mount. A record
+//! that contradicts the file system ends the replay, as it does in OpenZFS.
 
 mod attributes;
 mod contents;
+pub(crate) mod memory;
 mod names;
+#[cfg(test)]
+mod tests;
 
 use super::WriteSettings;
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
-use crate::replay::ReplayReport;
+use crate::fuid::FuidTable;
 use crate::time::Timestamp;
 use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{Env, ObjectId};
-use cenote_dataset::{OpenDataset, RecordFailure, replay_records};
+use cenote_dataset::{OpenDataset, RecordFailure, ReplayOutcome, replay_records};
 use cenote_dmu::{DmuError, Transaction};
 use cenote_intent_log::IntentLog;
 use cenote_ondisk::intent_log::IntentLogHeader;
 use cenote_ondisk::intent_log::record::{Record, RecordBody};
+use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,6 +44,9 @@ use std::time::Duration;
 /// blocks stay as the log has them.
 const TAILS_MAX: usize = 1 << 20;
 
+/// What a replay did.
+pub type ReplayReport = ReplayOutcome<PosixError>;
+
 /// The clock of a replay.
 #[derive(Debug)]
 struct ReplayClock {
@@ -46,6 +55,20 @@ struct ReplayClock {
 }
 
 impl ReplayClock {
+    /// A clock that stands at `now` until a record says that it was later.
+    fn new(env: &Arc<dyn Env>, now: Duration) -> Arc<Self> {
+        Arc::new(Self {
+            env: Arc::clone(env),
+            now: Mutex::new(now),
+        })
+    }
+
+    /// A clock that stands at the time of a file.
+    fn since(env: &Arc<dyn Env>, since: Timestamp) -> Arc<Self> {
+        let seconds = u64::try_from(since.seconds).unwrap_or(0);
+        Self::new(env, Duration::new(seconds, since.nanoseconds))
+    }
+
     /// A record says that it was this late.
     fn advance(&self, time: Timestamp) {
         let seconds = u64::try_from(time.seconds).unwrap_or(0);
@@ -83,6 +106,8 @@ struct LogReplay<'a> {
     sequence: AtomicU64,
     /// Files with bytes behind their end in their last block.
     tails: Mutex<BTreeSet<ObjectId>, ranks::ReplayTails>,
+    /// The domains of the file system, and those that records name.
+    domains: RefCell<FuidTable>,
 }
 
 impl FileSystem {
@@ -102,34 +127,21 @@ impl FileSystem {
         settings: WriteSettings,
         since: Timestamp,
     ) -> Result<ReplayReport, PosixError> {
-        let seconds = u64::try_from(since.seconds).unwrap_or(0);
-        let clock = Arc::new(ReplayClock {
-            env: Arc::clone(dataset.env()),
-            now: Mutex::new(Duration::new(seconds, since.nanoseconds)),
-        });
+        let clock = ReplayClock::since(dataset.env(), since);
         let dataset = dataset.for_replay(Arc::clone(&clock) as Arc<dyn Env>);
         let files = Self::open_writable(Arc::new(dataset), settings)?;
         // What lost its last name before the crash must be gone: its number may be taken again.
         files.drain_delete_queue()?;
-        let replay = LogReplay {
-            files: &files,
-            clock,
-            header: Some(log.header()),
-            sequence: AtomicU64::new(0),
-            tails: Mutex::default(),
-        };
+        let replay = LogReplay::new(&files, clock, Some(log.header()));
         let Some(window) = log.replay_window(cenote_base::Txg(0)) else {
             return Ok(ReplayReport::default());
         };
-        let report = replay_records(log, window, |record| {
-            replay.sequence.store(record.sequence, Ordering::Relaxed);
-            match replay.apply_patiently(record) {
-                Err(PosixError::NoSuchZnode { .. }) if record.is_out_of_order() => {
-                    Err(RecordFailure::Gone)
-                }
-                Err(error) if is_final(&error) => Err(RecordFailure::Final(error)),
-                applied => Ok(applied?),
+        let report = replay_records(log, window, |record| match replay.apply_patiently(record) {
+            Err(PosixError::NoSuchZnode { .. }) if record.is_out_of_order() => {
+                Err(RecordFailure::Gone)
             }
+            Err(error) if is_final(&error) => Err(RecordFailure::Final(error)),
+            applied => Ok(applied?),
         })?;
         replay.clear_tails()?;
         Ok(report)
@@ -143,23 +155,35 @@ impl FileSystem {
     /// If the record does not fit, or the pool cannot be written.
     pub fn repeat(&self, record: &Record<'_>) -> Result<(), PosixError> {
         let dataset = self.dataset()?;
-        let clock = ReplayClock {
-            env: Arc::clone(dataset.env()),
-            now: Mutex::new(dataset.env().wall_clock()),
-        };
-        let replay = LogReplay {
-            files: self,
-            clock: Arc::new(clock),
-            header: None,
-            sequence: AtomicU64::new(record.sequence),
-            tails: Mutex::default(),
-        };
+        let clock = ReplayClock::new(dataset.env(), dataset.env().wall_clock());
+        let replay = LogReplay::new(self, clock, None);
         replay.apply(record)?;
         replay.clear_tails()
     }
 }
 
-impl LogReplay<'_> {
+impl<'a> LogReplay<'a> {
+    fn new(
+        files: &'a FileSystem,
+        clock: Arc<ReplayClock>,
+        header: Option<&'a IntentLogHeader>,
+    ) -> Self {
+        Self {
+            files,
+            clock,
+            header,
+            sequence: AtomicU64::new(0),
+            tails: Mutex::default(),
+            domains: RefCell::new(files.domains().clone()),
+        }
+    }
+
+    /// Whether nothing of what is done will be written.
+    fn is_in_memory(&self) -> bool {
+        let dataset = self.files.dataset();
+        dataset.is_ok_and(|dataset| dataset.is_in_memory())
+    }
+
     /// Applies a record; once more after a sync if it fails, since what it needs may be in the
     /// way only until then.
     fn apply_patiently(&self, record: &Record<'_>) -> Result<(), PosixError> {
@@ -173,6 +197,7 @@ impl LogReplay<'_> {
     }
 
     fn apply(&self, record: &Record<'_>) -> Result<(), PosixError> {
+        self.sequence.store(record.sequence, Ordering::Relaxed);
         let folds = record.case_insensitive;
         match &record.body {
             RecordBody::Create(create) => self.create(record, create),
@@ -277,7 +302,7 @@ fn is_final(error: &PosixError) -> bool {
             DmuError::BadChange { .. } | DmuError::EntryExists { .. }
         ),
         PosixError::IntentLog(_)
-        | PosixError::Memory(_)
+        | PosixError::ReplayMemory(_)
         | PosixError::KeyNotLoaded { .. }
         | PosixError::ReadOnly
         | PosixError::NotSupported => false,

@@ -5,7 +5,7 @@ use super::attributes::{NewAttributes, decode_acl};
 use crate::attributes::FLAG_XATTR;
 use crate::error::PosixError;
 use crate::kind::FileKind;
-use crate::replay::names::{create_of, is_made_by, time_of};
+use crate::record::{create_of, is_made_by, time_of};
 use crate::write::names::Found;
 use crate::write::rename::Move;
 use crate::write::store::Changes;
@@ -74,7 +74,10 @@ impl LogReplay<'_> {
         create: &Create<'_>,
     ) -> Result<(), PosixError> {
         self.clock.advance(time_of(create.crtime));
-        self.check_domains(create.uid, create.gid)?;
+        let owners = [create.uid, create.gid];
+        self.learn_domains(owners, create.domains);
+        self.check_domains(owners)?;
+        self.make_room(create.new.object)?;
         if record.record_type == record_type::MKXATTR {
             return self.make_xattr_directory(create);
         }
@@ -114,6 +117,15 @@ impl LogReplay<'_> {
         self.files
             .change_directory(&tx, &directory, 1, subdirectories)?;
         self.note(&tx)
+    }
+
+    /// Frees an object without a name whose number a record takes. On disk that was done before
+    /// the first record.
+    fn make_room(&self, number: ObjectId) -> Result<(), PosixError> {
+        match self.is_in_memory() && self.files.is_in_delete_queue(number)? {
+            true => self.files.drain_one(number),
+            false => Ok(()),
+        }
     }
 
     /// Type 3: `directory` is the file that gets a directory of attributes.

@@ -16,6 +16,7 @@ use cenote_dmu::ObjectSet;
 use cenote_dsl::{Dataset, DatasetName, DatasetType, DslError};
 use cenote_ondisk::pool_config::PoolState;
 use cenote_pool::{ImportOptions, Pool, PoolCandidate};
+use cenote_posix::write::WriteSettings;
 use cenote_posix::{FileSystem, PosixError, ReplayOptions, SymlinkPolicy, Timestamp, Znode};
 use cenote_vdev::{Scan, scan};
 use cenote_volume::Volume;
@@ -229,8 +230,10 @@ impl Session {
                 seconds,
                 nanoseconds: 0,
             },
+            settings: WriteSettings::default(),
+            env: Arc::clone(self.pool.env()),
         };
-        let (files, report) = FileSystem::open_replayed(set, options)?;
+        let (files, report) = FileSystem::open_replayed(set, &options)?;
         if let Some((record, error)) = report.stopped {
             complain(&stopped(name, record, &error));
         }
@@ -250,12 +253,15 @@ impl Session {
         self.keys.require(dataset)?;
         let set = self.object_set(dataset)?;
         let opened = match self.replay && !dataset.is_snapshot() {
-            true => Volume::open_replayed(set, self.pool.txg()).map(|(volume, report)| {
-                if let Some((record, error)) = report.stopped {
-                    complain(&stopped(&name, record, &error));
-                }
-                volume
-            }),
+            true => {
+                let env = Arc::clone(self.pool.env());
+                Volume::open_replayed(set, self.pool.txg(), env).map(|(volume, report)| {
+                    if let Some((record, error)) = report.stopped {
+                        complain(&stopped(&name, record, &error));
+                    }
+                    volume
+                })
+            }
             false => Volume::open(set),
         };
         opened.map_err(|source| Failure::Volume {

@@ -1,20 +1,16 @@
-//! Records that change attributes: setattr, access lists, extended attributes.
+//! What records of the intent log say of files: kinds, times, flags, and modes by access lists.
+//!
+//! The numbers of records are those of format/2e 3; what a znode's flags mean is in format/3b 3.
 
-use super::names::time_of;
-use super::state::Replay;
-use crate::acl::StoredAcl;
 use crate::attributes::{Attributes, FLAG_PROJECT_ID};
-use crate::error::PosixError;
 use crate::fuid::Fuid;
+use crate::kind::FileKind;
 use crate::time::Timestamp;
 use cenote_base::ObjectId;
-use cenote_ondisk::acl::{self, Ace, FLAG_INHERIT_ONLY, TYPE_ALLOW, TYPE_DENY, Who};
-use cenote_ondisk::intent_log::record::{AclBody, ExtendedAttributes, SetAttributes};
+use cenote_ondisk::acl::{Ace, FLAG_INHERIT_ONLY, TYPE_ALLOW, TYPE_DENY, Who};
+use cenote_ondisk::intent_log::record::{Create, ExtendedAttributes, Whiteout, record_type};
 use cenote_ondisk::wire;
-use cenote_ondisk::{NvList, NvValue};
 
-const TYPE_BITS: u64 = 0o170_000;
-const PERMISSION_BITS: u64 = 0o7777;
 /// The nine bits that an access list decides.
 pub(crate) const ACCESS_BITS: u64 = 0o777;
 
@@ -51,6 +47,46 @@ const FLAG_TABLE: [(u32, u64); 14] = [
 const MASK_LINUX: u64 = 1 | 64 | 1 << 31;
 /// Bits that only others set: size, times, extended attributes.
 const MASK_OTHERS: u64 = 0x80 | 0x100 | 0x200 | 0x400 | 0x1_0000;
+
+/// Whether records of this type make objects of this kind, whatever type their mode claims.
+pub(crate) fn is_made_by(of_type: u64, kind: FileKind) -> bool {
+    match of_type {
+        record_type::MKDIR
+        | record_type::MKDIR_ACL
+        | record_type::MKDIR_ATTR
+        | record_type::MKDIR_ACL_ATTR => kind == FileKind::Directory,
+        record_type::SYMLINK => kind == FileKind::Symlink,
+        _ => kind != FileKind::Directory && kind != FileKind::Symlink,
+    }
+}
+
+/// What a rename leaves as `name` in `directory`, as a record that makes it would say.
+pub(crate) fn create_of<'a>(
+    whiteout: &Whiteout,
+    directory: ObjectId,
+    name: &'a [u8],
+) -> Create<'a> {
+    Create {
+        directory,
+        new: whiteout.new,
+        mode: whiteout.mode,
+        uid: whiteout.uid,
+        gid: whiteout.gid,
+        generation: whiteout.generation,
+        crtime: whiteout.crtime,
+        device: whiteout.device,
+        attributes: None,
+        acl: None,
+        domains: &[],
+        name,
+        target: None,
+    }
+}
+
+/// From the two words of a record.
+pub(crate) fn time_of(words: (u64, u64)) -> Timestamp {
+    Timestamp::from_stored((words.0.cast_signed(), words.1.cast_signed()))
+}
 
 /// Whether Linux wrote a setattr record.
 pub(crate) fn is_of_linux(mask: u64) -> bool {
@@ -116,135 +152,6 @@ pub(crate) fn project_of(extended: &ExtendedAttributes) -> Option<u64> {
     let is_set = extended.requested & REQUEST_PROJECT != 0;
     let project = wire::u64_le(&extended.scanstamp, 0, "project id");
     is_set.then(|| project.expect("the stamp has 32 bytes"))
-}
-
-impl Replay<'_> {
-    /// Learns the domains that a record brings along for ids that are not plain.
-    ///
-    /// The record has one name for each such id, in the order user, group (format/2e 3).
-    pub(super) fn add_domains(&mut self, uid: u64, gid: u64, domains: &[u8]) {
-        let mut names = domains.split(|byte| *byte == 0);
-        for id in [uid, gid]
-            .map(Fuid)
-            .into_iter()
-            .filter(|id| id.domain_index() != 0)
-        {
-            let Some(name) = names.next().filter(|name| !name.is_empty()) else {
-                return;
-            };
-            let name = String::from_utf8_lossy(name).into_owned();
-            self.domains.insert(id.domain_index(), name);
-        }
-    }
-
-    /// Type 11.
-    pub(super) fn apply_set_attributes(
-        &mut self,
-        set: &SetAttributes<'_>,
-    ) -> Result<(), PosixError> {
-        let mask = set.attribute_mask(is_of_linux(set.mask));
-        self.node(set.object)?;
-        self.add_domains(set.uid, set.gid, set.domains);
-        if mask.size {
-            self.resize(set.object, set.size)?;
-        }
-        let now = self.now();
-        let attributes = &mut self.node(set.object)?.attributes;
-        if mask.mode {
-            attributes.mode = attributes.mode & TYPE_BITS | set.mode & PERMISSION_BITS;
-        }
-        if mask.uid {
-            attributes.uid = Fuid(set.uid);
-        }
-        if mask.gid {
-            attributes.gid = Fuid(set.gid);
-        }
-        if mask.atime {
-            attributes.accessed = time_of(set.atime);
-        }
-        if mask.mtime {
-            attributes.modified = time_of(set.mtime);
-        }
-        attributes.changed = now;
-        match &set.attributes {
-            Some(extended) => self.set_extended(set.object, extended),
-            None => Ok(()),
-        }
-    }
-
-    /// Sets what an extended attribute block asks for.
-    pub(super) fn set_extended(
-        &mut self,
-        object: ObjectId,
-        extended: &ExtendedAttributes,
-    ) -> Result<(), PosixError> {
-        let attributes = &mut self.node(object)?.attributes;
-        attributes.flags = flags_after(attributes.flags, extended);
-        if let Some(created) = created_by(extended) {
-            attributes.created = created;
-        }
-        if let Some(project) = project_of(extended) {
-            attributes.project = project;
-        }
-        Ok(())
-    }
-
-    /// Types 12 and 13: the list decides the mode as well.
-    pub(super) fn set_acl(
-        &mut self,
-        object: ObjectId,
-        body: &AclBody<'_>,
-        is_old: bool,
-    ) -> Result<(), PosixError> {
-        let count = usize::try_from(body.count).unwrap_or(usize::MAX);
-        let decode = if is_old { acl::decode_old } else { acl::decode };
-        let aces = decode(body.entries, count);
-        let aces = aces.map_err(|source| PosixError::Malformed { object, source })?;
-        self.memory.pay(body.entries.len() as u64 * 2)?;
-        let now = self.now();
-        let attributes = &mut self.node(object)?.attributes;
-        attributes.mode = attributes.mode & !ACCESS_BITS | access_of(&aces, attributes);
-        attributes.acl = match is_old {
-            true => StoredAcl::Decoded(aces),
-            false => StoredAcl::Encoded {
-                count,
-                bytes: body.entries.to_vec(),
-            },
-        };
-        attributes.changed = now;
-        Ok(())
-    }
-
-    /// Type 21.
-    pub(super) fn apply_set_xattr(
-        &mut self,
-        object: ObjectId,
-        name: &[u8],
-        value: Option<&[u8]>,
-    ) -> Result<(), PosixError> {
-        let packed = self
-            .node(object)?
-            .attributes
-            .xattrs
-            .clone()
-            .unwrap_or_default();
-        let mut list = match packed.is_empty() {
-            true => NvList::new(),
-            false => NvList::decode(&packed)
-                .map_err(|source| PosixError::Malformed { object, source })?,
-        };
-        match value {
-            Some(value) => list.set(name, NvValue::ByteArray(value.to_vec())),
-            None => drop(list.remove(name)),
-        }
-        let packed = list.encode_xdr();
-        self.memory.pay(packed.len() as u64)?;
-        let now = self.now();
-        let attributes = &mut self.node(object)?.attributes;
-        attributes.xattrs = (!list.is_empty()).then_some(packed);
-        attributes.changed = now;
-        Ok(())
-    }
 }
 
 #[cfg(test)]
