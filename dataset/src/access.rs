@@ -7,6 +7,7 @@ use cenote_base::Env;
 use cenote_dmu::{IoContext, TxCost, TxgGate};
 use cenote_dsl::write::Head;
 use cenote_dsl::{Dataset, Dsl, DslError};
+use cenote_io::Writer;
 use std::sync::Arc;
 
 /// What opening the datasets of a pool takes.
@@ -18,6 +19,8 @@ pub struct Access {
     pub gate: Arc<TxgGate>,
     /// The clock.
     pub env: Arc<dyn Env>,
+    /// What writes the pool's blocks, for intent logs. Nothing is logged without.
+    pub blocks: Option<Arc<Writer>>,
     /// Who is told of damage that nobody waits for.
     pub damage: Option<Arc<dyn DamageSink>>,
 }
@@ -60,6 +63,8 @@ impl Access {
         let space = SpacePolicy::new(&dsl, &self.gate, &self.env, head.id());
         let (gate, env) = (Arc::clone(&self.gate), Arc::clone(&self.env));
         let head = (Arc::clone(&self.dsl), head);
-        OpenDataset::of_head(head, gate, env, self.damage.clone()).with_space(space)
+        OpenDataset::of_head(head, gate, env, self.damage.clone())
+            .with_space(space)
+            .with_blocks(self.blocks.clone())
     }
 }

@@ -11,6 +11,8 @@
 //! to a closed head could never be stored, and would stop the pool.
 //!
 //! What changes a dataset says so in records of the intent log, to a [`LogSink`] if there is one.
+//! [`OpenDataset::make_durable`] is the one place that waits for durability: by that log, or by the
+//! transaction group where not everything is logged.
 //! [`replay_records`] goes through the intent log that a crash left; what a record does is again
 //! for the layers above to say.
 //!
@@ -21,6 +23,7 @@
 mod access;
 mod damage;
 mod error;
+mod log;
 mod log_sink;
 mod open;
 mod replay;
@@ -28,8 +31,10 @@ mod space;
 mod sync_policy;
 
 pub use access::Access;
+pub use cenote_intent_log::{Commit, LogData};
 pub use damage::{DamageSink, place_of};
 pub use error::DatasetError;
+pub use log::read_for_log;
 pub use log_sink::LogSink;
 pub use open::OpenDataset;
 pub use replay::{RecordFailure, ReplayOutcome, replay_records};

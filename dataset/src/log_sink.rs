@@ -20,4 +20,10 @@ pub trait LogSink: fmt::Debug + Send + Sync {
     /// Takes note that no record tells all that the transaction does: who wants that to be durable
     /// waits for its group.
     fn append_unlogged(&self, tx: &Transaction);
+
+    /// Has what was done to an object before come before what is done to names from now on.
+    fn put_in_order(&self, object: ObjectId);
+
+    /// Drops what was done to an object that the transaction frees: its number may be used again.
+    fn forget(&self, object: ObjectId);
 }

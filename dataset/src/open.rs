@@ -10,6 +10,7 @@ use cenote_dmu::{DmuError, ObjectSet, Transaction, TxCost, TxgGate};
 use cenote_dsl::write::Head;
 use cenote_dsl::{Dsl, DslError};
 use cenote_intent_log::IntentLog;
+use cenote_io::Writer;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -27,6 +28,7 @@ pub struct OpenDataset {
     /// Nothing limits its growth without one.
     space: Option<SpacePolicy>,
     damage: Option<Arc<dyn DamageSink>>,
+    blocks: Option<Arc<Writer>>,
     log: OnceLock<Arc<dyn LogSink>>,
     sync: AtomicU64,
     /// It takes no changes any more, from whoever still has it.
@@ -43,6 +45,7 @@ impl OpenDataset {
             env,
             space: None,
             damage: None,
+            blocks: None,
             log: OnceLock::new(),
             sync: AtomicU64::new(SyncPolicy::default().number()),
             is_closed: AtomicBool::new(false),
@@ -87,6 +90,10 @@ impl OpenDataset {
         }
     }
 
+    pub(crate) fn with_blocks(self, blocks: Option<Arc<Writer>>) -> Self {
+        Self { blocks, ..self }
+    }
+
     /// The same dataset for the replay of its log, by the clock of that: what was not refused when
     /// it was done first is not refused now.
     pub fn for_replay(&self, env: Arc<dyn Env>) -> Self {
@@ -105,6 +112,14 @@ impl OpenDataset {
     /// The head, unless only an object set is open.
     pub fn head(&self) -> Option<&Arc<Head>> {
         self.head.as_ref().map(|(_, head)| head)
+    }
+
+    pub(crate) fn dsl(&self) -> Option<&Arc<Dsl>> {
+        self.head.as_ref().map(|(dsl, _)| dsl)
+    }
+
+    pub(crate) fn blocks(&self) -> Option<&Arc<Writer>> {
+        self.blocks.as_ref()
     }
 
     /// The pool's gate.
@@ -182,7 +197,7 @@ impl OpenDataset {
         }
     }
 
-    /// Waits until everything that was changed before is on disk.
+    /// Waits until everything that was changed before is in a transaction group on disk.
     ///
     /// # Errors
     /// If the pool takes no more changes; then it is not on disk.
@@ -212,12 +227,33 @@ impl OpenDataset {
     /// If they cannot be written. The head stays open then.
     pub fn end(&self) -> Result<(), DmuError> {
         self.close();
-        self.gate.wait_synced(self.gate.open_txg())?;
+        // Who is committing still may keep the log from ending with the first group.
+        loop {
+            self.end_log()?;
+            self.gate.wait_synced(self.gate.open_txg())?;
+            if self.has_ended() {
+                break;
+            }
+        }
         self.release();
         Ok(())
     }
 
-    /// Closes the head of a dataset that was not changed, or whose changes are on disk.
+    /// Has the log end with the open group: what is durable by then is in groups on disk.
+    ///
+    /// # Errors
+    /// If the pool takes no more changes.
+    pub fn end_log(&self) -> Result<(), DmuError> {
+        self.writer().map_or(Ok(()), |writer| writer.end())
+    }
+
+    /// Whether nothing of a log is left that was ended, or there is none.
+    pub fn has_ended(&self) -> bool {
+        self.writer().is_none_or(|writer| writer.has_ended())
+    }
+
+    /// Closes the head of a dataset that was not changed, or whose changes are on disk; its log has
+    /// ended.
     pub fn release(&self) {
         self.close();
         if let Some((dsl, head)) = &self.head {

@@ -10,9 +10,9 @@
 //! more the closer the limit, so that writers slow down to the disks' pace and do not stop and
 //! go.
 //!
-//! A gate [`TxgGate::in_memory`] is never quiesced: its only group stays open, and what is changed in
-//! it shows what a pool would be like that must not change. What is dirty there is leased from the
-//! memory budget, and a transaction that finds no room there is refused.
+//! A gate [`TxgGate::in_memory`] is never quiesced: its only group stays open, and what is
+//! changed in it shows what a pool would be like that must not change. What is dirty there is
+//! leased from the memory budget, and a transaction that finds no room there is refused.
 //!
 //! A thread must not begin a transaction while it holds another: the first could be what the
 //! quiescing waits for.

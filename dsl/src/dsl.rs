@@ -264,11 +264,16 @@ impl Dsl {
     /// Whether blocks may be cloned: the pool has the feature. To be asked in the transaction
     /// that clones, for from then on what is freed may have been cloned.
     pub fn begin_cloning(&self) -> bool {
-        let is_enabled = self.features().get(features::BLOCK_CLONING).is_some();
+        let is_enabled = self.has_feature(features::BLOCK_CLONING);
         if is_enabled {
             self.has_cloned.store(true, Ordering::Release);
         }
         is_enabled
+    }
+
+    /// Whether the pool has a feature enabled.
+    pub fn has_feature(&self, guid: &str) -> bool {
+        self.features().get(guid).is_some()
     }
 
     /// Whether blocks may have been cloned since the pool was opened.

@@ -1,9 +1,12 @@
 //! What a writer does to its files, and how they were after each operation.
 //!
-//! Each writer works in a directory of its own, so that what it left is a sequence of states; and
-//! because a later operation never reaches a transaction group before an earlier one of the same
-//! writer, the directory is after a power cut as it was after one of its operations.
+//! Each writer works in a directory of its own, so that what it left is a sequence of states. A
+//! transaction group has all of a writer's operations up to one of them. An intent log behind it
+//! has all operations on names up to one, and for each file all operations on its contents up to
+//! one that may be later or earlier. So after a power cut the names are as after one operation, and
+//! each byte of a file as after one; none of them earlier than what was promised.
 
+use crate::record::Bounds;
 use anyhow::{Context, Result, ensure};
 use cenote_base::ObjectId;
 use cenote_base::rt::Random;
@@ -27,6 +30,25 @@ pub struct File {
     xattr: Option<Vec<u8>>,
 }
 
+impl File {
+    /// Whether this may be left of a file that was as these, one after the other. A log has the
+    /// contents of a long write as they were when somebody synced, later changes included, and of
+    /// what nobody was promised perhaps the beginning only.
+    fn may_be_left_of(&self, files: &[&Self]) -> bool {
+        let sizes = || files.iter().map(|file| file.bytes.len());
+        let (Some(least), Some(most)) = (sizes().min(), sizes().max()) else {
+            return false;
+        };
+        let is_of_one = |(at, byte): (usize, &u8)| {
+            let mut there = files.iter().map(|file| file.bytes.get(at).unwrap_or(&0));
+            there.any(|other| other == byte)
+        };
+        (least..=most).contains(&self.bytes.len())
+            && self.bytes.iter().enumerate().all(is_of_one)
+            && files.iter().any(|file| file.xattr == self.xattr)
+    }
+}
+
 /// A directory: which file each name is of, and the files by the number that they got here.
 #[derive(Clone, Debug, Default)]
 pub struct State {
@@ -38,28 +60,27 @@ impl State {
     /// Whether somebody who looks at the directories sees the same: names, what they are of, and
     /// which of them are of one file.
     pub fn is_same(&self, other: &Self) -> bool {
-        let links = |state: &Self| {
-            let mut first: BTreeMap<u64, String> = BTreeMap::new();
-            let link = |(name, file): (&String, &u64)| {
-                (
-                    name.clone(),
-                    first.entry(*file).or_insert(name.clone()).clone(),
-                )
-            };
-            state.names.iter().map(link).collect::<BTreeMap<_, _>>()
-        };
-        let contents = |state: &Self, name: &String| {
-            state
-                .names
-                .get(name)
-                .and_then(|file| state.files.get(file))
-                .cloned()
-        };
-        links(self) == links(other)
+        let contents =
+            |state: &Self, name: &str| state.file(name).map(|(_, file)| Arc::clone(file));
+        self.links() == other.links()
             && self
                 .names
                 .keys()
                 .all(|name| contents(self, name) == contents(other, name))
+    }
+
+    fn file(&self, name: &str) -> Option<(u64, &Arc<File>)> {
+        let file = self.names.get(name)?;
+        Some((*file, self.files.get(file)?))
+    }
+
+    /// Which name is of the same file as which other.
+    fn links(&self) -> BTreeMap<&str, &str> {
+        let mut first: BTreeMap<u64, &str> = BTreeMap::new();
+        let names = self.names.iter();
+        names
+            .map(|(name, file)| (name.as_str(), *first.entry(*file).or_insert(name)))
+            .collect()
     }
 
     /// The directory's names with what is said of their files, for people.
@@ -135,6 +156,19 @@ impl Writer {
         self.operations.push(what);
         self.states.push(state);
         Ok(())
+    }
+
+    /// One of the files that have a name, if there is any.
+    pub fn any_file(&self, random: &mut Random) -> Option<(u64, ObjectId)> {
+        let state = self.states.last()?;
+        let files: Vec<u64> = state.files.keys().copied().collect();
+        let file = *files.get(random.index(files.len().max(1)))?;
+        Some((file, self.objects.get(&file).copied()?))
+    }
+
+    /// The writer's directory.
+    pub fn directory(&self) -> ObjectId {
+        self.directory
     }
 
     fn object(&self, file: u64) -> Result<ObjectId> {
@@ -225,6 +259,27 @@ impl Writer {
         }
         Ok(format!("rename {name} {new}"))
     }
+}
+
+/// Whether `found` may be left of a directory that had these states after 0, 1, 2, … operations.
+pub fn may_be_left(states: &[State], bounds: &Bounds, found: &State) -> bool {
+    let most = bounds.most.min(states.len() - 1);
+    let is_left = |file: u64, left: &File| {
+        // What it had when it was made came with its name.
+        let all = states[bounds.of_file(file).min(most)..=most].iter();
+        let files: Vec<&File> = all
+            .filter_map(|state| state.files.get(&file).map(Arc::as_ref))
+            .collect();
+        left.may_be_left_of(&files)
+    };
+    states[bounds.names..=most].iter().any(|names| {
+        let mut all = names.names.iter();
+        names.links() == found.links()
+            && all.all(|(name, file)| {
+                let left = found.file(name);
+                left.is_some_and(|(_, left)| is_left(*file, left))
+            })
+    })
 }
 
 /// What is in a directory of the root.

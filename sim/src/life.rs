@@ -4,17 +4,17 @@
 //! a device takes, where the power is cut and what the devices keep. Three judgements follow
 //! each cut.
 //! The pool must import. [`verify`](cenote_pool::verify) must find no fault in any block. And each
-//! writer's directory must be as it was after one of its operations, none that was promised
-//! missing.
+//! writer's directory must be as it was after its operations, once the intent log is replayed, in
+//! memory or for good: none that was promised may be missing.
 
 use crate::disks::Disks;
-use crate::files::{Writer, found};
+use crate::files::{Writer, found, may_be_left};
 use crate::record::{Event, Record, bounds};
 use anyhow::{Context, Result, bail, ensure};
 use cenote_base::rt;
 use cenote_base::rt::Random;
 use cenote_base::{Env, RealEnv};
-use cenote_dataset::Access;
+use cenote_dataset::{Access, OpenDataset};
 use cenote_device::Opener;
 use cenote_dsl::write::{Encryption, Format, NewKeyFormat, UserKey};
 use cenote_dsl::{DatasetName, DslError};
@@ -24,7 +24,7 @@ use cenote_pool::{
     import,
 };
 use cenote_posix::write::{FormatParams, WriteSettings, format_new};
-use cenote_posix::{FileSystem, PosixError};
+use cenote_posix::{FileSystem, PosixError, ReplayOptions, Timestamp};
 use cenote_vdev::{AllocationClass, scan};
 use std::path::Path;
 use std::sync::Arc;
@@ -199,15 +199,50 @@ fn work_alone(
             operation,
         });
         writer.operate(fs)?;
-        if random.happens(10) {
-            let operations = writer.states.len() - 1;
-            fs.sync()?;
+        sync_some(disks, fs, number, writer, &mut random)?;
+    }
+    Ok(())
+}
+
+/// Now and then a writer syncs all, one of its files, or its directory.
+fn sync_some(
+    disks: &Disks,
+    fs: &FileSystem,
+    number: usize,
+    writer: &Writer,
+    random: &mut Random,
+) -> Result<()> {
+    let operations = writer.states.len() - 1;
+    let file = match random.below(20) {
+        0 => {
+            match random.happens(20) {
+                true => fs.sync()?,
+                false => fs.fsync_all()?,
+            }
             disks.note(Event::Promised {
                 writer: number,
                 operations,
             });
+            return Ok(());
         }
-    }
+        1..4 => match writer.any_file(random) {
+            Some((file, object)) => {
+                fs.fsync(object)?;
+                Some(file)
+            }
+            None => return Ok(()),
+        },
+        4 => {
+            fs.fsync(writer.directory())?;
+            None
+        }
+        _ => return Ok(()),
+    };
+    disks.note(Event::PromisedFile {
+        writer: number,
+        file,
+        operations,
+    });
     Ok(())
 }
 
@@ -245,7 +280,7 @@ fn judge(
     for _ in 0..10 {
         writer.operate(&fs)?;
     }
-    fs.sync()?;
+    fs.fsync_all()?;
     let (last, found) = (writer.states.last().context("one")?, found(&fs, "after")?);
     ensure!(found.is_same(last), "after the import a file was lost");
     drop(fs);
@@ -258,14 +293,13 @@ fn compare(pool: &Pool, record: &Record, cut: usize, writers: &[Writer]) -> Resu
         true => files(pool)?,
         false => files_for_reading(pool)?,
     };
-    let bounds = bounds(record, cut, writers.len());
-    for (number, (writer, (least, most))) in writers.iter().zip(bounds).enumerate() {
+    let all = bounds(record, cut, writers.len());
+    for (number, (writer, bounds)) in writers.iter().zip(all).enumerate() {
         let found = found(&fs, &directory(number))?;
-        let most = most.min(writer.states.len() - 1);
-        let mut allowed = writer.states[least..=most].iter();
+        let (least, most) = (bounds.least, bounds.most.min(writer.states.len() - 1));
         ensure!(
-            allowed.any(|state| state.is_same(&found)),
-            "writer {number} was promised {least} operations and had begun {most}\n\
+            may_be_left(&writer.states, &bounds, &found),
+            "writer {number} had begun {most} operations and was promised {bounds:?}\n\
              found:    {}\n\
              promised: {}\n\
              then:     {}",
@@ -370,7 +404,36 @@ fn load_key(pool: &Pool) -> Result<()> {
 fn files_for_reading(pool: &Pool) -> Result<Arc<FileSystem>> {
     load_key(pool)?;
     let dataset = pool.dsl().dataset(pool.dsl().pool_name())?;
-    Ok(Arc::new(FileSystem::open(dataset.object_set()?)?))
+    let options = ReplayOptions {
+        last_synced: pool.txg(),
+        synced_at: synced_at(pool),
+        settings: WriteSettings::default(),
+        env: env(),
+    };
+    let (fs, report) = FileSystem::open_replayed(dataset.object_set()?, &options)?;
+    ensure!(report.stopped.is_none(), "the log does not fit: {report:?}");
+    Ok(Arc::new(fs))
+}
+
+/// When the pool was synced last before it was opened.
+fn synced_at(pool: &Pool) -> Timestamp {
+    let seconds = pool.opened_uberblock().timestamp.cast_signed();
+    Timestamp::from_stored((seconds, 0))
+}
+
+/// Replays the log that a cut left, for good.
+fn replay(pool: &Pool, open: &OpenDataset) -> Result<()> {
+    let Some(log) = open.log()? else {
+        return Ok(());
+    };
+    // Of a log whose records are all in groups a cut leaves the block for the next ones.
+    if log.is_claimed() {
+        let settings = WriteSettings::default();
+        let report = FileSystem::replay_log(open, &log, settings, synced_at(pool))?;
+        ensure!(report.stopped.is_none(), "the log does not fit: {report:?}");
+    }
+    open.destroy_log(&log)?;
+    Ok(open.end()?)
 }
 
 /// The pool's root file system, open for writing.
@@ -382,8 +445,10 @@ fn files(pool: &Pool) -> Result<Arc<FileSystem>> {
         dsl: Arc::clone(pool.dsl()),
         gate: Arc::clone(gate),
         env: env(),
+        blocks: Some(Arc::clone(pool.block_writer()?)),
         damage: None,
     };
+    replay(pool, &access.open(&dataset)?)?;
     let open = Arc::new(access.open(&dataset)?);
     let fs = FileSystem::open_writable(open, WriteSettings::default())?;
     fs.drain_delete_queue()?;

@@ -4,6 +4,8 @@
 //! hold after a cut at any place of the record is computed from it. So one run is good for many
 //! cuts, and nobody need be stopped in the middle.
 
+use std::collections::BTreeMap;
+
 /// One event.
 #[derive(Clone, Debug)]
 pub enum Event {
@@ -48,19 +50,61 @@ pub enum Event {
         /// Operations that last.
         operations: usize,
     },
+    /// A writer was promised that what its operations up to this number did to names lasts, and
+    /// to the contents of one file.
+    PromisedFile {
+        /// The writer's number.
+        writer: usize,
+        /// The file, by the writer's number; `None` if it was the directory.
+        file: Option<u64>,
+        /// Operations that last.
+        operations: usize,
+    },
 }
 
 /// All events since the recording began.
 pub type Record = Vec<Event>;
 
-/// For each writer, how many of its operations last at least, and at most, after a cut before the
-/// event with the number `cut`.
-pub fn bounds(record: &[Event], cut: usize, writers: usize) -> Vec<(usize, usize)> {
-    let mut bounds = vec![(0, 0); writers];
+/// How many operations of a writer last.
+#[derive(Clone, Debug, Default)]
+pub struct Bounds {
+    /// At least, of all kinds.
+    pub least: usize,
+    /// At least, of those on names.
+    pub names: usize,
+    /// At least, of those on the contents of files that were synced alone.
+    pub files: BTreeMap<u64, usize>,
+    /// At most.
+    pub most: usize,
+}
+
+impl Bounds {
+    /// How many of those on the contents of a file last at least.
+    pub fn of_file(&self, file: u64) -> usize {
+        let alone = self.files.get(&file).copied().unwrap_or(0);
+        alone.max(self.least)
+    }
+}
+
+/// What lasts of each writer's operations after a cut before the event with the number `cut`.
+pub fn bounds(record: &[Event], cut: usize, writers: usize) -> Vec<Bounds> {
+    let mut bounds = vec![Bounds::default(); writers];
     for event in &record[..cut] {
         match *event {
-            Event::Begun { writer, operation } => bounds[writer].1 = operation + 1,
-            Event::Promised { writer, operations } => bounds[writer].0 = operations,
+            Event::Begun { writer, operation } => bounds[writer].most = operation + 1,
+            Event::Promised { writer, operations } => {
+                (bounds[writer].least, bounds[writer].names) = (operations, operations);
+            }
+            Event::PromisedFile {
+                writer,
+                file,
+                operations,
+            } => {
+                bounds[writer].names = operations;
+                bounds[writer]
+                    .files
+                    .extend(file.map(|file| (file, operations)));
+            }
             _ => {}
         }
     }

@@ -107,6 +107,16 @@ impl Volume {
     }
 }
 
+/// Where the block of a write of `length` bytes at `offset` goes: a block that is longer than the
+/// write brings all of its contents along.
+fn place_of_indirect(offset: u64, length: u64, pointer: &BlockPointer) -> (u64, u64) {
+    let block_size = pointer.logical_size();
+    match length < block_size {
+        true => (offset - offset % block_size, block_size),
+        false => (offset, length),
+    }
+}
+
 impl LogReplay<'_> {
     fn apply(&self, record: &Record<'_>) -> Result<(), VolumeError> {
         let bad = || VolumeError::BadRecord {
@@ -142,11 +152,7 @@ impl LogReplay<'_> {
                 WriteData::SizeOnly => {}
                 WriteData::Immediate(bytes) => self.put(offset, bytes)?,
                 WriteData::Indirect(pointer) => {
-                    let block_size = pointer.logical_size();
-                    let (start, length) = match length < block_size {
-                        true => (offset - offset % block_size, block_size),
-                        false => (offset, length),
-                    };
+                    let (start, length) = place_of_indirect(offset, length, pointer);
                     if !start.checked_add(length).is_some_and(fits) {
                         return Err(bad());
                     }

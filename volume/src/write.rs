@@ -11,8 +11,9 @@
 use crate::error::VolumeError;
 use crate::format;
 use crate::volume::Volume;
-use cenote_dataset::OpenDataset;
-use cenote_dmu::{IoContext, Transaction};
+use cenote_base::ObjectId;
+use cenote_dataset::{Commit, LogData, OpenDataset, read_for_log};
+use cenote_dmu::{DmuError, IoContext, ObjectSet, Transaction};
 use cenote_ondisk::intent_log::record::{Record, RecordBody, WriteData, record_type};
 use cenote_ondisk::volume_objects::VOLUME_DATA;
 use std::sync::Arc;
@@ -26,6 +27,21 @@ const IMMEDIATE_MAX: usize = 32 << 10;
 const ZEROED_BLOCKS_MAX: u64 = 64 << 10;
 /// What a change of the volume's size makes dirty.
 const RESIZE_COST: u64 = 1 << 20;
+
+/// A volume's data, as its log reads long writes when somebody commits them.
+#[derive(Debug)]
+struct LoggedData(Arc<ObjectSet>);
+
+impl LogData for LoggedData {
+    fn read(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        length: u64,
+    ) -> Result<Option<Vec<u8>>, DmuError> {
+        read_for_log(&self.0, object, offset, length)
+    }
+}
 
 impl Volume {
     /// Opens the volume in `dataset` so that it can be changed. Its log, if there is one, was
@@ -41,6 +57,7 @@ impl Volume {
             let objset = dataset.set().id();
             return Err(VolumeError::ReadOnly { objset });
         }
+        dataset.start_log(Arc::new(LoggedData(Arc::clone(dataset.set()))));
         volume.dataset = Some(dataset);
         Ok(volume)
     }
@@ -67,7 +84,7 @@ impl Volume {
 
     /// Writes all of `data` at `offset`; the range must lie within the volume.
     ///
-    /// It is on disk after [`Self::flush`], or at once where the property `sync` says so.
+    /// It survives a power cut after [`Self::flush`], or at once where the property `sync` says so.
     ///
     /// # Errors
     /// If there is no space, or the pool takes no changes: a part may be written then.
@@ -150,11 +167,11 @@ impl Volume {
         self.settle(false)
     }
 
-    /// Waits until everything that was written before is on disk, unless the property `sync` says
-    /// that nobody waits.
+    /// Waits until everything that was written before survives a power cut, unless the property
+    /// `sync` says that nobody waits.
     ///
     /// # Errors
-    /// If the pool takes no more changes; then it is not on disk.
+    /// If the pool takes no more changes; then it may be lost.
     pub fn flush(&self) -> Result<(), VolumeError> {
         self.settle(true)
     }
@@ -163,7 +180,7 @@ impl Volume {
     fn settle(&self, is_wanted: bool) -> Result<(), VolumeError> {
         let dataset = self.dataset()?;
         if dataset.sync_policy().waits(is_wanted) {
-            dataset.sync()?;
+            dataset.make_durable(Commit::All)?;
         }
         Ok(())
     }

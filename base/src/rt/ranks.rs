@@ -145,11 +145,11 @@ ranks! {
         FoundDevices [] "Where devices were found.";
         Rebuilds [] "Sequential rebuilds.";
         RepairSpace [] "Blocks that are being repaired.";
-        SpaceRecorder [] "What a sync notes about space.";
-        SpaceConflict [no_io] "The first contradiction in the space maps.";
         SyncThread [] "The syncing thread.";
         TreatmentCommands [] "Held by a command from the threads that it stops to its own.";
         SyncTask [] "A task that is carried out in a group.";
+        SpaceRecorder [] "What a sync notes about space.";
+        SpaceConflict [no_io] "The first contradiction in the space maps.";
         ErrorNotes [] "Damaged blocks that are to be noted.";
         LeftDevices [] "Devices that left with the group that is being written.";
         Scans [] "Scrubs and resilvers.";

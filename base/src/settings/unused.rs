@@ -136,7 +136,7 @@ pub(super) static UNUSED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "No intent log is written: a synchronous write waits for its transaction group.",
+        "The intent log goes by none of these: a commit of up to 4 MiB is written at once.",
         &[
             "zfs_commit_timeout_pct",
             "zfs_immediate_write_sz",

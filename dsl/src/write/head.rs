@@ -63,6 +63,13 @@ impl Head {
         if let Some(header) = header {
             self.set()
                 .set_intent_log_header(context.tx, header.encode())?;
+            // While there is a chain, it may have records of extended attributes.
+            let is_known = context.dsl.has_feature(features::ZILSAXATTR);
+            match header.log.is_hole() {
+                true => context.forget_dataset_feature(self.id(), features::ZILSAXATTR)?,
+                false if is_known => self.activate(context, features::ZILSAXATTR)?,
+                false => {}
+            }
         }
         freed
             .iter()

@@ -62,7 +62,8 @@ impl Head {
         self.log.get().is_some()
     }
 
-    pub(super) fn log(&self) -> Option<&Arc<LogWriter>> {
+    /// The writer of its log, if there is one.
+    pub fn log(&self) -> Option<&Arc<LogWriter>> {
         self.log.get()
     }
 

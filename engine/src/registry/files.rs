@@ -56,6 +56,7 @@ impl Imported {
             dsl: Arc::clone(self.dsl()),
             gate: Arc::clone(self.pool.gate()?),
             env: Arc::clone(self.pool.env()),
+            blocks: Some(Arc::clone(self.pool.block_writer()?)),
             damage: Some(Arc::clone(&self.damage) as _),
         })
     }

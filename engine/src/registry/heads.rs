@@ -232,6 +232,7 @@ impl OpenHeads {
             is_any_open |= turn.contents.is_some();
             if let Some(contents) = turn.contents.take_if(|contents| contents.is_unused()) {
                 contents.close();
+                contents.dataset().end_log()?;
                 closing.push((turn, contents));
             }
         }
@@ -240,7 +241,10 @@ impl OpenHeads {
         }
         pool.sync()?;
         for (turn, contents) in closing {
-            contents.dataset().release();
+            match contents.dataset().has_ended() {
+                true => contents.dataset().release(),
+                false => contents.dataset().end()?,
+            }
             drop(turn);
         }
         Ok(())

@@ -78,6 +78,10 @@ impl Imported {
     fn intent_log(&self, head: &Dataset) -> Option<IntentLogReport> {
         let set = head.object_set().ok()?;
         let log = IntentLog::open(&set).ok()??;
+        // In a pool that is written to, what a crash left was claimed; others are being written.
+        if self.pool.is_writable() && !log.is_claimed() {
+            return None;
+        }
         let mut report = IntentLogReport {
             dataset: head.name().as_str().to_owned(),
             records: 0,

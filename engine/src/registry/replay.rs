@@ -12,18 +12,23 @@ use super::walk::walk_heads;
 use crate::errors::{of_dsl, of_files, of_sync, of_volume};
 use cenote_control::model::{ControlError, IntentLogReport};
 use cenote_dataset::{Access, OpenDataset};
-use cenote_dsl::{Dataset, DatasetType, DslError, KeyStatus};
+use cenote_dsl::{Dataset, DatasetType, Dsl, DslError, KeyStatus};
 use cenote_intent_log::IntentLog;
 use cenote_posix::{FileSystem, Timestamp};
 use cenote_volume::Volume;
 
-/// The log of a head that waits for its replay.
-fn claimed_log(dataset: &Dataset) -> Result<bool, DslError> {
+/// Whether a head that is not open has a log to be replayed or, if nothing is in it, to be freed.
+fn has_log(dataset: &Dataset, dsl: &Dsl) -> Result<bool, DslError> {
     if dataset.is_snapshot() || dataset.phys().block_pointer.is_hole() {
         return Ok(false);
     }
     let log = IntentLog::open(&dataset.object_set()?)?;
-    Ok(log.is_some_and(|log| log.is_claimed()))
+    Ok(match log {
+        Some(log) if log.is_claimed() => true,
+        // A log that the import could not see may lead to blocks of others by now.
+        Some(_) => !dsl.unclaimed_logs()?.contains_key(&dataset.id()),
+        None => false,
+    })
 }
 
 impl Imported {
@@ -49,7 +54,7 @@ impl Imported {
         dataset: &Dataset,
         access: &Access,
     ) -> Result<(), ControlError> {
-        if !claimed_log(dataset).map_err(of_dsl)? {
+        if !has_log(dataset, self.dsl()).map_err(of_dsl)? {
             return Ok(());
         }
         let open = access.open(dataset).map_err(of_dsl)?;
@@ -57,15 +62,27 @@ impl Imported {
         let closed = open.end();
         let replayed = replayed?;
         closed.map_err(|error| of_sync(self.name(), error.into()))?;
-        self.replays.note(dataset.name().as_str(), replayed);
+        if let Some(replayed) = replayed {
+            self.replays.note(dataset.name().as_str(), replayed);
+        }
         Ok(())
     }
 
-    fn replay_open(&self, dataset: &Dataset, open: &OpenDataset) -> Result<Replayed, ControlError> {
+    /// Replays and destroys the log of an open head. `None` if nothing was in it: of a log whose
+    /// records are all in groups on disk a crash leaves the block for the next ones.
+    fn replay_open(
+        &self,
+        dataset: &Dataset,
+        open: &OpenDataset,
+    ) -> Result<Option<Replayed>, ControlError> {
         let name = dataset.name().as_str();
         let Some(log) = open.log().map_err(of_dsl)? else {
-            return Ok(Replayed::default());
+            return Ok(None);
         };
+        if !log.is_claimed() {
+            open.destroy_log(&log).map_err(of_dsl)?;
+            return Ok(None);
+        }
         let replayed = match dataset.dataset_type().map_err(of_dsl)? {
             DatasetType::Filesystem => {
                 let seconds = i64::try_from(self.pool.opened_uberblock().timestamp).unwrap_or(0);
@@ -80,7 +97,7 @@ impl Imported {
             }
         };
         open.destroy_log(&log).map_err(of_dsl)?;
-        Ok(replayed)
+        Ok(Some(replayed))
     }
 
     /// Logs that were discarded by the import.

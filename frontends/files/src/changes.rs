@@ -248,7 +248,7 @@ impl DatasetFiles {
         if flags & O_TRUNC != 0
             && let Err(error) = files
                 .truncate(object, 0)
-                .and_then(|()| files.sync_if_due(false))
+                .and_then(|()| files.sync_if_due(object, false))
         {
             self.release_object(object);
             return Err(self.errno(error));

@@ -457,13 +457,17 @@ impl FileSystem for DatasetFiles {
         opens::is_synchronous(handle)
     }
 
-    fn sync_if_due(&self, is_wanted: bool) -> Result<(), Errno> {
-        let synced = self.trees.head().sync_if_due(is_wanted);
+    fn sync_if_due(&self, node: NodeId, is_wanted: bool) -> Result<(), Errno> {
+        let synced = match self.node(node) {
+            Node::Object { tree: 0, object } => self.trees.head().sync_if_due(object, is_wanted),
+            // What is done there is done to the pool, and waits for that itself.
+            Node::Object { .. } | Node::Control | Node::Snapshots => Ok(()),
+        };
         synced.map_err(|error| self.errno(error))
     }
 
-    fn fsync(&self, _: &Context<'_>, _: NodeId) -> Result<(), Errno> {
-        self.sync_if_due(true)
+    fn fsync(&self, _: &Context<'_>, node: NodeId) -> Result<(), Errno> {
+        self.sync_if_due(node, true)
     }
 
     fn destroy(&self) {

@@ -386,14 +386,15 @@ pub trait FileSystem: Send + Sync {
         false
     }
 
-    /// Ends a call that changed something; returns when that survives a power cut, if the caller
-    /// wants that or the file system itself.
-    fn sync_if_due(&self, is_wanted: bool) -> Result<(), Errno> {
-        let _ = is_wanted;
+    /// Ends a call that changed something of a node; returns when that survives a power cut, if the
+    /// caller wants that or the file system itself.
+    fn sync_if_due(&self, node: NodeId, is_wanted: bool) -> Result<(), Errno> {
+        let _ = (node, is_wanted);
         Ok(())
     }
 
-    /// Returns when all changes of a file or directory made so far survive a power cut.
+    /// Returns when the changes of a file or directory made so far survive a power cut, and those
+    /// of names.
     fn fsync(&self, context: &Context<'_>, node: NodeId) -> Result<(), Errno> {
         let _ = (context, node);
         Ok(())

@@ -75,6 +75,11 @@ impl Chain {
         }
     }
 
+    /// Whether there is no chain, and no block to be freed.
+    pub fn is_gone(&self) -> bool {
+        matches!(self.stage, Stage::Absent) && self.retired.is_empty()
+    }
+
     /// Adds written blocks; the last of them names `tail`. `false` if the chain broke meanwhile:
     /// then they are only kept to be freed.
     pub fn add(&mut self, written: Vec<Written>, next: BlockPointer) -> bool {

@@ -26,6 +26,14 @@ pub enum LogWriteError {
         /// Why it cannot be read.
         source: DmuError,
     },
+    /// A file was truncated before the contents of an earlier write could be logged.
+    #[error("object set {objset}: object {object} was truncated while a write was logged")]
+    Truncated {
+        /// The object set.
+        objset: ObjsetId,
+        /// The object.
+        object: ObjectId,
+    },
     /// The pool takes no more changes.
     #[error("object set {objset}: {source}")]
     Group {

@@ -43,6 +43,29 @@ pub(super) enum Data {
 }
 
 impl Item {
+    /// Bytes that it takes in the log, about.
+    pub fn load(&self) -> u64 {
+        match &self.body {
+            Body::Write {
+                data: Data::Later(length),
+                ..
+            } => *length + ENTRY_SIZE,
+            _ => self.bytes(),
+        }
+    }
+
+    /// The object whose contents are still to be read for it.
+    pub fn to_be_read(&self) -> Option<ObjectId> {
+        match &self.body {
+            Body::Write {
+                object,
+                data: Data::Later(_),
+                ..
+            } => Some(*object),
+            _ => None,
+        }
+    }
+
     /// Bytes of memory that it takes, about.
     pub fn bytes(&self) -> u64 {
         let bytes = match &self.body {
@@ -161,7 +184,15 @@ impl Lists {
         self.bytes -= gone.iter().map(Item::bytes).sum::<u64>();
     }
 
-    /// Drops the operations of groups that are on disk. Each list is in the order of groups.
+    /// Puts what was done to an object before all operations on names that are still to come.
+    pub fn put_in_order(&mut self, object: ObjectId) {
+        self.ordered
+            .extend(self.objects.remove(&object).unwrap_or_default());
+    }
+
+    /// Drops the operations of groups that are on disk. Each list is in the order of groups, but
+    /// for what was put in order: that stays until all before it is on disk, and a replay passes
+    /// over it.
     pub fn drop_synced(&mut self, synced: Txg) {
         let mut dropped = 0;
         let mut drop_from = |list: &mut VecDeque<Item>| {

@@ -307,10 +307,46 @@ fn keys() -> Arc<ObjsetKeys> {
     Arc::new(ObjsetKeys::new(master, HmacKey::new([2; 64])))
 }
 
+/// Files that somebody truncates whenever they are about to be read.
+#[derive(Debug)]
+struct Truncated(Arc<Pool>);
+
+impl LogData for Truncated {
+    fn read(&self, object: ObjectId, _: u64, length: u64) -> Result<Option<Vec<u8>>, DmuError> {
+        let body = RecordBody::Truncate {
+            object,
+            offset: 0,
+            length: 0,
+        };
+        let hold = self.0.begin();
+        let record = record(hold.txg(), record_type::TRUNCATE, body);
+        self.0.writer.get().expect("it reads").append(&record);
+        Ok(Some(vec![0; usize::try_from(length).expect("short")]))
+    }
+}
+
+fn record(txg: Txg, record_type: u64, body: RecordBody<'_>) -> Record<'_> {
+    Record {
+        record_type,
+        case_insensitive: false,
+        txg,
+        sequence: 0,
+        body,
+    }
+}
+
 fn writer_on(pool: &Arc<Pool>, keys: Option<Arc<ObjsetKeys>>) -> Arc<LogWriter> {
+    writer_with(pool, keys, Arc::new(Contents))
+}
+
+fn writer_with(
+    pool: &Arc<Pool>,
+    keys: Option<Arc<ObjsetKeys>>,
+    data: Arc<dyn LogData>,
+) -> Arc<LogWriter> {
     let writer = LogWriter::new(LogParams {
         space: Arc::clone(pool) as _,
-        data: Arc::new(Contents),
+        data,
         objset: OBJSET,
         keys,
     });
@@ -421,14 +457,19 @@ fn commit_with_groups(pool: &Pool, writer: &LogWriter) {
 fn started() -> (Arc<Pool>, Arc<LogWriter>) {
     let pool = Pool::new(1);
     let writer = writer_on(&pool, None);
+    start(&pool, &writer);
+    (pool, writer)
+}
+
+fn start(pool: &Pool, writer: &LogWriter) {
+    let before = writer.figures().blocks;
     while pool.state.lock().header.log.is_hole() {
         let blocks = writer.figures().blocks;
-        assert_eq!(blocks, 0, "no header leads to a chain yet");
-        append(&writer, &pool, (1, None));
-        commit_with_groups(&pool, &writer);
+        assert_eq!(blocks, before, "no header leads to a chain yet");
+        append(writer, pool, (1, None));
+        commit_with_groups(pool, writer);
     }
     pool.sync();
-    (pool, writer)
 }
 
 fn commit(writer: &LogWriter, what: Commit) -> Committed {
@@ -464,6 +505,64 @@ fn a_commit_writes_what_it_needs_and_no_more() {
     append(&writer, &pool, (7, None));
     assert_eq!(commit(&writer, Commit::All), Committed::Log);
     assert_eq!(found_now(&pool), [7]);
+}
+
+/// Who writes a new file and renames it over the old one without a sync has one or the other after
+/// a crash. A commit of something else wrote the rename without the contents.
+#[test]
+fn what_is_renamed_takes_its_contents_along() {
+    let (pool, writer) = started();
+    append(&writer, &pool, (2, Some(ObjectId(20))));
+    writer.put_in_order(ObjectId(20));
+    append(&writer, &pool, (3, None));
+    assert_eq!(
+        commit(&writer, Commit::Object(ObjectId(21))),
+        Committed::Log
+    );
+    assert_eq!(found_now(&pool), [2, 3]);
+}
+
+/// A long write was logged as the zeros that a truncation had left of it, which was not logged: the
+/// file had its old length then, and neither the old contents nor the new ones.
+#[test]
+fn what_was_truncated_meanwhile_waits_for_its_group() {
+    let pool = Pool::new(1);
+    let writer = writer_with(&pool, None, Arc::new(Truncated(Arc::clone(&pool))));
+    start(&pool, &writer);
+    let txg = pool.begin().txg();
+    writer.append_write(txg, ObjectId(20), 0, 100_000);
+    commit_with_groups(&pool, &writer);
+    assert!(pool.durable_txg() >= txg);
+    assert_eq!(writer.figures().blocks, 0);
+}
+
+#[test]
+fn what_is_much_goes_by_its_group() {
+    let (pool, writer) = started();
+    let txg = pool.begin().txg();
+    writer.append_write(txg, ObjectId(20), 0, COMMIT_BYTES_MAX + 1);
+    commit_with_groups(&pool, &writer);
+    assert!(pool.durable_txg() >= txg);
+    assert_eq!(writer.figures().blocks, 0);
+}
+
+#[test]
+fn a_chain_ends_and_another_begins() {
+    let (pool, writer) = started();
+    append(&writer, &pool, (2, None));
+    assert_eq!(commit(&writer, Commit::All), Committed::Log);
+    writer.end_chain().expect("the pool is well");
+    pool.sync();
+    pool.sync();
+    assert!(pool.state.lock().allocated.is_empty());
+    start(&pool, &writer);
+    append(&writer, &pool, (3, None));
+    assert_eq!(commit(&writer, Commit::All), Committed::Log);
+    assert_eq!(found_now(&pool), [3]);
+    assert!(!writer.has_ended());
+    writer.end().expect("the pool is well");
+    pool.sync();
+    assert!(writer.has_ended());
 }
 
 #[test]

@@ -10,14 +10,18 @@ use super::space::{LogData, LogHold, LogSpace};
 use cenote_base::rt::{self, Condvar, Mutex, MutexGuard, ranks};
 use cenote_base::{ObjectId, ObjsetId, Txg};
 use cenote_device::BlockBuffer;
+use cenote_dmu::DmuError;
 use cenote_io::{IoError, LogMark, ObjsetKeys};
 use cenote_ondisk::BlockPointer;
-use cenote_ondisk::intent_log::record::Record;
-use std::collections::VecDeque;
+use cenote_ondisk::intent_log::record::{Record, RecordBody};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// Bytes of operations that one writing stage takes: a commit of more has several.
 const STAGE_BYTES_MAX: u64 = 4 << 20;
+/// Bytes of operations that a commit puts into the log at most: of more the transaction group is
+/// cheaper, which has to write all of it in any case.
+const COMMIT_BYTES_MAX: u64 = 4 << 20;
 /// Stages whose sizes decide how large the next block is.
 const HISTORY: usize = 8;
 /// Bytes of records that are expected before anything is known.
@@ -98,10 +102,23 @@ struct State {
     sequence: u64,
     /// Bytes of records of the last stages.
     history: VecDeque<usize>,
-    /// The log is to end.
-    is_ending: bool,
+    /// Objects that were truncated or freed, each with the position of the last operation that
+    /// commits had asked for then: what is read for earlier ones is not what was written.
+    shrunk: BTreeMap<ObjectId, u64>,
+    ending: Ending,
     figures: LogFigures,
     last_failure: Option<Arc<LogWriteError>>,
+}
+
+/// Whether the log is to end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Ending {
+    #[default]
+    No,
+    /// This chain is; the next commit begins another.
+    Chain,
+    /// It is, for good.
+    ForGood,
 }
 
 /// A stage that a thread is in. If it panics there, the others go on without the log.
@@ -114,7 +131,7 @@ impl Drop for StageGuard<'_> {
             (state.is_writing, state.is_flushing) = (false, false);
             let gathered = state.gathered_txg;
             state.make_hole(gathered);
-            state.is_ending = true;
+            state.ending = Ending::ForGood;
             drop(state);
             self.0.turn.notify_all();
         }
@@ -144,6 +161,8 @@ enum Step {
 #[derive(Debug)]
 struct WriteJob {
     items: Vec<Item>,
+    /// What is to be read for some of them, with their positions.
+    to_be_read: Vec<(u64, ObjectId)>,
     /// The position of the last of them.
     upto: u64,
     tail: BlockPointer,
@@ -206,7 +225,7 @@ impl State {
         if synced >= target.txg {
             return Step::Done(Committed::Group);
         }
-        if self.hole_txg > synced || self.is_ending {
+        if self.hole_txg > synced || self.ending != Ending::No {
             return Step::WaitForGroup;
         }
         match &self.chain.stage {
@@ -244,19 +263,14 @@ impl State {
 
     fn take_write(&mut self, tail: BlockPointer) -> WriteJob {
         self.is_writing = true;
-        let mut items = Vec::new();
+        let (mut items, mut to_be_read) = (Vec::new(), Vec::new());
         let mut bytes = 0;
         while bytes < STAGE_BYTES_MAX
             && let Some((position, item)) = self.queue.pop_front()
         {
             self.taken = position;
-            bytes += match &item.body {
-                Body::Write {
-                    data: Data::Later(length),
-                    ..
-                } => *length,
-                _ => item.bytes(),
-            };
+            bytes += item.load();
+            to_be_read.extend(item.to_be_read().map(|object| (position, object)));
             items.push(item);
         }
         if self.queue.is_empty() {
@@ -265,11 +279,29 @@ impl State {
         let expected = self.history.iter().copied().max().unwrap_or(FIRST_GUESS);
         WriteJob {
             items,
+            to_be_read,
             upto: self.taken,
             tail,
             sequence: self.sequence,
             next_size: block_size_for(expected),
         }
+    }
+
+    /// What the log has to be told of an object that is shorter now, or gone.
+    fn note_shrunk(&mut self, object: ObjectId) {
+        if self.is_writing || !self.queue.is_empty() {
+            self.shrunk.insert(object, self.gathered);
+        }
+    }
+
+    /// The first object that was truncated or freed before its contents were read.
+    fn shrunk_before(&self, read: &[(u64, ObjectId)]) -> Option<ObjectId> {
+        let mut objects = read.iter();
+        let is_late = |(position, object): &&(u64, ObjectId)| {
+            let shrunk = self.shrunk.get(object);
+            shrunk.is_some_and(|shrunk| shrunk >= position)
+        };
+        objects.find(is_late).map(|(_, object)| *object)
     }
 
     fn note_failure(&mut self, error: Arc<LogWriteError>) {
@@ -281,6 +313,7 @@ impl State {
     fn end_write(&mut self, upto: u64, sequence: u64, result: Result<Option<Batch>, Failure>) {
         self.is_writing = false;
         self.sequence = sequence;
+        self.shrunk.retain(|_, position| *position > upto);
         let batch = match result {
             // Everything was on disk already, or is gone.
             Ok(None) => {
@@ -354,6 +387,12 @@ impl LogWriter {
     /// the same object; the number of the record does not count.
     pub fn append(&self, record: &Record<'_>) {
         let mut state = self.lock();
+        if let RecordBody::Truncate {
+            object, length: 0, ..
+        } = record.body
+        {
+            state.note_shrunk(object);
+        }
         if state.lists.append(record) == Err(Unlogged) {
             state.make_hole(record.txg);
         }
@@ -375,7 +414,20 @@ impl LogWriter {
 
     /// Drops what was done to an object that is gone for good: its number may be given to another.
     pub fn forget(&self, object: ObjectId) {
-        self.lock().lists.forget(object);
+        let mut state = self.lock();
+        state.note_shrunk(object);
+        state.lists.forget(object);
+    }
+
+    /// Has what was done to an object come before what is done to names from now on: so a rename
+    /// is durable only together with the contents of the file.
+    pub fn put_in_order(&self, object: ObjectId) {
+        self.lock().lists.put_in_order(object);
+    }
+
+    /// Forgets the operations of groups that are on disk: no commit needs them.
+    pub fn note_durable(&self, synced: Txg) {
+        self.lock().note_synced(synced);
     }
 
     /// What the log did.
@@ -393,15 +445,9 @@ impl LogWriter {
     ///
     /// # Errors
     /// If the log cannot, and the transaction group is not written either.
-    pub fn commit(&self, what: Commit) -> Result<Committed, LogWriteError> {
+    pub fn commit(&self, what: Commit) -> Result<Committed, DmuError> {
         let target = self.gather(what);
-        let by_group = || {
-            let waited = self.params.space.wait_durable(target.txg);
-            waited.map_err(|source| LogWriteError::Group {
-                objset: self.params.objset,
-                source,
-            })
-        };
+        let by_group = || self.params.space.wait_durable(target.txg);
         let _guard = StageGuard(self);
         let committed = loop {
             match self.next_step(target) {
@@ -434,7 +480,17 @@ impl LogWriter {
             Commit::Object(object) => Some(object),
             Commit::All => None,
         };
-        for item in state.lists.take(object) {
+        let items = state.lists.take(object);
+        if items.iter().map(Item::load).sum::<u64>() > COMMIT_BYTES_MAX {
+            let txg = items.iter().map(|item| item.txg).max();
+            state.make_hole(txg.unwrap_or_default());
+            return Target {
+                position: state.gathered,
+                txg: state.gathered_txg.max(state.hole_txg),
+                hole_txg: state.hole_txg,
+            };
+        }
+        for item in items {
             state.gathered += 1;
             state.gathered_txg = state.gathered_txg.max(item.txg);
             let position = state.gathered;
@@ -470,7 +526,7 @@ impl LogWriter {
         LogWriteError::Block { objset, source }
     }
 
-    fn group_error(&self, source: cenote_dmu::DmuError) -> LogWriteError {
+    fn group_error(&self, source: DmuError) -> LogWriteError {
         let objset = self.params.objset;
         LogWriteError::Group { objset, source }
     }
@@ -522,6 +578,13 @@ impl LogWriter {
             Ok(items) => items,
             Err(error) => return self.end_write(upto, sequence, Err(not_sent(error))),
         };
+        // Who truncates a file says so before it lets go of it, and it is locked while it is read.
+        let shrunk = self.lock().shrunk_before(&job.to_be_read);
+        if let Some(object) = shrunk {
+            let objset = self.params.objset;
+            let error = LogWriteError::Truncated { objset, object };
+            return self.end_write(upto, sequence, Err(not_sent(error)));
+        }
         if items.is_empty() {
             return self.end_write(upto, sequence, Ok(None));
         }
@@ -657,9 +720,13 @@ impl LogWriter {
         let ends = is_idle
             && match state.chain.stage {
                 Stage::Broken { .. } => state.hole_txg <= txg,
-                _ => state.is_ending && state.gathered_txg <= txg,
+                _ => state.ending != Ending::No && state.gathered_txg <= txg,
             };
-        state.chain.sync(txg, ends)
+        let sync = state.chain.sync(txg, ends);
+        if ends && state.ending == Ending::Chain {
+            state.ending = Ending::No;
+        }
+        sync
     }
 
     /// Ends the log: from now on commits wait for groups. The sync of the group that is open now
@@ -667,10 +734,31 @@ impl LogWriter {
     ///
     /// # Errors
     /// If the pool takes no more changes: then the log stays, for the next import to replay.
-    pub fn end(&self) -> Result<(), LogWriteError> {
-        self.lock().is_ending = true;
-        let hold = self.params.space.hold();
-        hold.map(drop).map_err(|source| self.group_error(source))
+    pub fn end(&self) -> Result<(), DmuError> {
+        self.lock().ending = Ending::ForGood;
+        self.params.space.hold().map(drop)
+    }
+
+    /// Ends this chain only: so its blocks leave a device that is to be removed. Until that is done
+    /// commits wait for groups; then they begin another chain.
+    ///
+    /// # Errors
+    /// If the pool takes no more changes.
+    pub fn end_chain(&self) -> Result<(), DmuError> {
+        {
+            let mut state = self.lock();
+            if state.ending == Ending::No {
+                state.ending = Ending::Chain;
+            }
+        }
+        self.params.space.hold().map(drop)
+    }
+
+    /// Whether nothing is left of a log that was ended: it has no block, and nobody is in a stage.
+    pub fn has_ended(&self) -> bool {
+        let state = self.lock();
+        let is_idle = !state.is_writing && !state.is_flushing;
+        state.ending == Ending::ForGood && is_idle && state.chain.is_gone()
     }
 }
 

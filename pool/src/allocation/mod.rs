@@ -217,9 +217,15 @@ impl Space {
     /// Marks a block's space as allocated that something on disk refers to.
     pub fn claim(&self, dva: Dva) -> Result<(), RangeConflict> {
         let range = dva.offset()..dva.offset().saturating_add(dva.asize());
-        match self.top(dva.vdev()) {
-            Some(top) if dva.asize() > 0 => top.lock().claim(range),
-            _ => Err(RangeConflict { range }),
+        let Some(shared) = self.top(dva.vdev()).filter(|_| dva.asize() > 0) else {
+            return Err(RangeConflict { range });
+        };
+        let index = shared.lock().index_of(&range)?;
+        // What else is free has to be known: the map's histogram must count this no more. OpenZFS
+        // aborts where it counts more free ranges of the greatest length than there are.
+        match self.lock_loaded(&shared, index) {
+            Some(mut top) => top.claim(range),
+            None => shared.lock().claim(range),
         }
     }
 

@@ -22,7 +22,7 @@ use crate::allocation::TopSpace;
 use crate::create::{VdevZaps, blank, remove_auxiliary};
 use crate::import::claim::{logs, name_of};
 use crate::pool::Pool;
-use crate::sync::{Actor, Syncer, free_map, log_command, log_event};
+use crate::sync::{Actor, SyncError, Syncer, free_map, log_command, log_event};
 use cenote_base::{Guid, ObjectId, Txg, VdevId};
 use cenote_dsl::write::{SyncContext, SyncTask};
 use cenote_dsl::{DslError, directory_keys as keys};
@@ -259,6 +259,11 @@ impl Pool {
         for _ in 0..GROUPS_WAITED_MAX {
             if allocated() == 0 {
                 break;
+            }
+            // No new block goes to the vdev: logs that are being written leave it.
+            let heads = self.dsl().open_heads();
+            for writer in heads.iter().filter_map(|head| head.log()) {
+                writer.end_chain().map_err(SyncError::from)?;
             }
             self.sync()?;
         }

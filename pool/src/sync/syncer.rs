@@ -369,6 +369,15 @@ impl Syncer {
         Pending::queue(&self.tasks, task, self.gate.open_txg())
     }
 
+    /// Lets logs forget what nobody has to log any more.
+    fn forget_records(&self, synced: Txg) {
+        for head in self.dsl.open_heads() {
+            if let Some(writer) = head.log() {
+                writer.note_durable(synced);
+            }
+        }
+    }
+
     /// Writes the open group. Called by the thread, or by whoever has no thread running.
     pub fn sync_group(&self) -> Result<(), SyncError> {
         let Quiesced { txg, dirty_sets } = self.gate.quiesce()?;
@@ -377,6 +386,7 @@ impl Syncer {
         match &synced {
             Ok(()) => {
                 self.gate.synced(txg);
+                self.forget_records(txg);
                 tickets.iter().for_each(|ticket| ticket.end(Outcome::Done));
             }
             Err(error) => {

@@ -3,14 +3,14 @@
 
 use crate::common::{self, Bench};
 use cenote_base::rt::{self, World};
-use cenote_base::{ObjectId, RealEnv, Txg};
+use cenote_base::{ObjectId, RealEnv, Txg, VdevId};
 use cenote_dmu::{DmuError, TxCost};
 use cenote_dsl::DatasetName;
 use cenote_dsl::write::{Encryption, Head, NewKeyFormat, UserKey};
 use cenote_intent_log::{Commit, Committed, HeadSpace, IntentLog, LogData, LogParams, LogWriter};
 use cenote_ondisk::intent_log::record::{Record, RecordBody, record_type};
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
-use cenote_pool::{ImportOptions, NewVdev, Pool, VdevShape, assemble};
+use cenote_pool::{Actor, ImportOptions, NewVdev, Pool, VdevShape, assemble};
 use cenote_sim::{Disks, Event, Random};
 use cenote_vdev::AllocationClass::{self, Log, Normal, Special};
 use cenote_vdev::scan;
@@ -307,47 +307,79 @@ fn verified_while_a_log_is_written() {
     pool.close().expect("written");
 }
 
+/// A pool of one disk of each class.
+fn pool_of(bench: &Bench, classes: &[AllocationClass]) -> Pool {
+    let disks = common::disks(classes.len(), 64 << 20);
+    let vdevs = classes
+        .iter()
+        .zip(disks.leaves())
+        .map(|(class, leaf)| NewVdev {
+            shape: VdevShape::Single,
+            class: *class,
+            leaves: vec![leaf],
+        });
+    bench.create(vdevs.collect())
+}
+
+/// Commits until the log takes it; returns where the chain begins then.
+fn place_of_chain(pool: &Pool, head: &Head, writer: &LogWriter) -> VdevId {
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::SeqCst) {
+                pool.sync().expect("written");
+            }
+        });
+        for number in 0.. {
+            operate(pool, head, writer, &name_of(0, number));
+            if writer.commit(Commit::All).expect("the pool is well") == Committed::Log {
+                break;
+            }
+        }
+        is_over.store(true, Ordering::SeqCst);
+    });
+    pool.sync().expect("written");
+    let log = IntentLog::open(head.set()).expect("readable");
+    log.expect("a log").header().log.dva(0).vdev()
+}
+
 /// Where log blocks go: a log device, else a special vdev, else the others.
 #[test]
 fn log_devices_come_first_and_then_special_ones() {
     let classes: [&[AllocationClass]; 3] = [&[Normal], &[Normal, Special], &[Normal, Special, Log]];
     for classes in classes {
-        let disks = common::disks(classes.len(), 64 << 20);
         let bench = Bench::new("logs4");
-        let vdevs = classes
-            .iter()
-            .zip(disks.leaves())
-            .map(|(class, leaf)| NewVdev {
-                shape: VdevShape::Single,
-                class: *class,
-                leaves: vec![leaf],
-            });
-        let pool = bench.create(vdevs.collect());
+        let pool = pool_of(&bench, classes);
         let head = head_of(&pool);
         let writer = writer_of(&pool, &head);
-        let is_over = AtomicBool::new(false);
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                while !is_over.load(Ordering::SeqCst) {
-                    pool.sync().expect("written");
-                }
-            });
-            for number in 0.. {
-                operate(&pool, &head, &writer, &name_of(0, number));
-                if writer.commit(Commit::All).expect("the pool is well") == Committed::Log {
-                    break;
-                }
-            }
-            is_over.store(true, Ordering::SeqCst);
-        });
-        pool.sync().expect("written");
-        let log = IntentLog::open(head.set())
-            .expect("readable")
-            .expect("a log");
-        let vdev = log.header().log.dva(0).vdev();
+        let vdev = place_of_chain(&pool, &head, &writer);
         assert_eq!(vdev.0, classes.len() as u64 - 1, "{classes:?}");
         writer.end().expect("the pool is well");
         pool.sync().expect("written");
         pool.close().expect("written");
     }
+}
+
+/// The block that a chain ends with is allocated before it is written. So a log device was never
+/// empty while a dataset was open that had synced something, and could not be removed.
+#[test]
+fn a_log_device_in_use_is_removed() {
+    let bench = Bench::new("logs6");
+    let pool = pool_of(&bench, &[Normal, Log]);
+    let head = head_of(&pool);
+    let writer = writer_of(&pool, &head);
+    assert_eq!(place_of_chain(&pool, &head, &writer), VdevId(1));
+    let tree = pool.vdev_tree();
+    let log = tree.children.iter().find(|top| top.is_log).expect("a log");
+    let actor = Actor {
+        user: 0,
+        host: "test".to_owned(),
+    };
+    let removed = pool.remove_log(log.guid, (&actor, "zpool remove"));
+    removed.expect("its chain goes elsewhere");
+    assert_eq!(place_of_chain(&pool, &head, &writer), VdevId(0));
+    check(&pool, "after the removal");
+    writer.end().expect("the pool is well");
+    pool.sync().expect("written");
+    pool.close().expect("written");
 }

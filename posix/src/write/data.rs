@@ -4,15 +4,16 @@
 //! its blocks keep their size. Whole blocks are written as they come. Bytes behind the end are
 //! zeros in the last block: truncation clears them.
 
-use super::Writer;
 use super::create::FLAGS_MODIFIED;
 use super::store::Changes;
+use super::{SetAttributes, Writer};
 use crate::attributes::{Attributes, FLAG_APPEND_ONLY};
 use crate::error::PosixError;
 use crate::file::Access;
 use crate::file_system::FileSystem;
 use crate::kind::FileKind;
 use crate::privileges::without_privileges;
+use crate::time::Timestamp;
 use crate::znode::Znode;
 use cenote_base::{BLOCK_SIZE_MAX, ObjectId, SECTOR_SIZE};
 use cenote_dmu::{BlockBuffer, DmuError, Object, Transaction};
@@ -310,6 +311,7 @@ impl FileSystem {
             FallocateMode::PunchHole => (true, true),
             FallocateMode::ZeroRange { keep_size } => (true, keep_size),
         };
+        let grows = !keep_size && end > attributes.size;
         if !clears {
             self.check_quotas_of(attributes)?;
             // The space is not reserved: copies of written blocks need new space in any case.
@@ -317,7 +319,8 @@ impl FileSystem {
         }
         let tx = writer.begin_freeing(writer.data_cost(0))?;
         let object = self.newest(id)?;
-        let mut changes = modified(writer, attributes);
+        let now = writer.now();
+        let mut changes = modified_at(now, attributes);
         let cleared = end.min(attributes.size);
         if clears && offset < cleared {
             // To the end of the file's last block, where only zeros follow.
@@ -328,10 +331,17 @@ impl FileSystem {
             }
             self.log_freed(&tx, id, (offset, cleared - offset));
         }
-        if !keep_size && end > attributes.size {
+        if grows {
             self.grow_block(&tx, &object, attributes.size, end)?;
             changes = changes.word(Attribute::Size, end);
             self.log_freed(&tx, id, (end, 0));
+        }
+        if !(grows || clears && offset < cleared) {
+            let times = SetAttributes {
+                modified: Some(now),
+                ..SetAttributes::default()
+            };
+            self.log_attributes(&tx, &file, &times);
         }
         self.change(&tx, id, &changes)?;
         self.drop_capabilities(&tx, &file)
@@ -352,7 +362,10 @@ pub(super) fn free_to_end(
 
 /// The changes that every change of contents makes.
 pub(super) fn modified(writer: &Writer, attributes: &Attributes) -> Changes {
-    let now = writer.now();
+    modified_at(writer.now(), attributes)
+}
+
+fn modified_at(now: Timestamp, attributes: &Attributes) -> Changes {
     let changes = Changes::new()
         .time(Attribute::Mtime, now)
         .time(Attribute::Ctime, now);

@@ -20,6 +20,7 @@ impl FileSystem {
         let writer = self.require_writer()?;
         let _held = writer.lock(&[MASTER_NODE]);
         let tx = writer.begin_freeing(0)?;
+        self.log_nothing(&tx);
         let key = format!("default{}", limit_name(kind, of_objects));
         let master = self.set().zap(MASTER_NODE)?;
         match limit {

@@ -193,6 +193,7 @@ impl FileSystem {
         self.dequeue(&tx, id)?;
         self.set().free(&tx, id)?;
         self.forget(id);
+        self.log_freed_object(id);
         Ok(())
     }
 

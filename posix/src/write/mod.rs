@@ -20,6 +20,7 @@ mod delete_queue;
 mod format;
 mod legacy;
 mod locks;
+mod logged;
 mod names;
 mod nfs4;
 mod operation;
@@ -51,9 +52,10 @@ use crate::znode::Znode;
 use access_time::Reads;
 use cenote_base::ObjectId;
 use cenote_base::rt::{Mutex, RwLock, ranks};
-use cenote_dataset::OpenDataset;
+use cenote_dataset::{Commit, OpenDataset, SyncPolicy};
 use cenote_dmu::{IoContext, Object, Transaction};
 use locks::{Held, Locks};
+use logged::LoggedFiles;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -114,7 +116,7 @@ impl Default for WriteSettings {
 pub(crate) struct Writer {
     dataset: Arc<OpenDataset>,
     settings: RwLock<WriteSettings, ranks::WriteSettings>,
-    locks: Locks,
+    locks: Arc<Locks>,
     /// Held by renames that move a directory: two of them could make a loop.
     moves: Mutex<(), ranks::DirectoryMoves>,
     /// Held while attributes or layouts are registered.
@@ -133,7 +135,8 @@ impl FileSystem {
     /// one they are errors of whoever removes them.
     ///
     /// What an earlier crash left in the delete queue stays until
-    /// [`FileSystem::drain_delete_queue`].
+    /// [`FileSystem::drain_delete_queue`]. Changes are logged from now on, if the dataset has a
+    /// log.
     pub fn open_writable(
         dataset: Arc<OpenDataset>,
         settings: WriteSettings,
@@ -147,10 +150,15 @@ impl FileSystem {
         }
         set.set_owner_hook(Arc::new(PosixOwnerHook));
         let quotas = RwLock::new(file_system.master().quotas);
+        let locks = Arc::new(Locks::new());
+        dataset.start_log(Arc::new(LoggedFiles {
+            set: Arc::clone(dataset.set()),
+            locks: Arc::clone(&locks),
+        }));
         let writer = Writer {
             dataset,
             settings: RwLock::new(settings),
-            locks: Locks::new(),
+            locks,
             moves: Mutex::default(),
             tables: Mutex::default(),
             queue: Mutex::default(),
@@ -204,7 +212,8 @@ impl FileSystem {
         stored
     }
 
-    /// Waits until everything that was changed before is on disk.
+    /// Waits until everything that was changed before is in a transaction group on disk, last reads
+    /// included.
     pub fn sync(&self) -> Result<(), PosixError> {
         self.store_access_times()?;
         Ok(self.require_writer()?.dataset.sync()?)
@@ -217,15 +226,41 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Ends a call that may have changed something: waits until that is on disk if the caller wants
-    /// that, or the property `sync`.
+    /// Waits until the contents and attributes of a file or directory as they were before survive a
+    /// power cut, and all changes of names with them (`fsync(2)`); unless the property `sync` says
+    /// that nobody waits. When it was read last need not survive.
     ///
     /// # Errors
-    /// If the pool takes no more changes; then it is not on disk.
-    pub fn sync_if_due(&self, is_wanted: bool) -> Result<(), PosixError> {
-        match self.dataset()?.sync_policy().waits(is_wanted) {
-            true => self.sync(),
-            false => Ok(()),
+    /// If the pool takes no more changes; then they may be lost.
+    pub fn fsync(&self, object: ObjectId) -> Result<(), PosixError> {
+        self.sync_if_due(object, true)
+    }
+
+    /// As [`Self::fsync`], of all files and directories.
+    ///
+    /// # Errors
+    /// If the pool takes no more changes; then they may be lost.
+    pub fn fsync_all(&self) -> Result<(), PosixError> {
+        let dataset = self.dataset()?;
+        match dataset.sync_policy() {
+            SyncPolicy::Disabled => Ok(()),
+            SyncPolicy::Standard | SyncPolicy::Always => Ok(dataset.make_durable(Commit::All)?),
+        }
+    }
+
+    /// Ends a call that may have changed something of `object`: waits until that survives a power
+    /// cut if the caller wants that, or the property `sync`.
+    ///
+    /// # Errors
+    /// If the pool takes no more changes; then it may be lost.
+    pub fn sync_if_due(&self, object: ObjectId, is_wanted: bool) -> Result<(), PosixError> {
+        let dataset = self.dataset()?;
+        match dataset.sync_policy() {
+            SyncPolicy::Disabled => Ok(()),
+            // A call may change more than one object.
+            SyncPolicy::Always => Ok(dataset.make_durable(Commit::All)?),
+            SyncPolicy::Standard if is_wanted => Ok(dataset.make_durable(Commit::Object(object))?),
+            SyncPolicy::Standard => Ok(()),
         }
     }
 

@@ -130,6 +130,7 @@ impl FileSystem {
         }
         let tx = writer.begin(0)?;
         self.apply_link(&tx, &directory, &file, name)?;
+        self.log_in_order(object);
         if is_unnamed {
             // No record made it.
             self.dequeue(&tx, object)?;
@@ -278,6 +279,7 @@ impl FileSystem {
             // What is too damaged for that waits in the delete queue for better times.
             if self.set().free(tx, file.id()).is_ok() {
                 self.forget(file.id());
+                self.log_freed_object(file.id());
                 return Ok(false);
             }
         }

@@ -3,8 +3,10 @@
 //! Each public change makes the record that a replay repeats it from, in its own transaction, and
 //! gives it to the [`cenote_dataset::LogSink`] if there is one. A change that no record tells in
 //! full says that (`log_nothing`): whoever wants it to be durable waits for its group. These are
-//! attributes in hidden directories, lists of POSIX with the mode that they stand for, flags and
-//! projects, ids of domains, clones, and the first name of an unnamed file.
+//! attributes in hidden directories or in a pool without the feature `zilsaxattr`, lists of POSIX
+//! with the mode that they stand for, flags and projects, ids of domains, clones, the first name of
+//! an unnamed file, quotas and the version, and all that takes a number of an object that no record
+//! names. Times of reads are stored now and then, and nobody is promised them.
 
 use super::SetAttributes;
 use super::create::{NewFile, Placed};
@@ -99,6 +101,28 @@ impl FileSystem {
         }
     }
 
+    /// Has what was done to a file so far be durable before changes of names that come now.
+    pub(super) fn log_in_order(&self, object: ObjectId) {
+        let sink = self.writer().and_then(|writer| writer.dataset.log_sink());
+        if let Some(sink) = sink {
+            sink.put_in_order(object);
+        }
+    }
+
+    /// Notes that the transaction freed an object.
+    pub(super) fn log_freed_object(&self, object: ObjectId) {
+        let sink = self.writer().and_then(|writer| writer.dataset.log_sink());
+        if let Some(sink) = sink {
+            sink.forget(object);
+        }
+    }
+
+    /// Whether changes of extended attributes can be told.
+    fn logs_xattrs(&self) -> bool {
+        let writer = self.writer();
+        writer.is_some_and(|writer| writer.dataset.logs_xattrs())
+    }
+
     /// Notes a new file with a name.
     pub(super) fn log_creation(
         &self,
@@ -141,7 +165,10 @@ impl FileSystem {
             target: (new.kind == FileKind::Symlink).then_some(&new.target),
         };
         self.log(tx, record_type, RecordBody::Create(create));
-        let has_list = self.tables().is_some();
+        let has_list = self.tables().is_some() && placed.posix_lists().next().is_some();
+        if has_list && !self.logs_xattrs() {
+            return self.log_nothing(tx);
+        }
         for (name, value) in placed.posix_lists().filter(|_| has_list) {
             let (object, value) = (object.id(), Some(value.as_slice()));
             let body = RecordBody::SetXattr {
@@ -288,7 +315,7 @@ impl FileSystem {
         file: &Znode,
         (name, value): (&[u8], Option<&[u8]>),
     ) {
-        if value.is_some_and(<[u8]>::is_empty) {
+        if value.is_some_and(<[u8]>::is_empty) || !self.logs_xattrs() {
             // A record without a value removes the attribute.
             return self.log_nothing(tx);
         }

@@ -116,6 +116,7 @@ impl FileSystem {
         let writer = self.require_writer()?;
         let _held = writer.lock(&[MASTER_NODE]);
         let tx = writer.begin_freeing(0)?;
+        self.log_nothing(&tx);
         let mut quotas = writer.quotas();
         let quota = &mut quotas[kind as usize];
         let place = match of_objects {

@@ -157,6 +157,7 @@ impl FileSystem {
         if mode == RenameMode::Exchange {
             let tx = writer.begin(0)?;
             self.apply_exchange(&tx, moved)?;
+            self.log_sources(moved);
             let body = moved.record(to_name, None);
             self.log(&tx, record_type::RENAME_EXCHANGE, body);
             return Ok(None);
@@ -167,6 +168,7 @@ impl FileSystem {
         };
         let is_whiteout = mode == RenameMode::Whiteout;
         let gone = self.apply_move(&tx, moved, to_name, is_whiteout)?;
+        self.log_sources(moved);
         let kind = match is_whiteout {
             true => record_type::RENAME_WHITEOUT,
             false => record_type::RENAME,
@@ -177,6 +179,15 @@ impl FileSystem {
         };
         self.log(&tx, kind, moved.record(to_name, whiteout));
         Ok(gone)
+    }
+
+    /// Has what was written to a file be durable before its new name is: who replaces a file by a
+    /// rename and does not sync it has the old contents after a crash, or the new ones.
+    fn log_sources(&self, moved: &Move) {
+        self.log_in_order(moved.source.1.id());
+        if let Some((_, target)) = &moved.target {
+            self.log_in_order(target.id());
+        }
     }
 
     /// Moves an entry to `to_name`; what stands there goes. With `has_whiteout` the caller puts one

@@ -275,6 +275,8 @@ impl FileSystem {
             return Ok(self.set().zap(ObjectId(id))?);
         }
         let object = self.set().allocate(tx, NewObject::new(object_type, 512))?;
+        // A replay would give its number to another.
+        self.log_nothing(tx);
         let zap = Zap::initialize(&object, tx, NewZap::default())?;
         master.insert_u64(tx, key, object.id().0)?;
         Ok(zap)

@@ -28,6 +28,7 @@ impl FileSystem {
             return Err(PosixError::InvalidValue);
         }
         let tx = writer.begin_freeing(0)?;
+        self.log_nothing(&tx);
         let master = self.set().zap(MASTER_NODE)?;
         let needs_tables = version >= VERSION_SYSTEM_ATTRIBUTES && self.tables().is_none();
         // Before the version, which promises it.

@@ -32,6 +32,7 @@ fn work(pool: &Pool, names: &[&String]) {
             dsl: Arc::clone(pool.dsl()),
             gate: Arc::clone(gate),
             env: Arc::new(RealEnv::new()),
+            blocks: Some(Arc::clone(pool.block_writer().expect("writable"))),
             damage: None,
         };
         let open = Arc::new(access.open(&dataset).expect("opens"));

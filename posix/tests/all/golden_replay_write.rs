@@ -74,6 +74,7 @@ fn replay(pool: &Pool, dataset: &Dataset) -> u64 {
         dsl: Arc::clone(pool.dsl()),
         gate: Arc::clone(gate),
         env: Arc::new(RealEnv::new()),
+        blocks: Some(Arc::clone(pool.block_writer().expect("writable"))),
         damage: None,
     };
     let open = access.open(dataset).expect("opens");

@@ -24,6 +24,7 @@ fn open(pool: &Pool) -> Arc<FileSystem> {
         dsl: Arc::clone(pool.dsl()),
         gate: Arc::clone(gate),
         env: Arc::new(RealEnv::new()),
+        blocks: Some(Arc::clone(pool.block_writer().expect("writable"))),
         damage: None,
     };
     let settings = WriteSettings {

@@ -88,7 +88,8 @@ impl Session {
                 }
             }
             if count % COUNTED_EVERY == 0 {
-                file.sync_data()?;
+                // Accounts are those of the last group.
+                self.site.ok("zpool sync tank")?;
             }
             if written > WRITTEN_MAX {
                 bail!("{written} bytes in a quota of {LEFT} more");

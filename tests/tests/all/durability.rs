@@ -11,6 +11,7 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, IoSlice, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 const O_SYNC: i32 = rustix::fs::OFlags::SYNC.bits() as i32;
 const O_DSYNC: i32 = rustix::fs::OFlags::DSYNC.bits() as i32;
@@ -280,6 +281,64 @@ fn with_sync_standard_or_disabled_nobody_waits() -> Result<()> {
     fs::write(root.join("kept too"), b"contents")?;
     crash(&site)?;
     ensure!(exists(&root.join("kept too"))?, "a write did not wait");
+    site.finish()
+}
+
+/// Delivers mail until the daemon is gone: each message is written aside, synced, renamed, and its
+/// directory synced. Counts what was promised.
+fn deliver(root: &Path, agent: u64, promised: &AtomicU64) -> Result<()> {
+    let directory = root.join(format!("box{agent}"));
+    fs::create_dir(&directory)?;
+    for message in 0.. {
+        let aside = directory.join(format!("new-{message}"));
+        let file = File::create(&aside)?;
+        (&file).write_all(&noise(agent << 32 | message, length_of(message)))?;
+        file.sync_all()?;
+        fs::rename(&aside, directory.join(message.to_string()))?;
+        File::open(&directory)?.sync_all()?;
+        promised.store(message + 1, Ordering::SeqCst);
+    }
+    Ok(())
+}
+
+fn length_of(message: u64) -> usize {
+    [90, 5000, 70_000][usize::try_from(message % 3).expect("small")]
+}
+
+/// No transaction group is written meanwhile but the first: it is all in the intent log.
+#[test]
+fn a_storm_of_synced_files_survives_a_kill() -> Result<()> {
+    const AGENTS: u64 = 4;
+    const MESSAGES: u64 = 40;
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = site("")?;
+    let root = site.path("tank");
+    let promised: Vec<AtomicU64> = (0..AGENTS).map(|_| AtomicU64::new(0)).collect();
+    std::thread::scope(|scope| -> Result<()> {
+        for (agent, promised) in (0..AGENTS).zip(&promised) {
+            let root = &root;
+            // It ends with an error when the daemon is gone.
+            scope.spawn(move || deliver(root, agent, promised).is_err());
+        }
+        let is_enough = || {
+            let mut counts = promised.iter().map(|count| count.load(Ordering::SeqCst));
+            Ok(counts.all(|count| count >= MESSAGES))
+        };
+        let waited = wait_until("enough mail", is_enough);
+        site.crash()?;
+        waited
+    })?;
+    site.import("-f")?;
+    for (agent, promised) in (0..AGENTS).zip(&promised) {
+        for message in 0..promised.load(Ordering::SeqCst) {
+            let path = root.join(format!("box{agent}/{message}"));
+            let found = fs::read(&path).with_context(|| path.display().to_string())?;
+            let data = noise(agent << 32 | message, length_of(message));
+            ensure!(found == data, "{} is not what was synced", path.display());
+        }
+    }
     site.finish()
 }
 

@@ -52,11 +52,11 @@ fn logs_spares_and_caches_leave_for_good() -> Result<()> {
     let words = format!("add tank log mirror {l1} {l2} cache {c} spare {s}");
     let words: Vec<&str> = words.split(' ').collect();
     let added = site.cenote().run("zpool", &words)?.success()?;
-    has(&added.stderr, "does not use log and cache devices yet")?;
+    has(&added.stderr, "does not use cache devices yet")?;
     site.ok(&format!("zpool add tank log {l3}"))?;
     has(
         &site.ok("zpool status tank")?,
-        "does not use log and cache devices yet",
+        "does not use cache devices yet",
     )?;
     what_cannot_be_removed_says_why(&site, (&d[0], &l1, &l3), (&c, &s))?;
     // A mirrored log's side goes by detach, the rest by remove; the places become holes.

@@ -35,7 +35,7 @@ const DATASET: &[(&str, Effect)] = &[
     ("rootcontext", Effect::Kept(NO_CONTEXT)),
     (
         "logbias",
-        Effect::Kept("there is no intent log of Cenote's own yet"),
+        Effect::Kept("the intent log is always written for low latency"),
     ),
     (
         "mlslabel",

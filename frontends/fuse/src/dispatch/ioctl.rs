@@ -141,7 +141,7 @@ impl Worker<'_> {
             command::SET_FLAGS | command::SET_FLAGS_32 => {
                 let flags = FLAGS.decode(request.word()?, None)?;
                 file_system.set_file_flags(context, node, &flags)?;
-                file_system.sync_if_due(false)?;
+                file_system.sync_if_due(node, false)?;
                 request.answer(&[])
             }
             command::GET_EXTENDED => {
@@ -165,7 +165,7 @@ impl Worker<'_> {
                 }
                 let flags = EXTENDED.decode(word, Some(project))?;
                 file_system.set_file_flags(context, node, &flags)?;
-                file_system.sync_if_due(false)?;
+                file_system.sync_if_due(node, false)?;
                 request.answer(&[])
             }
             command::GET_VERSION | command::GET_VERSION_32 => {

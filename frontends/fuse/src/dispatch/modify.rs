@@ -31,13 +31,13 @@ impl Worker<'_> {
         let modification = modification.ok_or(Errno::NOSYS)?;
         let node = NodeId(header.node);
         let file_system = &*self.session.file_system;
-        let is_synchronous = match modification {
-            Modification::Write { is_synchronous, .. } => is_synchronous,
-            Modification::Allocate { handle, .. }
-            | Modification::CopyRange {
-                to_handle: handle, ..
-            } => file_system.is_synchronous(handle),
-            _ => false,
+        let (changed, is_synchronous) = match modification {
+            Modification::Write { is_synchronous, .. } => (node, is_synchronous),
+            Modification::Allocate { handle, .. } => (node, file_system.is_synchronous(handle)),
+            Modification::CopyRange { to, to_handle, .. } => {
+                (to, file_system.is_synchronous(to_handle))
+            }
+            _ => (node, false),
         };
         let answer = match modification {
             Modification::Write { .. }
@@ -50,7 +50,7 @@ impl Worker<'_> {
             }
             _ => self.modify_names(context, node, modification),
         }?;
-        file_system.sync_if_due(is_synchronous)?;
+        file_system.sync_if_due(changed, is_synchronous)?;
         Ok(answer)
     }
 
@@ -80,7 +80,7 @@ impl Worker<'_> {
         let kill = head.flags & WRITE_KILL_SUID_GID != 0;
         let context = self.context(header);
         let block_size = file_system.write_blocks(&context, place, (blocks, head.size), kill)?;
-        file_system.sync_if_due(head.is_synchronous)?;
+        file_system.sync_if_due(place.node, head.is_synchronous)?;
         self.session.metrics.bytes_written.add(head.size as u64);
         Ok((Answer::Fixed(Body::written(head.size)), block_size))
     }

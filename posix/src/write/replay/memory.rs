@@ -7,8 +7,8 @@
 //! - Blocks that records point to become blocks of the file where they are whole ones, and are read
 //!   when somebody reads the file.
 //! - Nothing is waited for, and no header says how far the replay came.
-//! - Where it cannot go on, whatever the cause, it ends: the file system shows what was done before,
-//!   and the report says why. Only if memory runs out, the file system is not opened.
+//! - Where it cannot go on, whatever the cause, it ends: the file system shows what was done
+//!   before, and the report says why. Only if memory runs out, the file system is not opened.
 
 use super::{LogReplay, ReplayClock, ReplayReport};
 use crate::error::PosixError;

@@ -11,9 +11,9 @@
 //!
 //! Nothing is refused here that was not refused when it was done first: neither quotas nor flags
 //! of files count. Objects get the numbers and times that the records name; where records name no
-//! time a clock does that starts at the pool's last sync and moves on with those times: OpenZFS uses
-//! the time of the replay, but this is nearer to the truth and the same at every mount. A record
-//! that contradicts the file system ends the replay, as it does in OpenZFS.
+//! time a clock does that starts at the pool's last sync and moves on with those times: OpenZFS
+//! uses the time of the replay, but this is nearer to the truth and the same at every mount. A
+//! record that contradicts the file system ends the replay, as it does in OpenZFS.
 
 mod attributes;
 mod contents;

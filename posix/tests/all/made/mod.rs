@@ -29,6 +29,7 @@ pub fn open(pool: &Pool) -> Arc<FileSystem> {
         dsl: Arc::clone(pool.dsl()),
         gate: Arc::clone(gate),
         env: Arc::new(RealEnv::new()),
+        blocks: Some(Arc::clone(pool.block_writer().expect("writable"))),
         damage: None,
     };
     let open = Arc::new(access.open(&dataset).expect("opens"));

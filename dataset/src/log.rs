@@ -1,0 +1,129 @@
+//! The log of an open dataset that is changed: its operations, and who makes them durable.
+//!
+//! A dataset logs if what is in it says so ([`OpenDataset::start_log`]), has no log left by a crash
+//! and belongs to a pool. What is received has no log: nobody is promised a part of a stream.
+
+use crate::log_sink::LogSink;
+use crate::open::OpenDataset;
+use cenote_base::ObjectId;
+use cenote_dmu::{DmuError, ObjectSet, Transaction};
+use cenote_dsl::write::Head;
+use cenote_intent_log::{Commit, HeadSpace, LogData, LogParams, LogWriter};
+use cenote_io::Writer;
+use cenote_ondisk::features;
+use cenote_ondisk::intent_log::IntentLogHeader;
+use cenote_ondisk::intent_log::record::Record;
+use std::sync::Arc;
+
+impl LogSink for LogWriter {
+    fn append(&self, _: &Transaction, record: &Record<'_>) {
+        self.append(record);
+    }
+
+    fn append_write(&self, tx: &Transaction, object: ObjectId, offset: u64, length: u64) {
+        self.append_write(tx.txg(), object, offset, length);
+    }
+
+    fn append_unlogged(&self, tx: &Transaction) {
+        self.append_unlogged(tx.txg());
+    }
+
+    fn put_in_order(&self, object: ObjectId) {
+        self.put_in_order(object);
+    }
+
+    fn forget(&self, object: ObjectId) {
+        self.forget(object);
+    }
+}
+
+/// Reads a range of an object as it is now, for the log. `None` if the object is gone.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn read_for_log(
+    set: &Arc<ObjectSet>,
+    object: ObjectId,
+    offset: u64,
+    length: u64,
+) -> Result<Option<Vec<u8>>, DmuError> {
+    let object = match set.object(object) {
+        Err(DmuError::NoSuchObject { .. }) => return Ok(None),
+        object => object?,
+    };
+    // Writes are logged in pieces of 1 MiB at most.
+    let length = usize::try_from(length).expect("a piece of a write");
+    let mut bytes = Vec::with_capacity(length);
+    for segment in object.segments(offset, length)? {
+        match segment.bytes() {
+            Some(data) => bytes.extend_from_slice(data),
+            None => bytes.resize(bytes.len() + segment.length, 0),
+        }
+    }
+    Ok(Some(bytes))
+}
+
+fn writer_of(
+    dataset: &OpenDataset,
+    blocks: &Arc<Writer>,
+    data: Arc<dyn LogData>,
+) -> Arc<LogWriter> {
+    let set = Arc::clone(dataset.set());
+    let (objset, keys) = (set.id(), set.keys().cloned());
+    let (gate, env) = (Arc::clone(dataset.gate()), Arc::clone(dataset.env()));
+    LogWriter::new(LogParams {
+        space: Arc::new(HeadSpace::new(set, gate, env, Arc::clone(blocks))),
+        data,
+        objset,
+        keys,
+    })
+}
+
+/// Whether the header on disk leads to no log. A log that a crash left is replayed and destroyed
+/// first, by whoever opens the dataset again for that.
+fn is_without_log(head: &Head) -> bool {
+    head.set().header().intent_log_header == IntentLogHeader::default().encode()
+}
+
+impl OpenDataset {
+    /// Logs all operations from now on: each one is told to [`Self::log_sink`], by whoever calls
+    /// this. `data` reads contents that are too long to be told.
+    ///
+    /// Where there is no log, [`Self::make_durable`] waits for the transaction group.
+    pub fn start_log(&self, data: Arc<dyn LogData>) {
+        let (Some(head), Some(blocks)) = (self.head(), self.blocks()) else {
+            return;
+        };
+        if !is_without_log(head) {
+            return;
+        }
+        head.set_log(writer_of(self, blocks, data));
+        if let Some(writer) = head.log() {
+            self.set_log_sink(Arc::clone(writer) as Arc<dyn LogSink>);
+        }
+    }
+
+    /// Whether the log may have records of extended attributes.
+    pub fn logs_xattrs(&self) -> bool {
+        let dsl = self.dsl();
+        dsl.is_none_or(|dsl| dsl.has_feature(features::ZILSAXATTR))
+    }
+
+    /// Waits until changes that were made before survive a power cut: those of names, and those of
+    /// one object or of all. The caller has neither a transaction nor the lock of an object.
+    ///
+    /// # Errors
+    /// If the pool takes no more changes; then they may be lost.
+    pub fn make_durable(&self, what: Commit) -> Result<(), DmuError> {
+        match self.writer() {
+            Some(writer) => writer.commit(what).map(drop),
+            None => self.sync(),
+        }
+    }
+
+    /// The log's writer, if what is done here is told to it.
+    pub(crate) fn writer(&self) -> Option<&Arc<LogWriter>> {
+        // Whoever opened the head a second time may tell it nothing.
+        self.log_sink().and_then(|_| self.head()?.log())
+    }
+}

@@ -1,0 +1,27 @@
+//! Contents of files for the intent log, which reads long writes only when somebody commits them.
+
+use super::locks::Locks;
+use cenote_base::ObjectId;
+use cenote_dataset::{LogData, read_for_log};
+use cenote_dmu::{DmuError, ObjectSet};
+use std::sync::Arc;
+
+/// The files of an open dataset, as its log reads them.
+#[derive(Debug)]
+pub(super) struct LoggedFiles {
+    pub set: Arc<ObjectSet>,
+    pub locks: Arc<Locks>,
+}
+
+impl LogData for LoggedFiles {
+    fn read(
+        &self,
+        object: ObjectId,
+        offset: u64,
+        length: u64,
+    ) -> Result<Option<Vec<u8>>, DmuError> {
+        // Nobody is in the middle of a change: whoever truncated the file has told the log so.
+        let _held = self.locks.lock(&[object]);
+        read_for_log(&self.set, object, offset, length)
+    }
+}
