@@ -524,6 +524,13 @@ impl Device for FileDevice {
     }
 }
 
+// While a process is forked elsewhere in this one, its copy of the file would keep the lock.
+impl Drop for FileDevice {
+    fn drop(&mut self) {
+        self.unlock();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
