@@ -8,6 +8,7 @@ pub mod read;
 pub mod scan;
 pub mod send;
 pub mod snapshots;
+pub mod sync;
 pub mod write;
 
 /// The main function of a bench: what the command line asks for, run. The exit code is 2 for a

@@ -25,6 +25,7 @@ pub mod offline;
 pub mod patience;
 pub mod pingpong;
 pub mod pool;
+pub mod postgresql;
 pub mod program;
 pub mod python;
 pub mod random;

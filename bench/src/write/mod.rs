@@ -11,10 +11,10 @@ mod files;
 pub(crate) mod machine;
 mod options;
 mod overwrite;
-mod product;
+pub(crate) mod product;
 mod readback;
-mod report;
-mod rivals;
+pub(crate) mod report;
+pub(crate) mod rivals;
 mod sequential;
 mod workload;
 

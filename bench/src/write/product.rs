@@ -5,7 +5,7 @@ use super::machine::{self, Clocks};
 use crate::read::product::program;
 use crate::read::rivals::output;
 use anyhow::{Result, ensure};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -25,27 +25,27 @@ impl Daemon {
     pub fn start() -> Result<Self> {
         let cenote = program("cenote", "cenote")?;
         let directory = tempfile::tempdir()?;
-        let process = Command::new(&cenote)
-            .args(["daemon", "run"])
-            .env("CENOTE_SOCKET", directory.path().join("socket"))
-            .env("CENOTE_STATE", directory.path().join("state"))
-            .stdin(Stdio::null())
-            .spawn()?;
-        let daemon = Self {
+        let process = serve(&cenote, directory.path())?;
+        Ok(Self {
             cenote,
             process,
             directory,
-        };
-        let limit = Instant::now() + Duration::from_secs(10);
-        while !daemon.socket().exists() {
-            ensure!(Instant::now() < limit, "the daemon does not start");
-            std::thread::sleep(Duration::from_millis(20));
-        }
-        Ok(daemon)
+        })
     }
 
     /// Starts a daemon and makes a pool of `layout` on the files of [`devices`].
     pub fn create(options: &Options, layout: &str, properties: &[&str]) -> Result<Self> {
+        let mut vdevs = Vec::new();
+        if let Some((kind, _)) = layout.split_once(':') {
+            vdevs.push(OsString::from(kind));
+        }
+        let devices = devices(options, layout)?;
+        vdevs.extend(devices.into_iter().map(PathBuf::into_os_string));
+        Self::create_of(&vdevs, properties)
+    }
+
+    /// Starts a daemon and makes a pool of these words of `zpool create`.
+    pub fn create_of(vdevs: &[OsString], properties: &[&str]) -> Result<Self> {
         let daemon = Self::start()?;
         let root = daemon.root();
         let mut words: Vec<&OsStr> = ["zpool", "create", "-f", "-o", "ashift=12", "-R"]
@@ -56,11 +56,7 @@ impl Daemon {
             words.extend([OsStr::new("-O"), OsStr::new(property)]);
         }
         words.push(OsStr::new(POOL));
-        if let Some((kind, _)) = layout.split_once(':') {
-            words.push(OsStr::new(kind));
-        }
-        let devices = devices(options, layout)?;
-        words.extend(devices.iter().map(|path| path.as_os_str()));
+        words.extend(vdevs.iter().map(OsString::as_os_str));
         daemon.run(&words)?;
         ensure!(daemon.path().is_dir(), "the pool is not mounted");
         // What others wrote before is not to be in the way.
@@ -96,6 +92,26 @@ impl Daemon {
             .map(drop)
     }
 
+    /// The daemon's process.
+    pub fn process(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Where the daemon's files are, and below it its mounts.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Kills the daemon as a crash would, and starts another.
+    pub fn crash(&mut self) -> Result<()> {
+        self.process.kill()?;
+        self.process.wait()?;
+        // Whoever is asked first finds the dead one's socket.
+        let _ = std::fs::remove_file(self.socket());
+        self.process = serve(&self.cenote, self.directory.path())?;
+        Ok(())
+    }
+
     /// The clocks of this process, the daemon and the machine.
     pub fn clocks(&self) -> Result<Clocks> {
         Clocks::now(Some(self.process.id()))
@@ -107,6 +123,26 @@ impl Daemon {
         let metadata = std::fs::metadata(file)?;
         Ok(metadata.blocks() as f64 * 512.0 / metadata.len() as f64)
     }
+}
+
+/// Starts a daemon with its files in `directory`, and waits until it listens.
+fn serve(cenote: &Path, directory: &Path) -> Result<Child> {
+    let socket = directory.join("socket");
+    let process = Command::new(cenote)
+        .args(["daemon", "run"])
+        .env("CENOTE_SOCKET", &socket)
+        .env("CENOTE_STATE", directory.join("state"))
+        // The machine's own files are not part of a measurement.
+        .env("CENOTE_SETTINGS", "")
+        .env("CENOTE_ALARMS", "")
+        .stdin(Stdio::null())
+        .spawn()?;
+    let limit = Instant::now() + Duration::from_secs(10);
+    while !socket.exists() {
+        ensure!(Instant::now() < limit, "the daemon does not start");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(process)
 }
 
 impl Drop for Daemon {

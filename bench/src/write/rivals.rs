@@ -92,8 +92,22 @@ impl Kernel {
     pub fn new(options: &Options, kind: &str, mount: &str) -> Result<Self> {
         let image = options.directory.join("kernel.img");
         machine::fill(&image, options.mebibytes * 3 / 2 + 1536)?;
-        let quiet = if kind == "btrfs" { "-qf" } else { "-fq" };
-        let words = [OsStr::new(quiet), image.as_os_str()];
+        Self::on(&image, kind, mount)
+    }
+
+    /// The same on this file, which has all its space and keeps it.
+    pub fn on(image: &Path, kind: &str, mount: &str) -> Result<Self> {
+        let quiet: &[&str] = match kind {
+            "btrfs" => &["-qf"],
+            "ext4" => &[
+                "-Fq",
+                "-E",
+                "nodiscard,lazy_itable_init=0,lazy_journal_init=0",
+            ],
+            _ => &["-fq"],
+        };
+        let mut words: Vec<&OsStr> = quiet.iter().map(OsStr::new).collect();
+        words.push(image.as_os_str());
         output(&PathBuf::from(format!("mkfs.{kind}")), &words)?;
         let kernel = Self {
             directory: tempfile::tempdir()?,
