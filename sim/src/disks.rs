@@ -84,10 +84,10 @@ impl Device for Disk {
 
     fn write_at(&self, offset: u64, new: &[u8]) -> Result<(), DeviceError> {
         rt::trace!(
-            "disk {} write {offset} {} {:016x}",
+            "disk {} write {offset} {} {}",
             self.number,
             new.len(),
-            digest(new)
+            Digest(new)
         );
         let since = self.shared.note(|| Event::Write {
             disk: self.number,
@@ -306,11 +306,16 @@ fn index(offset: u64) -> usize {
     usize::try_from(offset).expect("a disk in memory")
 }
 
-/// FNV-1a: a few bytes that stand for many in a trace.
-fn digest(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
-    })
+/// A few digits that stand for many bytes in a trace: FNV-1a, computed only where one is written.
+struct Digest<'a>(&'a [u8]);
+
+impl std::fmt::Display for Digest<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let digest = self.0.iter().fold(0xCBF2_9CE4_8422_2325, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3_u64)
+        });
+        write!(f, "{digest:016x}")
+    }
 }
 
 impl Opener for Disks {

@@ -384,7 +384,7 @@ pub fn park_timeout(limit: Duration) {
 pub fn yield_now() {
     match world::task() {
         None => std::thread::yield_now(),
-        Some(task) => task.pause(Point::here("yield", "")),
+        Some(task) => task.yield_now(Point::here("yield", "")),
     }
 }
 

@@ -176,8 +176,14 @@ fn place_of_thread() -> Option<Place> {
 pub(super) fn task() -> Option<Task> {
     match are_others() {
         false => None,
-        true => place_of_thread()?.task,
+        true => task_of_thread(),
     }
+}
+
+#[cold]
+fn task_of_thread() -> Option<Task> {
+    let task = PLACE.try_with(|place| place.borrow().as_ref()?.task.clone());
+    task.ok().flatten()
 }
 
 /// Does something with the settings of the thread's world, unless that is the default one.

@@ -5,6 +5,11 @@
 //! message, a start, an end, a sleep) it draws the next one by the seed and waits until the baton
 //! comes back. So a seed determines the whole course of events, on any machine and in any build.
 //!
+//! A task that could go on is not interrupted at each point, but at one in 2, 8, 32 or 128: the
+//! seed says which. Many faults need two threads that alternate at each step, others one that gets
+//! far while another stands still; and a switch is a switch of the kernel's, the dearest part of
+//! a simulation.
+//!
 //! To wait is to leave the queue with a [`Key`], under which others wake the task. Because nobody
 //! else runs in between, a task can look at a condition and then wait without missing a wake-up;
 //! locks need nothing but `try_lock` of the standard library's. The clock is virtual. It stands
@@ -21,6 +26,7 @@
 //! Deliberately absent: other orders of memory operations than the one that happened (atomics are
 //! no scheduling points), and input or output that blocks, which would stop the whole world.
 
+mod baton;
 mod state;
 
 pub(super) use state::{Key, Point, Woken};
@@ -165,21 +171,30 @@ impl Task {
     fn switch<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let next = state.choose();
         state.running = next;
-        if let Some(next) = next.filter(|next| *next != self.id) {
-            state.tasks[next].baton.notify_one();
+        if next == Some(self.id) {
+            return state;
         }
-        self.await_baton(state)
+        let baton = next.map(|next| Arc::clone(&state.tasks[next].baton));
+        // The next one takes the state's lock at once.
+        drop(state);
+        if let Some(baton) = baton {
+            baton.give();
+        }
+        self.await_baton()
     }
 
-    fn await_baton<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let baton = Arc::clone(&state.tasks[self.id].baton);
-        while state.running != Some(self.id) {
+    fn await_baton(&self) -> MutexGuard<'_, State> {
+        let baton = Arc::clone(&self.state().tasks[self.id].baton);
+        loop {
+            baton.take();
+            let state = self.state();
+            if state.running == Some(self.id) {
+                return state;
+            }
             if state.running.is_none() && state.first == Some(self.id) {
                 self.give_up(&state);
             }
-            state = baton.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        state
     }
 
     /// The first task was left behind and all others are over, so `run` would never return.
@@ -200,14 +215,25 @@ impl Task {
         }
     }
 
-    /// A scheduling point: any task may go on.
+    /// A scheduling point: another task may go on.
     pub(super) fn pause(&self, point: Point) {
+        self.pause_or_yield(point, false);
+    }
+
+    /// A scheduling point of a task that waits for others: any task may go on.
+    pub(super) fn yield_now(&self, point: Point) {
+        self.pause_or_yield(point, true);
+    }
+
+    fn pause_or_yield(&self, point: Point, yields: bool) {
         let mut state = self.state();
         state.now += STEP;
         state.note(self.id, format_args!("{point}"));
         state.tasks[self.id].point = Some(point);
         if state.is_exhausted(self.id) {
             state.leave(self.id);
+        } else if !yields && !state.is_interrupted() {
+            return self.stop(state);
         }
         let state = self.switch(state);
         self.stop(state);
@@ -291,7 +317,7 @@ impl Task {
 
     /// Waits for the first turn; whether the task is to run at all.
     pub(super) fn enter(&self) -> bool {
-        let state = self.await_baton(self.state());
+        let state = self.await_baton();
         !state.tasks[self.id].is_doomed
     }
 
@@ -302,10 +328,12 @@ impl Task {
         state.end(self.id, Status::Ended);
         let next = state.choose();
         state.running = next;
-        match next {
-            Some(next) => state.tasks[next].baton.notify_one(),
-            // The first task ends last. If it was left behind, it has to learn that all is over.
-            None => state.tasks.iter().for_each(|task| task.baton.notify_one()),
+        // The first task ends last. If it was left behind, it has to learn that all is over.
+        let baton = next.or(state.first);
+        let baton = baton.map(|next| Arc::clone(&state.tasks[next].baton));
+        drop(state);
+        if let Some(baton) = baton {
+            baton.give();
         }
     }
 

@@ -4,10 +4,11 @@
 //! in the order in which they were started; addresses of locks are only compared for equality.
 
 use super::super::random::Random;
+use super::baton::Baton;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::panic::Location;
-use std::sync::{Arc, Condvar};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What a scheduling point costs on the virtual clock, so that busy loops come to an end.
@@ -15,6 +16,10 @@ pub(super) const STEP: Duration = Duration::from_micros(1);
 
 /// Scheduling points that the destructors of an abandoned task may use before it is left behind.
 const LAST_STEPS: u32 = 10_000;
+
+/// A task that could go on is interrupted at one scheduling point in so many; which of these holds
+/// in a world is drawn.
+const INTERRUPTIONS: [usize; 4] = [2, 8, 32, 128];
 
 /// One wait in so many ends without a reason, as waits in a real system may.
 const SPURIOUS: usize = 64;
@@ -87,7 +92,7 @@ pub(super) struct TaskState {
     pub name: String,
     pub status: Status,
     pub woken: Woken,
-    pub baton: Arc<Condvar>,
+    pub baton: Arc<Baton>,
     /// Whether it was unparked before it parked.
     pub has_token: bool,
     pub scope: Option<u64>,
@@ -120,6 +125,9 @@ pub(super) struct State {
     /// The task whose end ends the run.
     pub first: Option<TaskId>,
     pub tasks: Vec<TaskState>,
+    /// Those that are not over, in the order in which they were started.
+    present: Vec<TaskId>,
+    interruptions: usize,
     pub scopes: u64,
     /// Scopes of which a thread panicked that nobody joined.
     pub failed_scopes: Vec<u64>,
@@ -131,14 +139,18 @@ pub(super) struct State {
 
 impl State {
     pub(super) fn new(seed: u64) -> Self {
+        let mut random = Random::stream(seed, 0);
+        let interruptions = INTERRUPTIONS[random.draw(INTERRUPTIONS.len())];
         Self {
             seed,
-            random: Random::stream(seed, 0),
+            random,
             entropy: Random::stream(seed, 1),
             now: Duration::ZERO,
             running: None,
             first: None,
             tasks: Vec::new(),
+            present: Vec::new(),
+            interruptions,
             scopes: 0,
             failed_scopes: Vec::new(),
             is_spurious: true,
@@ -152,7 +164,7 @@ impl State {
             name,
             status: Status::Runnable,
             woken: Woken::Notified,
-            baton: Arc::new(Condvar::new()),
+            baton: Arc::default(),
             has_token: false,
             scope,
             is_doomed,
@@ -160,7 +172,9 @@ impl State {
             point: None,
             held: Vec::new(),
         });
-        self.tasks.len() - 1
+        let task = self.tasks.len() - 1;
+        self.present.push(task);
+        task
     }
 
     /// Writes a line to the trace, if there is one.
@@ -181,16 +195,23 @@ impl State {
     }
 
     fn waiters(&self, key: Key) -> Vec<TaskId> {
-        let waits = |task: &TaskId| match self.tasks[*task].status {
+        let present = self.present.iter().copied();
+        present.filter(|task| self.waits_for(*task, key)).collect()
+    }
+
+    fn waits_for(&self, task: TaskId, key: Key) -> bool {
+        match self.tasks[task].status {
             Status::Blocked { on, .. } => on == key,
             _ => false,
-        };
-        (0..self.tasks.len()).filter(waits).collect()
+        }
     }
 
     pub(super) fn wake_all(&mut self, key: Key) {
-        for task in self.waiters(key) {
-            self.wake(task, Woken::Notified);
+        for index in 0..self.present.len() {
+            let task = self.present[index];
+            if self.waits_for(task, key) {
+                self.wake(task, Woken::Notified);
+            }
         }
     }
 
@@ -201,6 +222,11 @@ impl State {
             let drawn = self.random.draw(waiters.len());
             self.wake(waiters[drawn], Woken::Notified);
         }
+    }
+
+    /// Whether a task that could go on lets another one run first.
+    pub(super) fn is_interrupted(&mut self) -> bool {
+        self.random.draw(self.interruptions) == 0
     }
 
     /// Whether this wait ends without a reason.
@@ -224,8 +250,7 @@ impl State {
     }
 
     pub(super) fn are_others_over(&self, task: TaskId) -> bool {
-        let mut tasks = self.tasks.iter().enumerate();
-        tasks.all(|(other, state)| other == task || state.is_over())
+        self.present.iter().all(|other| *other == task)
     }
 
     pub(super) fn are_doomed_over(&self) -> bool {
@@ -236,6 +261,7 @@ impl State {
     /// Notes that a task is over, and wakes all that waited for it.
     pub(super) fn end(&mut self, task: TaskId, status: Status) {
         self.tasks[task].status = status;
+        self.present.retain(|other| *other != task);
         self.wake_all(Key::End(task));
         if let Some(scope) = self.tasks[task].scope {
             self.wake_all(Key::Scope(scope));
@@ -272,12 +298,12 @@ impl State {
     pub(super) fn choose(&mut self) -> Option<TaskId> {
         loop {
             self.expire_timers();
-            let is_runnable = |task: &TaskId| self.tasks[*task].status == Status::Runnable;
-            let runnable: Vec<_> = (0..self.tasks.len()).filter(is_runnable).collect();
-            if !runnable.is_empty() {
-                return Some(runnable[self.random.draw(runnable.len())]);
+            let count = self.runnable().count();
+            if count > 0 {
+                let drawn = self.random.draw(count);
+                return self.runnable().nth(drawn);
             }
-            if self.tasks.iter().all(TaskState::is_over) {
+            if self.present.is_empty() {
                 return None;
             }
             if !self.jump() {
@@ -286,8 +312,14 @@ impl State {
         }
     }
 
+    fn runnable(&self) -> impl Iterator<Item = TaskId> {
+        let is_runnable = |task: &TaskId| self.tasks[*task].status == Status::Runnable;
+        self.present.iter().copied().filter(is_runnable)
+    }
+
     fn expire_timers(&mut self) {
-        for task in 0..self.tasks.len() {
+        for index in 0..self.present.len() {
+            let task = self.present[index];
             let until = self.deadline(task);
             if until.is_some_and(|until| until <= self.now) {
                 self.wake(task, Woken::TimedOut);
@@ -304,7 +336,7 @@ impl State {
 
     /// Sets the clock to the next timer; whether there was one.
     fn jump(&mut self) -> bool {
-        let timers = (0..self.tasks.len()).filter_map(|task| self.deadline(task));
+        let timers = self.present.iter().filter_map(|task| self.deadline(*task));
         let Some(next) = timers.min() else {
             return false;
         };
