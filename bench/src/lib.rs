@@ -9,6 +9,7 @@ pub mod scan;
 pub mod send;
 pub mod snapshots;
 pub mod sync;
+pub mod volume;
 pub mod write;
 
 /// The main function of a bench: what the command line asks for, run. The exit code is 2 for a

@@ -7,19 +7,22 @@ use crate::clouds::table::Clouds;
 use crate::events::Events;
 use crate::memory::Memory;
 use crate::registry::table::Registry;
+use crate::serving::table::Servers;
 use cenote_base::Env;
 use std::sync::Arc;
 
 /// The shared parts.
 pub(crate) struct Context {
     /// The imported pools.
-    pub registry: Registry,
+    pub registry: Arc<Registry>,
     /// Devices in stores that are open.
     pub clouds: Arc<Clouds>,
     /// What happened to them.
     pub events: Arc<Events>,
     /// Memory, divided among them.
     pub memory: Memory,
+    /// Servers of volumes.
+    pub servers: Servers,
     /// Clock and randomness.
     pub env: Arc<dyn Env>,
 }

@@ -21,6 +21,7 @@ use crate::pools::opened::pool_opened;
 use crate::pools::properties::pool_list;
 use crate::pools::status::pool_status;
 use crate::scans::verify::verify;
+use crate::serving::act::act_on_servers;
 use crate::snapshots::diff::diff;
 use crate::snapshots::holds::holds;
 use crate::snapshots::space::{reclaimed_by, snapshot_space};
@@ -125,6 +126,7 @@ impl Engine {
             }
             Request::SettingsSet { values } => settings_set(context, &values),
             Request::Stores { pool, act } => act_on_stores(context, &pool, act, reply),
+            Request::Nbd { act } => act_on_servers(context, &act),
             Request::DaemonStatus => Ok(Response::Status {
                 status: daemon_status(context, mounts, &self.about, &self.recorder),
             }),

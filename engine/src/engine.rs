@@ -22,6 +22,8 @@ use crate::pools::export::{export, shutdown};
 use crate::registry::cache_places::CacheFiles;
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
+use crate::serving::follow::may_change_exports;
+use crate::serving::table::{Servers, ServingSetup};
 use cenote_base::Env;
 use cenote_base::rt::{Mutex, ranks};
 use cenote_control::model::{Access, Change, ControlError, ExportHow, Request, Response};
@@ -57,6 +59,8 @@ pub struct EngineSettings {
     pub cache_file: Option<PathBuf>,
     /// Whether those who may only look see where keys are.
     pub shows_keys: bool,
+    /// How volumes are served.
+    pub serving: ServingSetup,
 }
 
 /// The user of requests by those who may only look.
@@ -95,10 +99,11 @@ impl Engine {
         };
         Self {
             context: Context {
-                registry: Registry::new(cache_files),
+                registry: Arc::new(Registry::new(cache_files)),
                 clouds: Arc::new(Clouds::new(settings.state_directory.as_deref())),
                 events: Arc::new(Events::new(Arc::clone(&env))),
                 memory: Memory::new(settings.memory, settings.memory_is_given, gauge, started),
+                servers: Servers::new(settings.serving),
                 env,
             },
             mounts: Mounts::new(mounter),
@@ -240,7 +245,13 @@ impl Service for Engine {
         reply: &mut dyn Reply,
     ) -> Result<Response, ControlError> {
         let is_change = request.access() == Access::Change;
+        let may_change_exports = may_change_exports(&request);
         let outcome = self.carry_out(request, peer, reply);
+        if may_change_exports {
+            self.context.follow_exports();
+        } else if is_change {
+            self.context.end_unneeded_servers();
+        }
         if is_change {
             // Whoever learns that a pool is imported may rely on it being written down.
             let (registry, env) = (&self.context.registry, self.context.env.as_ref());
@@ -289,6 +300,7 @@ impl Service for Engine {
         self.look_at_pools(&self.context.registry.all());
         let outcome = shutdown(&self.context, &self.mounts, force);
         if force || outcome.is_ok() {
+            self.context.servers.end_all();
             self.recorder.finish();
             self.alarms.finish();
         }

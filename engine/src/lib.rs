@@ -8,8 +8,8 @@
 //!   divided among pools, the devices in object stores that are open (`clouds`), the `command`
 //!   behind a change with its note in the history;
 //! * `alarms`: what a person is told of all this, without asking;
-//! * `mounts`, `keys`, `devices`, `snapshots`, `scans`, `datasets`, `pools`, `daemon`: what
-//!   requests are about. What one of them keeps is its own: the mounts have their table.
+//! * `mounts`, `keys`, `devices`, `snapshots`, `scans`, `datasets`, `pools`, `daemon`,
+//!   `serving`: what requests are about. What one of them keeps is its own: the mounts have their table.
 //!
 //! Their functions are handed what they need of all this. Who has to tell something upwards posts
 //! an event. How a mount is made is behind [`Mounter`].
@@ -41,6 +41,7 @@ mod mounts;
 mod pools;
 mod registry;
 mod scans;
+mod serving;
 mod snapshots;
 mod streams;
 #[cfg(test)]
@@ -62,3 +63,6 @@ pub use mounts::snapshot_changes::{SnapshotChanges, SnapshotNameChange};
 pub use pools::compatibility::{Compatibility, CompatibilityError, compatibility};
 pub use registry::cache_file::{CachedPool, cached_pools};
 pub use registry::damage::DamageLog;
+pub use serving::open::ServedVolume;
+pub use serving::server::{HangUp, VolumeOffer, VolumeServer, VolumeServing};
+pub use serving::table::ServingSetup;

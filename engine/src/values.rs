@@ -8,6 +8,9 @@ use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::Setting;
 use cenote_dsl::{Dataset, DatasetType, Stored};
 
+/// The user property that says whether volumes are served as network block devices.
+pub(crate) const SERVED: &str = "cenote:nbd";
+
 /// A value that a user gave, in the clients' terms if it is none.
 pub(crate) fn setting(pair: &Pair, purpose: Purpose) -> Result<Setting, ControlError> {
     if let Effect::Refused(reason) = dataset_effect(&pair.0)
@@ -16,6 +19,12 @@ pub(crate) fn setting(pair: &Pair, purpose: Purpose) -> Result<Setting, ControlE
         return Err(ControlError::BadValue {
             name: pair.0.clone(),
             reason: format!("'{}': {reason}", pair.0),
+        });
+    }
+    if pair.0 == SERVED && !["on", "off"].contains(&pair.1.as_str()) {
+        return Err(ControlError::BadValue {
+            name: pair.0.clone(),
+            reason: format!("'{SERVED}' must be one of 'on | off'"),
         });
     }
     received_setting(pair, purpose)

@@ -6,12 +6,14 @@
 //! [`Volume::replay_log`] in a pool that is written to; both do it in the same transactions.
 //!
 //! A volume that is opened by [`Volume::open_writable`] can be changed: [`Volume::write`],
-//! [`Volume::zero`], and [`Volume::flush`], from many threads.
+//! [`Volume::zero`], and [`Volume::flush`], from many threads. [`Volume::changed_since`] says what
+//! differs from an older snapshot, without reading it.
 //!
 //! Deliberately absent: serving it to a kernel or over a network, which is the frontends'.
 
 #![forbid(unsafe_code)]
 
+mod changes;
 mod error;
 mod format;
 mod replay;
@@ -19,6 +21,7 @@ mod volume;
 mod write;
 
 pub use cenote_dmu::Segment;
+pub use changes::Changed;
 pub use error::VolumeError;
 pub use format::format_new;
 pub use replay::VolumeReplay;

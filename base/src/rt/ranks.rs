@@ -79,6 +79,8 @@ ranks! {
         DeviceAgent [] "Device events that were answered.";
         MountTurns [] "Datasets that are being mounted.";
         Mounts [] "Mounts of all pools.";
+        VolumeServers [] "Servers of volumes.";
+        ServedExports [] "What a server of volumes exports because of a command.";
     }
     fuse {
         FuseWorkers [] "Workers of a mount.";
@@ -90,6 +92,7 @@ ranks! {
         ReplayResults [] "How the last replay of each intent log ended.";
         SeenStores [] "Devices in stores that were looked at.";
         SentSnapshots [] "Snapshots that are being sent.";
+        ServedVolumes [] "Clients that have volumes open.";
         VerifyProgress [] "How far a verification is.";
     }
     files {

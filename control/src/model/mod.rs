@@ -22,6 +22,7 @@ mod error_record;
 mod history;
 mod import;
 mod inspect;
+mod nbd;
 mod opened;
 mod pool;
 pub mod properties;
@@ -62,14 +63,15 @@ pub use import::{
     Search,
 };
 pub use inspect::{DaemonStatus, PoolActivity};
+pub use nbd::{NbdAct, NbdClient, NbdExport, NbdListen, NbdServer};
 pub use opened::{LoadedKey, OpenedPool};
 pub use pool::{
     DataError, DataErrorPlace, DedupBucket, DedupSum, DedupSummary, PoolHealth, PoolRow, PoolStatus,
 };
 pub use receive::{Receive, ReceiveNaming, ReceiveNote};
 pub use refusal::{
-    DeviceRefusal, KeyRefusal, PoolRefusal, Refusal, StoreRefusal, StreamAct, StreamFault,
-    StreamRefusal,
+    DeviceRefusal, KeyRefusal, NbdRefusal, PoolRefusal, Refusal, StoreRefusal, StreamAct,
+    StreamFault, StreamRefusal,
 };
 pub use request::{Access, Depth, ExportHow, MountOptions, PropertySelection, Request};
 pub use response::{Part, Response};

@@ -6,6 +6,7 @@ use super::alarm::AlarmAct;
 use super::change::Change;
 use super::dataset::KindSet;
 use super::import::{ImportOptions, ImportPick, Search};
+use super::nbd::NbdAct;
 use super::receive::Receive;
 use super::secret::Secret;
 use super::send::Send;
@@ -300,6 +301,11 @@ pub enum Request {
         /// What.
         act: StoreAct,
     },
+    /// Volumes served as network block devices. Answer: `Nbd`.
+    Nbd {
+        /// What about them.
+        act: NbdAct,
+    },
     /// The daemon about itself. Answer: `Status`.
     DaemonStatus,
     /// Forget the pools of a daemon that died. Answer: `Done`.
@@ -356,6 +362,10 @@ impl Request {
             Request::Stores { act, .. } => match act {
                 StoreAct::Status => Access::Read,
                 StoreAct::Sync | StoreAct::Compact => Access::Change,
+            },
+            Request::Nbd { act } => match act {
+                NbdAct::Status => Access::Read,
+                NbdAct::Serve { .. } | NbdAct::Stop { .. } => Access::Change,
             },
             Request::Import { .. }
             | Request::Export { .. }

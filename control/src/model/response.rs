@@ -12,6 +12,7 @@ use super::error_record::ErrorRecord;
 use super::history::{Event, HistoryRecord};
 use super::import::{ImportCandidate, Rewound};
 use super::inspect::DaemonStatus;
+use super::nbd::NbdServer;
 use super::opened::OpenedPool;
 use super::pool::{PoolRow, PoolStatus};
 use super::receive::ReceiveNote;
@@ -184,6 +185,11 @@ pub enum Response {
     Stores {
         /// Those of the pool.
         stores: Vec<StoreReport>,
+    },
+    /// Servers of volumes.
+    Nbd {
+        /// The daemon's own first.
+        servers: Vec<NbdServer>,
     },
     /// The daemon about itself.
     Status {

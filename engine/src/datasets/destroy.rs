@@ -198,6 +198,7 @@ fn destroy_one(
     }
     let (imported, dataset) = context.registry.dataset(name)?;
     let places = mounts.derived_places(name.as_str());
+    imported.free_dataset(name, how.force)?;
     // What is in use is refused before its snapshots are gone.
     let elsewhere = Elsewhere::unused_or(how.force);
     let mounted = mounted_below(mounts, name);

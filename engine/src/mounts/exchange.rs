@@ -30,6 +30,8 @@ pub(crate) fn exchange_contents(
     prepare: impl FnOnce() -> Result<(), ControlError>,
     change: impl FnOnce() -> Result<(), ControlError>,
 ) -> Result<(), ControlError> {
+    // Clients of a volume would go on with other contents.
+    imported.free_dataset(head, false)?;
     // What other mount namespaces have cannot follow.
     end_elsewhere(
         mounts,
@@ -71,6 +73,7 @@ pub(crate) fn replace_contents(
     (head, id): (&DatasetName, ObjectId),
     change: impl FnOnce() -> Result<(), ControlError>,
 ) -> Result<(), ControlError> {
+    imported.free_dataset(head, false)?;
     let mounted = mounted_below(mounts, head);
     unmount_for_change(mounts, imported, head, (&mounted, true))?;
     let changed = unmount_dataset(mounts, head.as_str(), (true, Elsewhere::End))

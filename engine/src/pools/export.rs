@@ -62,6 +62,7 @@ pub(crate) fn export(
         // Whoever waits for devices would wait for ever.
         imported.pool.give_up();
     }
+    imported.free_all(how.force)?;
     let unmounted = unmount_pool(&context.registry, mounts, &imported, how.force)?;
     if is_suspended {
         // It takes no more changes, those of its open file systems included.
@@ -111,6 +112,7 @@ pub(crate) fn destroy_pool(
         return export(context, mounts, pool, how, (None, None));
     }
     let imported = context.registry.writable_pool(pool)?;
+    imported.free_all(force)?;
     unmount_pool(&context.registry, mounts, &imported, force)?;
     imported.close_all_heads(force)?;
     let destroyed = imported.pool.destroy();
@@ -149,7 +151,10 @@ pub(crate) fn shutdown(
         if imported.pool.is_waiting() {
             imported.pool.give_up();
         }
-        match unmount_pool(&context.registry, mounts, imported, force) {
+        let freed = imported.free_all(force);
+        let unmounted_now =
+            freed.and_then(|()| unmount_pool(&context.registry, mounts, imported, force));
+        match unmounted_now {
             Ok(datasets) => unmounted.extend(datasets),
             // Leaving anyway: what cannot be unmounted is left to the system.
             Err(error) if force => failure = Some(error),

@@ -1,10 +1,11 @@
 //! Damage that readers meet, on its way to the pool's error log.
 
 use cenote_base::Bookmark;
-use cenote_dataset::DamageSink;
+use cenote_dataset::{DamageSink, place_of};
 use cenote_dsl::ErrorEntry;
 use cenote_pool::{ErrorNotes, Pool};
 use cenote_posix::PosixError;
+use cenote_volume::VolumeError;
 use std::error::Error;
 use std::sync::Arc;
 
@@ -22,6 +23,16 @@ impl DamageLog {
     pub fn report(&self, error: &PosixError) {
         if error.is_damage() {
             self.note(error.place());
+        }
+    }
+
+    /// The same of what the reader of a volume met.
+    pub fn report_volume(&self, error: &VolumeError) {
+        if let VolumeError::Dmu(error) = error
+            && error.is_damage()
+        {
+            log::error!("{error}");
+            self.note(place_of(error));
         }
     }
 

@@ -4,6 +4,7 @@ use super::damage::DamageLog;
 use super::heads::OpenHeads;
 use super::replays::Replays;
 use super::sent::SentSnapshots;
+use super::served::Served;
 use cenote_base::rt::{Job, Mutex, ranks};
 use cenote_control::model::{ControlError, PoolHealth, PoolRow};
 use cenote_dsl::{Dataset, DatasetName, Dsl};
@@ -42,6 +43,8 @@ pub(crate) struct Imported {
     pub replays: Replays,
     /// Snapshots that must stay while they are sent.
     pub sent: SentSnapshots,
+    /// Clients that have volumes open.
+    pub served: Served,
     /// Held by whoever lets the pool go, which may take as long as an upload.
     pub leaving: Mutex<(), ranks::Leaving>,
 }
@@ -62,6 +65,7 @@ impl Imported {
             growth: Job::new(),
             replays: Replays::default(),
             sent: SentSnapshots::default(),
+            served: Served::default(),
             leaving: Mutex::default(),
         }
     }

@@ -2,18 +2,20 @@
 //!
 //! `table` has them by name, `imported` is one of them; the other files are what goes with an
 //! import: heads that are open for writing (`heads`, `files`), intent logs (`replays`, `replay`,
-//! `intent_logs`), damage that was met, snapshots that are being sent (`sent`), and the cache file
-//! that it is noted in.
+//! `intent_logs`), damage that was met, snapshots that are being sent (`sent`), clients that
+//! have volumes open (`served`, `freeing`), and the cache file that it is noted in.
 
 pub(crate) mod cache_file;
 pub(crate) mod cache_places;
 pub(crate) mod damage;
 pub(crate) mod files;
+pub(crate) mod freeing;
 pub(crate) mod heads;
 pub(crate) mod imported;
 pub(crate) mod intent_logs;
 pub(crate) mod replay;
 pub(crate) mod replays;
 pub(crate) mod sent;
+pub(crate) mod served;
 pub(crate) mod table;
 pub(crate) mod walk;

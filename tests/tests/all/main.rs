@@ -45,6 +45,7 @@ mod replicating;
 mod rescues;
 mod scans;
 mod sending;
+mod served_volumes;
 mod settings;
 mod settings_effects;
 mod snapshots;

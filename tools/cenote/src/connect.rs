@@ -15,7 +15,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use cenote_control::model::{Change, ControlError, OpenedPool, Part, Request, Response};
+use cenote_control::model::{
+    Change, ControlError, NbdAct, NbdRefusal, OpenedPool, Part, Request, Response,
+};
 use cenote_control::protocol::{
     CallError, Client, FrameError, Interrupt, MACHINE_SOCKET, socket_of_process, view_path,
 };
@@ -25,7 +27,12 @@ use crate::death;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Variables by which a daemon finds its files, perhaps from our directory.
-const FILE_VARIABLES: [&str; 3] = ["CENOTE_STATE", "CENOTE_SETTINGS", "CENOTE_ALARMS"];
+const FILE_VARIABLES: [&str; 4] = [
+    "CENOTE_STATE",
+    "CENOTE_SETTINGS",
+    "CENOTE_ALARMS",
+    "CENOTE_NBD_TLS",
+];
 
 /// How long a daemon may take to listen.
 const START_WAIT: Duration = Duration::from_secs(10);
@@ -407,6 +414,18 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         | Request::UnloadKey { dataset }
         | Request::UserSpace { dataset, .. } => no_dataset(dataset),
         Request::Receive { receive, .. } => no_dataset(receive.target),
+        Request::Nbd { act } => match act {
+            NbdAct::Status => Ok(Response::Nbd {
+                servers: Vec::new(),
+            }),
+            NbdAct::Serve { volumes, .. } => {
+                no_dataset(volumes.into_iter().next().unwrap_or_default())
+            }
+            NbdAct::Stop { targets, .. } => match targets.into_iter().next() {
+                None => Ok(Response::Done),
+                Some(target) => Err(NbdRefusal::NotServed { target }.into()),
+            },
+        },
         Request::Send { send } => no_dataset(send.target),
         Request::ReclaimedBy { .. }
         | Request::Alarms { .. }

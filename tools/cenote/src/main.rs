@@ -22,6 +22,7 @@ mod files;
 mod format;
 mod getopt;
 mod mounts;
+mod nbd;
 mod places;
 mod pools;
 mod program;

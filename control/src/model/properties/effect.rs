@@ -23,7 +23,6 @@ const NOT_SHARED_BY_NFS: &str = "Cenote does not share file systems by NFS; expo
 const NOT_SHARED_BY_SMB: &str = "Cenote does not share file systems by SMB; share the mounted \
     directory with 'net usershare add NAME DIRECTORY' or a section of smb.conf";
 const NO_CONTEXT: &str = "mounts by FUSE have the label that the system's policy gives them";
-const NO_VOLUMES: &str = "volumes are no block devices of this system yet";
 
 /// The properties of datasets that are not obeyed.
 const DATASET: &[(&str, Effect)] = &[
@@ -46,9 +45,10 @@ const DATASET: &[(&str, Effect)] = &[
         "secondarycache",
         Effect::Kept("cache devices are not used yet"),
     ),
-    ("snapdev", Effect::Kept(NO_VOLUMES)),
-    ("volmode", Effect::Kept(NO_VOLUMES)),
-    ("volthreading", Effect::Kept(NO_VOLUMES)),
+    (
+        "volthreading",
+        Effect::Kept("requests to volumes are always carried out in parallel"),
+    ),
     (
         "vscan",
         Effect::Kept("no system that Cenote runs on scans for viruses so"),

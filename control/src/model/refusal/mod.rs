@@ -5,12 +5,14 @@
 
 mod device;
 mod key;
+mod nbd;
 mod pool;
 mod store;
 mod stream;
 
 pub use device::DeviceRefusal;
 pub use key::KeyRefusal;
+pub use nbd::NbdRefusal;
 pub use pool::PoolRefusal;
 pub use store::StoreRefusal;
 pub use stream::{StreamAct, StreamFault, StreamRefusal};
@@ -39,6 +41,9 @@ pub enum Refusal {
         /// Why.
         why: StreamRefusal,
     },
+    /// Volumes served as network block devices.
+    #[error("{0}")]
+    Nbd(NbdRefusal),
     /// A property of a new key.
     #[error("{0}")]
     Key(KeyRefusal),
@@ -75,6 +80,12 @@ impl From<PoolRefusal> for Refusal {
 impl From<StoreRefusal> for Refusal {
     fn from(refusal: StoreRefusal) -> Self {
         Self::Store(refusal)
+    }
+}
+
+impl From<NbdRefusal> for Refusal {
+    fn from(refusal: NbdRefusal) -> Self {
+        Self::Nbd(refusal)
     }
 }
 

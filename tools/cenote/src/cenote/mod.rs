@@ -14,11 +14,11 @@ use std::ffi::OsString;
 use crate::command::{Arguments, Command, Run};
 use crate::context::{Context, Stop};
 use crate::reading::failure::{Exit, Failure};
-use crate::{alarms, clouds, daemon, devices, files, mounts, pools, snapshots, streams};
+use crate::{alarms, clouds, daemon, devices, files, mounts, nbd, pools, snapshots, streams};
 
 /// The commands, in the order of the overview: those that talk to the daemon, those that open a
 /// pool, those that open files, those about the program itself.
-const COMMANDS: [&Command; 25] = [
+const COMMANDS: [&Command; 26] = [
     &mounts::mount::COMMAND,
     &mounts::unmount::COMMAND,
     &snapshots::space::COMMAND,
@@ -27,6 +27,7 @@ const COMMANDS: [&Command; 25] = [
     &daemon::COMMAND,
     &clouds::COMMAND,
     &devices::COMMAND,
+    &nbd::COMMAND,
     &daemon::settings::COMMAND,
     &pools::health::COMMAND,
     &alarms::command::COMMAND,

@@ -4,12 +4,14 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use cenote_base::{RealEnv, settings};
+use cenote_control::model::NbdListen;
 use cenote_control::protocol::Service;
 use cenote_control::record::Loss;
-use cenote_engine::{AlarmSetup, Engine, EngineSettings, MEMORY_MIN, RecordPlace};
+use cenote_engine::{AlarmSetup, Engine, EngineSettings, MEMORY_MIN, RecordPlace, ServingSetup};
 
 use super::gauge::{SystemMemory, memory_total};
 use super::mounter::FuseMounter;
+use super::volumes::NbdServing;
 use crate::places::{Places, state_directory_of_process};
 
 /// Memory taken for granted when nothing tells how much there is.
@@ -25,6 +27,8 @@ pub struct Wanted {
     pub alarms: AlarmSetup,
     /// Whether those who may only look see where keys are.
     pub shows_keys: bool,
+    /// Where its own server of volumes listens.
+    pub own_server: NbdListen,
     /// Its socket.
     pub socket: PathBuf,
     /// Its files.
@@ -65,6 +69,10 @@ pub fn service(wanted: Wanted) -> Arc<dyn Service> {
         }),
         cache_file: wanted.places.cache_file,
         shows_keys: wanted.shows_keys,
+        serving: ServingSetup {
+            serving: Some(Box::new(NbdServing)),
+            own: wanted.own_server,
+        },
     };
     Arc::new(Engine::new(
         Box::new(FuseMounter::guarded()),

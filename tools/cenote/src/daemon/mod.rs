@@ -12,6 +12,7 @@ mod mounter;
 mod resume;
 pub mod settings;
 mod settings_files;
+mod volumes;
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -19,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use cenote_control::model::{ControlError, Request, Response};
+use cenote_control::model::{ControlError, NbdListen, Request, Response};
 use cenote_control::protocol::{ServeOptions, Server, clear_left_sockets, socket_of_process};
 use cenote_control::record::{self, beside_socket};
 use cenote_engine::{AlarmSetup, AlarmSource, MEMORY_MIN};
@@ -53,6 +54,10 @@ pub const COMMAND: Command = Command {
             /etc/modprobe.d/zfs.conf and /etc/cenote/settings.conf\n\
             (may be repeated)";
         _ "alarms" "FILE" "run: send alarms as this file says; 'cenote help alarm'";
+        _ "nbd-tcp" "ADDRESS:PORT" "run: serve volumes with cenote:nbd=on on this port, too;\n\
+            $CENOTE_NBD_TCP";
+        _ "nbd-tls" "DIRECTORY" "run: encrypt that with the certificates in this directory;\n\
+            clients need one, too; $CENOTE_NBD_TLS";
         _ "others" "WHAT" "run: what other users may look at: 'none', 'pools' (the default:\n\
             status, lists, properties, health) or 'keys' (also where keys\n\
             are); $CENOTE_OTHERS";
@@ -63,6 +68,11 @@ pub const COMMAND: Command = Command {
     run: Run::Asking(run),
 };
 
+/// The options of `run`.
+const RUN: &[&str] = &[
+    "auto", "memory", "settings", "alarms", "others", "nbd-tcp", "nbd-tls",
+];
+
 fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     let words: Vec<&str> = arguments
         .operands
@@ -71,7 +81,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
         .collect();
     match words.as_slice() {
         ["run"] | [] => {
-            arguments.only(&["auto", "memory", "settings", "alarms", "others"])?;
+            arguments.only(RUN)?;
             serve(arguments)
         }
         // Not for people: the daemon's own helper.
@@ -142,6 +152,32 @@ fn others(arguments: &Arguments) -> Result<Others, Stop> {
     }
 }
 
+/// Where the server of volumes listens that go by the property `cenote:nbd`.
+fn own_server(arguments: &Arguments, socket: &Path) -> Result<NbdListen, Stop> {
+    let given = |option: &str, variable: &str| {
+        let given = arguments.last(option).map(|word| word.to_owned());
+        given.or_else(|| std::env::var_os(variable).filter(|word| !word.is_empty()))
+    };
+    let tcp = match given("nbd-tcp", "CENOTE_NBD_TCP").map(|word| word.into_string()) {
+        None => None,
+        Some(Ok(address)) if address.contains(':') => Some(address),
+        Some(_) => return failed("--nbd-tcp, CENOTE_NBD_TCP: must be ADDRESS:PORT"),
+    };
+    let tls = given("nbd-tls", "CENOTE_NBD_TLS");
+    let tls = tls.map(|directory| absolute(directory.into()).to_string_lossy().into_owned());
+    if tls.is_some() && tcp.is_none() {
+        return failed("--nbd-tls is for --nbd-tcp, which is not given");
+    }
+    let mut unix = socket.as_os_str().to_owned();
+    unix.push(".nbd");
+    Ok(NbdListen {
+        unix: Some(unix.to_string_lossy().into_owned()),
+        tcp,
+        checks_clients: tls.is_some(),
+        tls,
+    })
+}
+
 /// Tells systemd something, if it wants to know (sd_notify(3)).
 fn notify_service(state: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
@@ -176,6 +212,7 @@ fn serve(arguments: &Arguments) -> Outcome {
         Err(error) => return failed(format!("alarms: {error}")),
     };
     let socket = socket();
+    let own_server = own_server(arguments, &socket)?;
     let bound = Server::bind(&socket).and_then(|server| match others {
         Others::None => Ok(server),
         Others::Pools | Others::Keys => server.with_view(),
@@ -212,6 +249,7 @@ fn serve(arguments: &Arguments) -> Outcome {
             source: Some(Box::new(alarms)),
         },
         shows_keys: others == Others::Keys,
+        own_server,
         socket,
         places,
         lost,

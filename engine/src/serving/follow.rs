@@ -1,0 +1,99 @@
+//! Whether the daemon's own server is needed, and whom it may go on serving.
+//!
+//! Which volumes the property serves is looked at when clients ask. Here is what has to happen
+//! before anybody asks: the server is started when the property is on somewhere, which only an
+//! import, a receive and commands that name the property can bring about; and clients of what it
+//! no longer serves are disconnected.
+
+use super::offer::{has_property, is_by_property};
+use crate::context::Context;
+use crate::registry::walk::walk_heads;
+use crate::values::SERVED;
+use cenote_base::ObjectId;
+use cenote_control::model::{Change, NbdListen, Request, SnapshotChange};
+
+/// The properties that say what is served.
+const PROPERTIES: [&str; 3] = [SERVED, "volmode", "snapdev"];
+
+/// Whether a request may change what the property serves.
+pub(crate) fn may_change_exports(request: &Request) -> bool {
+    let is_named = |name: &str| PROPERTIES.contains(&name);
+    let are_named = |pairs: &[(String, String)]| pairs.iter().any(|(name, _)| is_named(name));
+    match request {
+        Request::Import { .. } | Request::Export { .. } | Request::Receive { .. } => true,
+        Request::Noted { asked, .. } => may_change_exports(asked),
+        Request::Change { change, .. } => match change {
+            Change::SetProperties { properties, .. } => are_named(properties),
+            Change::InheritProperty { property, .. } => is_named(property),
+            Change::CreateDataset(new) => are_named(&new.properties),
+            Change::CreatePool(new) => are_named(&new.dataset_properties),
+            Change::Snapshots(SnapshotChange::Clone { properties, .. }) => are_named(properties),
+            Change::DestroyPool { .. } | Change::RenameDataset { .. } => true,
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+impl Context {
+    /// Starts and ends the daemon's own server as the property wants it, and disconnects whom it
+    /// serves no longer.
+    pub fn follow_exports(&self) {
+        for imported in self.registry.all() {
+            let gone: Vec<ObjectId> = imported
+                .served
+                .datasets()
+                .into_iter()
+                .filter(|(_, by_property)| *by_property)
+                .map(|(id, _)| id)
+                .filter(|id| {
+                    !imported
+                        .dsl()
+                        .dataset_of(*id)
+                        .is_ok_and(|it| is_by_property(&it))
+                })
+                .collect();
+            let is_gone = |id: ObjectId, by_property: bool| by_property && gone.contains(&id);
+            if !gone.is_empty() && !imported.served.hang_up(is_gone) {
+                log::warn!(
+                    "pool '{}': clients of volumes do not let go",
+                    imported.name()
+                );
+            }
+        }
+        if self.is_wanted() {
+            let own = NbdListen::default();
+            if let Err(error) = self.servers.server(&self.registry, &own) {
+                log::error!("volumes with {SERVED}=on are not served: {error}");
+                self.servers.set_failure(Some(error.to_string()));
+            }
+        } else {
+            self.servers.set_failure(None);
+        }
+        self.end_unneeded_servers();
+    }
+
+    /// Whether the property is on anywhere.
+    fn is_wanted(&self) -> bool {
+        self.registry.all().iter().any(|imported| {
+            let mut is_on = false;
+            walk_heads(imported.dsl(), |head| is_on |= has_property(head));
+            is_on
+        })
+    }
+
+    /// Ends servers that have nothing to serve any more.
+    pub fn end_unneeded_servers(&self) {
+        let running = self.servers.running();
+        if running.is_empty() {
+            return;
+        }
+        for one in running {
+            one.offer.prune();
+            let is_needed = !one.offer.commanded().is_empty();
+            if !is_needed && !(one.is_default && self.is_wanted()) {
+                self.servers.end(&one);
+            }
+        }
+    }
+}
