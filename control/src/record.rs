@@ -29,7 +29,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ImportOptions, MountOptions};
+use crate::model::{ImportOptions, MountOptions, NbdListen};
 use crate::regular;
 
 /// How often a daemon that lives touches its record.
@@ -55,6 +55,17 @@ pub struct RecordedMount {
     pub options: MountOptions,
 }
 
+/// A volume or snapshot that a command served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedExport {
+    /// Its name.
+    pub dataset: String,
+    /// Whether clients could only read.
+    pub read_only: bool,
+    /// Where it was served.
+    pub listen: NbdListen,
+}
+
 /// A pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedPool {
@@ -73,6 +84,9 @@ pub struct RecordedPool {
     pub lasting: bool,
     /// Its mounts, parents first.
     pub mounts: Vec<RecordedMount>,
+    /// Volumes that commands served.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exports: Vec<RecordedExport>,
 }
 
 /// What a daemon that died had.
@@ -423,6 +437,7 @@ mod tests {
             options: ImportOptions::default(),
             lasting: true,
             mounts: Vec::new(),
+            exports: Vec::new(),
         }
     }
 

@@ -254,8 +254,7 @@ impl Service for Engine {
         }
         if is_change {
             // Whoever learns that a pool is imported may rely on it being written down.
-            let (registry, env) = (&self.context.registry, self.context.env.as_ref());
-            self.recorder.note_pools(registry, &self.mounts, env);
+            self.recorder.note_pools(&self.context, &self.mounts);
         }
         outcome
     }
@@ -286,8 +285,8 @@ impl Service for Engine {
         *looked = Some(now);
         self.look_at_pools(&pools);
         self.agent.look(&self.context.events, now, &pools);
-        let (registry, env) = (&self.context.registry, self.context.env.as_ref());
-        self.recorder.look(registry, &self.mounts, env);
+        let env = self.context.env.as_ref();
+        self.recorder.look(&self.context, &self.mounts);
         let failure = self.recorder.failure();
         let was_told = self.record_alarm.swap(failure.is_some(), Ordering::AcqRel);
         if let Some(failure) = failure.filter(|_| !was_told) {

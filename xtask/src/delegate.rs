@@ -40,6 +40,11 @@ pub fn zfs_test(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "zfs-test", arguments)
 }
 
+/// Boots a guest from a clone of a volume.
+pub fn guest_volume(arguments: &[String]) -> Result<bool> {
+    run_program("cenote-tests", "guest-volume", arguments)
+}
+
 /// Has Cenote and OpenZFS write to one pool in turns.
 pub fn pingpong(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "pingpong", arguments)

@@ -59,6 +59,9 @@ usage: cargo xtask COMMAND [ARGUMENT...]
                               xfstests, built in DIRECTORY, on two mounts
   zfs-test [--package DIR] [--timeout SECONDS] [GROUP|TEST...]
                               OpenZFS's tests of repair (Debian's package zfs-test), as root
+  guest-volume [--accelerator kvm|tcg] [--directory DIR]
+                              a guest made by mmdebstrap boots from a clone of a volume, works
+                              there, is rolled back, and its file system and the pool are whole
   fuzz NAME|all [--minutes N] [--input FILE]
                               fuzz targets, one per decoder, or one input again
   arm [ARGUMENT...]           the engine's tests on 64-bit ARM, emulated
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         "clients" => delegate::clients(rest),
         "fstests" => delegate::fstests(rest),
         "zfs-test" => delegate::zfs_test(rest),
+        "guest-volume" => delegate::guest_volume(rest),
         "fuzz" => fuzz::run(rest),
         "bench" => delegate::bench(rest),
         "help" | "-h" | "--help" => {

@@ -11,9 +11,9 @@
 //! *Invariant: no pool waits for the record's disk.* What is written now and then is written by a
 //! job of its own, as that disk may be slow or ill itself.
 
+use crate::context::Context;
 use crate::mounts::table::Mounts;
 use crate::registry::imported::Imported;
-use crate::registry::table::Registry;
 use cenote_base::Env;
 use cenote_base::rt::job::{Control, Job, Next};
 use cenote_base::rt::{Mutex, MutexGuard, ranks};
@@ -21,7 +21,8 @@ use cenote_cloud::location::is_location;
 use cenote_control::model::{ImportOptions, Rewind};
 use cenote_control::protocol::note_path;
 use cenote_control::record::{
-    self, DaemonRecord, Loss, RecordedMount, RecordedPool, TOUCH_PERIOD, beside_socket,
+    self, DaemonRecord, Loss, RecordedExport, RecordedMount, RecordedPool, TOUCH_PERIOD,
+    beside_socket,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -58,6 +59,7 @@ const RESUME_TIME: Duration = Duration::from_secs(60);
 struct Awaited {
     guid: u64,
     mounts: Vec<RecordedMount>,
+    exports: Vec<RecordedExport>,
     until: Duration,
 }
 
@@ -121,10 +123,11 @@ impl Recorder {
     }
 
     /// Writes down which pools there are, if that changed. Before the answer to whoever changed it.
-    pub fn note_pools(&self, registry: &Registry, mounts: &Mounts, env: &dyn Env) {
+    pub fn note_pools(&self, context: &Context, mounts: &Mounts) {
         let Some(kept) = &self.0 else {
             return;
         };
+        let (env, pools) = (context.env.as_ref(), context.registry.all());
         let mut state = kept.lock();
         // If some are known already they are as before: they are looked at now and then.
         let before = &state.record.pools;
@@ -133,17 +136,16 @@ impl Recorder {
             let known = known.filter(|pool| !pool.mounts.is_empty());
             known.map_or_else(|| mounts.recorded(name), |pool| pool.mounts.clone())
         };
-        let pools = registry.all();
         let pools: Vec<RecordedPool> = pools
             .iter()
-            .map(|imported| recorded(imported, registry, mounts(imported.name())))
+            .map(|imported| recorded(imported, context, mounts(imported.name())))
             .collect();
         state.take_up(pools, env.wall_clock().as_secs(), env.monotonic());
         kept.store(&mut state);
     }
 
     /// The same with the mounts, and that the daemon lives; by a job.
-    pub fn look(&self, registry: &Registry, mounts: &Mounts, env: &dyn Env) {
+    pub fn look(&self, context: &Context, mounts: &Mounts) {
         let Some(kept) = &self.0 else {
             return;
         };
@@ -151,10 +153,10 @@ impl Recorder {
         let Some(mut state) = kept.state.try_lock() else {
             return;
         };
-        let pools = registry.all();
+        let (env, pools) = (context.env.as_ref(), context.registry.all());
         let pools: Vec<RecordedPool> = pools
             .iter()
-            .map(|imported| recorded(imported, registry, mounts.recorded(imported.name())))
+            .map(|imported| recorded(imported, context, mounts.recorded(imported.name())))
             .collect();
         let now = env.monotonic();
         state.take_up(pools, env.wall_clock().as_secs(), now);
@@ -203,6 +205,11 @@ impl State {
                     pool.mounts.push(mount.clone());
                 }
             }
+            for export in &awaited.exports {
+                if !pool.exports.contains(export) {
+                    pool.exports.push(export.clone());
+                }
+            }
         }
         self.is_stored &= pools == self.record.pools;
         self.record.pools = pools;
@@ -227,6 +234,7 @@ impl State {
             self.awaited.extend(found.into_iter().map(|pool| Awaited {
                 guid: pool.guid,
                 mounts: pool.mounts,
+                exports: pool.exports,
                 until,
             }));
         }
@@ -309,7 +317,7 @@ impl Kept {
     }
 }
 
-fn recorded(imported: &Imported, registry: &Registry, mounts: Vec<RecordedMount>) -> RecordedPool {
+fn recorded(imported: &Imported, context: &Context, mounts: Vec<RecordedMount>) -> RecordedPool {
     let pool = &imported.pool;
     let tree = pool.vdev_tree();
     let leaves = tree.leaves();
@@ -324,8 +332,9 @@ fn recorded(imported: &Imported, registry: &Registry, mounts: Vec<RecordedMount>
         devices,
         offset: imported.offset,
         options: options_of(imported),
-        lasting: imported.is_lasting(&registry.cache_files),
+        lasting: imported.is_lasting(&context.registry.cache_files),
         mounts,
+        exports: context.recorded_exports(imported),
     }
 }
 
@@ -436,6 +445,7 @@ mod tests {
             options: ImportOptions::default(),
             lasting: true,
             mounts: mounts.iter().map(mount).collect(),
+            exports: Vec::new(),
         }
     }
 

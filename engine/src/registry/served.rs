@@ -84,7 +84,12 @@ impl Served {
     pub fn hang_up(&self, is_meant: impl Fn(ObjectId, bool) -> bool) -> bool {
         let is_meant = |client: &Client| is_meant(client.dataset, client.is_by_property);
         let clients = self.clients.lock();
-        let meant: Vec<Client> = clients.known.values().cloned().filter(&is_meant).collect();
+        let meant: Vec<Client> = clients
+            .known
+            .values()
+            .filter(|client| is_meant(client))
+            .cloned()
+            .collect();
         drop(clients);
         for client in &meant {
             (client.hang_up)();

@@ -7,10 +7,12 @@
 
 use super::offer::{has_property, is_by_property};
 use crate::context::Context;
+use crate::registry::imported::Imported;
 use crate::registry::walk::walk_heads;
 use crate::values::SERVED;
 use cenote_base::ObjectId;
 use cenote_control::model::{Change, NbdListen, Request, SnapshotChange};
+use cenote_control::record::RecordedExport;
 
 /// The properties that say what is served.
 const PROPERTIES: [&str; 3] = [SERVED, "volmode", "snapdev"];
@@ -73,6 +75,24 @@ impl Context {
         self.end_unneeded_servers();
     }
 
+    /// What commands serve of a pool, for the record.
+    pub fn recorded_exports(&self, imported: &Imported) -> Vec<RecordedExport> {
+        let mut exports = Vec::new();
+        for running in self.servers.running() {
+            let commanded = running.offer.commanded().into_iter();
+            for one in commanded.filter(|one| one.is_of(imported)) {
+                if let Some((_, dataset)) = one.find(&self.registry) {
+                    exports.push(RecordedExport {
+                        dataset: dataset.name().as_str().to_owned(),
+                        read_only: one.is_read_only,
+                        listen: running.asked.clone(),
+                    });
+                }
+            }
+        }
+        exports
+    }
+
     /// Whether the property is on anywhere.
     fn is_wanted(&self) -> bool {
         self.registry.all().iter().any(|imported| {
@@ -90,8 +110,9 @@ impl Context {
         }
         for one in running {
             one.offer.prune();
-            let is_needed = !one.offer.commanded().is_empty();
-            if !is_needed && !(one.is_default && self.is_wanted()) {
+            let has_commanded = !one.offer.commanded().is_empty();
+            let is_needed = has_commanded || one.is_default && self.is_wanted();
+            if !is_needed {
                 self.servers.end(&one);
             }
         }

@@ -42,6 +42,11 @@ impl Commanded {
         }
     }
 
+    /// Whether it is in this pool.
+    pub fn is_of(&self, imported: &Imported) -> bool {
+        self.import == imported.load_guid
+    }
+
     fn is(&self, imported: &Imported, dataset: &Dataset) -> bool {
         (self.import, self.id) == (imported.load_guid, dataset.id())
     }

@@ -26,8 +26,10 @@ pub struct ServingSetup {
 /// A server that runs.
 #[derive(Clone)]
 pub(crate) struct Running {
-    /// As it was asked for.
+    /// Where it listens.
     pub listen: NbdListen,
+    /// The same as it was asked for: not set for the daemon's own.
+    pub asked: NbdListen,
     pub is_default: bool,
     pub offer: Arc<Offer>,
     pub server: Arc<dyn VolumeServer>,
@@ -144,6 +146,7 @@ impl Servers {
         let server = serving.serve(&listen, Arc::clone(&offer) as _)?;
         let running = Running {
             listen,
+            asked: wanted.clone(),
             is_default,
             offer,
             server: Arc::from(server),

@@ -6,6 +6,10 @@
 //! thread. Whenever one takes a request and nobody is left to receive, another is started, up to
 //! a limit for the connection and one for the server.
 //!
+//! To let the next one receive costs a switch of threads, which takes longer than to answer a
+//! small request out of memory. So where no further request is there yet, the thread answers a
+//! small one before it lets go, as long as such answers are quick ([`Pace`]).
+//!
 //! *Back-pressure.* A thread leases memory for a request's data before it receives or reads it,
 //! and it does so while it is the one that receives. Where there is none, nobody receives; the
 //! socket fills, and the client waits.
@@ -20,16 +24,16 @@ use crate::exports::Limits;
 use crate::handshake::Agreed;
 use crate::read_data::ReadData;
 use crate::requests::{Reply, Target};
-use cenote_base::rt::{self, Condvar, Mutex, ranks};
+use cenote_base::rt::{self, Condvar, Instant, Mutex, ranks};
 use cenote_base::{MemoryBudget, MemoryLease};
 use cenote_nbd_client::protocol::request::{EXTENDED_SIZE, Request};
-use cenote_nbd_client::protocol::{ErrorCode, command, reply::ReplyStyle};
+use cenote_nbd_client::protocol::{ErrorCode, command, command_flag, reply::ReplyStyle};
 use cenote_nbd_client::receiver::Receiver;
 use cenote_nbd_client::transport::{Transport, send_all};
 use std::io;
 use std::net::Shutdown;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How long memory is waited for before the connection is looked at again.
@@ -38,6 +42,12 @@ const LEASE_PATIENCE: Duration = Duration::from_secs(1);
 const SKIPPED_BYTES_MAX: u64 = 128 << 20;
 /// A buffer that grew beyond this is given back after the request.
 const KEPT_BYTES_MAX: usize = 256 << 10;
+/// Requests of more bytes are answered while another thread receives.
+const QUICK_BYTES_MAX: u64 = 32 << 10;
+/// An answer that took longer was not quick: as long as some switches of threads.
+const QUICK_TIME: Duration = Duration::from_micros(200);
+/// After one that was not, so many are answered while another thread receives.
+const WARY_REQUESTS: u32 = 256;
 
 /// What all connections share.
 #[derive(Debug)]
@@ -58,6 +68,31 @@ impl Common {
     }
 }
 
+/// Whether small requests are answered quickly.
+#[derive(Debug, Default)]
+struct Pace {
+    /// Requests to come for which that is not believed.
+    wary: AtomicU32,
+}
+
+impl Pace {
+    /// Whether the next small request is likely to be answered quickly.
+    fn is_quick(&self) -> bool {
+        let less = |left: u32| left.checked_sub(1);
+        let counted = self
+            .wary
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        counted.is_err()
+    }
+
+    /// Notes how long one took.
+    fn note(&self, time: Duration) {
+        if time > QUICK_TIME {
+            self.wary.store(WARY_REQUESTS, Ordering::Relaxed);
+        }
+    }
+}
+
 /// What a connection did.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
@@ -75,6 +110,7 @@ pub(crate) struct Connection {
     receiver: Mutex<Receiver, ranks::NbdReceive>,
     send: Mutex<(), ranks::NbdSend>,
     counters: Arc<Counters>,
+    pace: Pace,
     /// Threads that receive, or wait to.
     waiting: AtomicUsize,
     threads: Mutex<usize, ranks::NbdWorkers>,
@@ -98,6 +134,15 @@ struct Taken {
     refused: Option<BlockError>,
     /// Memory for its data.
     _leases: Option<(MemoryLease, MemoryLease)>,
+}
+
+impl Taken {
+    /// Whether it can be answered quickly, if nothing has to be waited for.
+    fn is_small(&self) -> bool {
+        let is_data = matches!(self.request.command, command::READ | command::WRITE);
+        let waits = self.request.has(command_flag::FUA);
+        is_data && !waits && self.request.length <= QUICK_BYTES_MAX
+    }
 }
 
 /// What is received instead of a request.
@@ -155,6 +200,7 @@ impl Connection {
             },
             common,
             counters,
+            pace: Pace::default(),
             waiting: AtomicUsize::new(0),
             threads: Mutex::new(1),
             thread_left: Condvar::new(),
@@ -173,10 +219,7 @@ impl Connection {
         loop {
             self.waiting.fetch_add(1, Ordering::AcqRel);
             let mut receiver = self.receiver.lock();
-            let taken = match self.has_ended.load(Ordering::Acquire) {
-                true => Err(End::Done),
-                false => self.take(&mut receiver, &mut payload),
-            };
+            let taken = self.take_or_answer(&mut receiver, &mut payload, &mut data);
             let is_last = self.waiting.fetch_sub(1, Ordering::AcqRel) == 1;
             let taken = match taken {
                 Ok(taken) => taken,
@@ -197,6 +240,28 @@ impl Connection {
             if payload.len() > KEPT_BYTES_MAX {
                 payload = Vec::new();
             }
+        }
+    }
+
+    /// Receives requests, and answers them at once as long as that is quick; the first that is
+    /// to be answered while another thread receives.
+    fn take_or_answer(
+        &self,
+        receiver: &mut Receiver,
+        payload: &mut Vec<u8>,
+        data: &mut ReadData,
+    ) -> Result<Taken, End> {
+        loop {
+            if self.has_ended.load(Ordering::Acquire) {
+                return Err(End::Done);
+            }
+            let taken = self.take(receiver, payload)?;
+            if receiver.has_more() || !taken.is_small() || !self.pace.is_quick() {
+                return Ok(taken);
+            }
+            let begun = Instant::now();
+            self.answer(&taken, payload, data)?;
+            self.pace.note(begun.elapsed());
         }
     }
 

@@ -344,6 +344,7 @@ mod tests {
             options: ImportOptions::default(),
             lasting: true,
             mounts: (0..mounts).map(mount).collect(),
+            exports: Vec::new(),
         };
         let loss = Loss {
             pid: 42,

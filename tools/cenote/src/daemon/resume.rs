@@ -8,8 +8,8 @@
 use std::path::Path;
 
 use cenote_control::model::{
-    ControlError, ImportOptions, ImportPick, MountOptions, PropertySelection, Request, Response,
-    Search,
+    ControlError, ImportOptions, ImportPick, MountOptions, NbdAct, PropertySelection, Request,
+    Response, Search,
 };
 use cenote_control::protocol::socket_of_process;
 use cenote_control::record::RecordedPool;
@@ -63,6 +63,7 @@ fn wanted(death: Option<&Death>, places: &Places, socket: &Path) -> (Vec<Wanted>
                 },
                 lasting: true,
                 mounts: Vec::new(),
+                exports: Vec::new(),
             },
             is_recorded: false,
         });
@@ -135,8 +136,17 @@ fn resume_one(wanted: &Wanted, context: &mut Context) -> u8 {
         true => mount_recorded(pool, &locked, context),
         false => mount_all(&pool.name, context),
     };
+    let (served, serve_code) = match wanted.is_recorded {
+        true => serve_recorded(pool, context),
+        false => (0, 0),
+    };
+    let served = match served {
+        0 => String::new(),
+        1 => ", 1 volume served".to_owned(),
+        count => format!(", {count} volumes served"),
+    };
     context.line(&format!(
-        "{}: imported, {mounted} file systems mounted",
+        "{}: imported, {mounted} file systems mounted{served}",
         pool.name
     ));
     for root in &locked {
@@ -145,7 +155,7 @@ fn resume_one(wanted: &Wanted, context: &mut Context) -> u8 {
         ));
     }
     let is_left = u8::from(!locked.is_empty() || !failures.is_empty());
-    is_left.max(key_code).max(mount_code)
+    is_left.max(key_code).max(mount_code).max(serve_code)
 }
 
 /// Where to look for a pool's devices.
@@ -187,6 +197,29 @@ fn mount_recorded(pool: &RecordedPool, locked: &[String], context: &mut Context)
             Err(ControlError::KeyNotLoaded { .. }) if !locked.is_empty() => code = 1,
             Err(error) => {
                 let what = format!("cannot mount '{}' at '{}'", mount.dataset, mount.place);
+                context.complain(&with_context(&what, &error));
+                code = 1;
+            }
+        }
+    }
+    (done, code)
+}
+
+/// Serves what commands served; how many are, and whether some should be and are not.
+fn serve_recorded(pool: &RecordedPool, context: &mut Context) -> (u64, u8) {
+    let (mut done, mut code) = (0, 0);
+    for export in &pool.exports {
+        let act = NbdAct::Serve {
+            volumes: vec![export.dataset.clone()],
+            read_only: export.read_only,
+            listen: export.listen.clone(),
+        };
+        match context.ask(Request::Nbd { act }) {
+            Ok(_) => done += 1,
+            // It was destroyed in the last second before the crash.
+            Err(ControlError::NoSuchDataset { .. }) => {}
+            Err(error) => {
+                let what = format!("cannot serve '{}'", export.dataset);
                 context.complain(&with_context(&what, &error));
                 code = 1;
             }

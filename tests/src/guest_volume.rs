@@ -1,0 +1,208 @@
+//! A guest that lives on a volume: an image is made once, and each guest boots from a clone.
+//!
+//! Debian's own tools make the tree of files (it is kept, because that takes minutes) and put it
+//! into a volume. The guest boots from a clone over NBD, writes, discards, and says a checksum.
+//! Then the clone is changed again by a second boot, rolled back to what the first one left, and
+//! looked at from outside.
+
+use crate::nbd::{AsFile, run as run_program};
+use crate::site::Site;
+use anyhow::{Context, Result, ensure};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long a guest may take.
+const GUEST_TIME: Duration = Duration::from_secs(600);
+
+/// The clone that guests boot from.
+const CLONE: &str = "tank/web";
+
+/// The guest's first program. It says how it went on the console.
+const INIT: &str = "#!/bin/sh\n\
+    export PATH=/usr/sbin:/usr/bin:/sbin:/bin\n\
+    mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev\n\
+    set -e\n\
+    name=$(sed 's/.*guest=\\([a-z]*\\).*/\\1/' /proc/cmdline)\n\
+    dd if=/dev/urandom of=/$name bs=1M count=48 conv=fsync 2>/dev/null\n\
+    cp -a /usr/share /copy.$name; sync; rm -r /copy.$name; sync; fstrim /\n\
+    echo \"guest says: $(sha256sum < /$name | cut -d' ' -f1) $(ls / | tr '\\n' ' ')\"\n\
+    mount -o remount,ro / && echo 'guest ends'\n\
+    echo o > /proc/sysrq-trigger; sleep 60\n";
+
+/// How to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// `kvm` or `tcg`.
+    pub accelerator: String,
+    /// Where the tree of files is kept.
+    pub directory: PathBuf,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let kvm = std::fs::File::options()
+            .read(true)
+            .write(true)
+            .open("/dev/kvm");
+        let home = std::env::var_os("HOME").map_or_else(|| "/tmp".into(), PathBuf::from);
+        Self {
+            accelerator: if kvm.is_ok() { "kvm" } else { "tcg" }.to_owned(),
+            directory: home.join(".cache/cenote-guest"),
+        }
+    }
+}
+
+/// The guest's files, made once.
+fn tree(directory: &Path) -> Result<PathBuf> {
+    let tree = directory.join("tree");
+    if boot_file(&tree, "initrd").is_err() {
+        std::fs::create_dir_all(directory)?;
+        println!("making the guest's files in {} (minutes)", tree.display());
+        let path = tree.display().to_string();
+        let made = Command::new("mmdebstrap")
+            .args(["--variant=minbase", "--mode=root", "--format=directory"])
+            .arg("--aptopt=Apt::Install-Recommends \"false\"")
+            .arg("--include=linux-image-cloud-amd64,initramfs-tools,util-linux")
+            .args(["bookworm", &path])
+            .stdin(Stdio::null())
+            .status()
+            .context("mmdebstrap is not installed")?;
+        ensure!(made.success(), "mmdebstrap failed");
+    }
+    let init = tree.join("guest-init");
+    std::fs::write(&init, INIT)?;
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(&init, mode)?;
+    Ok(tree)
+}
+
+/// A file of the guest whose name begins so.
+fn boot_file(tree: &Path, prefix: &str) -> Result<String> {
+    for entry in std::fs::read_dir(tree.join("boot"))? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with(prefix) {
+            return Ok(path.display().to_string());
+        }
+    }
+    anyhow::bail!("the guest has no {prefix}")
+}
+
+/// Boots the guest and waits until it ends; what it said.
+fn boot(options: &Options, tree: &Path, socket: &str, name: &str) -> Result<String> {
+    let (kernel, initrd) = (boot_file(tree, "vmlinuz")?, boot_file(tree, "initrd")?);
+    let append = format!("root=/dev/vda rw init=/guest-init console=ttyS0 panic=-1 guest={name}");
+    let drive = format!(
+        "driver=raw,node-name=disk,discard=unmap,file.driver=nbd,file.export={CLONE},\
+         file.server.type=unix,file.server.path={socket}"
+    );
+    let log = tree.with_extension("console");
+    let serial = format!("file:{}", log.display());
+    let mut guest = Command::new("qemu-system-x86_64")
+        .args([
+            "-nodefaults",
+            "-no-reboot",
+            "-display",
+            "none",
+            "-m",
+            "512",
+            "-smp",
+            "1",
+        ])
+        .args([
+            "-accel",
+            &options.accelerator,
+            "-kernel",
+            &kernel,
+            "-initrd",
+            &initrd,
+        ])
+        .args(["-append", &append, "-serial", &serial, "-blockdev", &drive])
+        .args(["-device", "virtio-blk-pci,drive=disk"])
+        .stdin(Stdio::null())
+        .spawn()
+        .context("qemu-system-x86_64 is not installed")?;
+    let begun = Instant::now();
+    let status = loop {
+        if let Some(status) = guest.try_wait()? {
+            break status;
+        }
+        if begun.elapsed() > GUEST_TIME {
+            guest.kill()?;
+            guest.wait()?;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    };
+    let said = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
+    let tail: Vec<&str> = said.lines().rev().take(20).collect();
+    ensure!(
+        status.success() && said.contains("guest ends"),
+        "the guest failed ({status}), its last lines first:\n{}",
+        tail.join("\n")
+    );
+    let line = said.lines().find(|line| line.contains("guest says:"));
+    println!(
+        "{name}: booted and ended in {:.1} s",
+        begun.elapsed().as_secs_f64()
+    );
+    Ok(line.context("the guest said nothing")?.trim().to_owned())
+}
+
+/// Makes an image, boots guests from a clone of it, and looks at what they left.
+///
+/// # Errors
+/// Anything is not as it has to be.
+pub fn run(options: &Options) -> Result<()> {
+    let tree = tree(&options.directory)?;
+    let site = Site::create("single", 4096, "-O mountpoint=none -O cenote:nbd=on")?;
+    let socket = format!("{}.nbd", site.cenote().socket().display());
+    let uri = |name: &str| format!("nbd+unix:///{name}?socket={socket}");
+    let place = site.cenote().directory().join("as-file");
+    let as_file = |name: &str| -> Result<AsFile> {
+        AsFile::new(&uri(name), &place)?.context("nbdfuse cannot mount here")
+    };
+    site.ok("zfs create -s -V 2G tank/golden")?;
+    let disk = as_file("tank/golden")?;
+    let source = tree.display().to_string();
+    run_program(
+        "mke2fs",
+        &["-q", "-F", "-t", "ext4", "-d", &source, &disk.path()],
+    )?;
+    disk.end()?;
+    site.ok("zfs snapshot tank/golden@v1")?;
+    site.ok(&format!("zfs clone tank/golden@v1 {CLONE}"))?;
+    let first = boot(options, &tree, &socket, "first")?;
+    site.ok(&format!("zfs snapshot {CLONE}@first"))?;
+    let second = boot(options, &tree, &socket, "second")?;
+    ensure!(
+        second.contains(" first "),
+        "the second boot sees the first: {second}"
+    );
+    site.ok(&format!("zfs rollback {CLONE}@first"))?;
+    let disk = as_file(CLONE)?;
+    run_program("e2fsck", &["-fn", &disk.path()])?;
+    let copy = site.cenote().directory().join("copy");
+    let dump = format!("dump /first {}", copy.display());
+    run_program("debugfs", &["-R", &dump, &disk.path()])?;
+    let list = run_program("debugfs", &["-R", "ls -p /", &disk.path()])?;
+    ensure!(
+        !list.contains("/second/"),
+        "a rollback takes the second boot back: {list}"
+    );
+    disk.end()?;
+    let sum = run_program("sha256sum", &[&copy.display().to_string()])?;
+    let sum = sum.split(' ').next().unwrap_or_default();
+    ensure!(
+        first.contains(sum),
+        "the guest wrote {first}, and {sum} is there"
+    );
+    let disk = as_file("tank/golden")?;
+    run_program("e2fsck", &["-fn", &disk.path()])?;
+    disk.end()?;
+    println!(
+        "{}",
+        site.ok("zfs list -t all -o name,used,refer,written -r tank")?
+    );
+    site.finish()
+}
