@@ -169,8 +169,9 @@ impl Volume {
             length,
             is_changed: true,
         };
-        if self.is_replayed() || base.block_size() != self.block_size() {
-            // What an overlay changed no birth tells, and other blocks cannot be compared.
+        let is_replayed = self.set().is_writable() && !self.is_writable();
+        if is_replayed || base.block_size() != self.block_size() {
+            // What a replay in memory changed has no birth, and other blocks cannot be compared.
             return Ok(vec![all]);
         }
         if let Some(dataset) = &self.dataset {

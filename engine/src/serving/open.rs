@@ -64,8 +64,9 @@ fn open_to_read(imported: &Imported, dataset: &Dataset) -> Result<Volume, Contro
     if !imported.replays_in_memory() || dataset.is_snapshot() {
         return Volume::open(set).map_err(of_volume);
     }
+    let (last_synced, env) = (imported.pool.uberblock().txg, imported.pool.env());
     let (volume, report) =
-        Volume::open_replayed(set, imported.pool.uberblock().txg).map_err(of_volume)?;
+        Volume::open_replayed(set, last_synced, Arc::clone(env)).map_err(of_volume)?;
     imported
         .replays
         .note(dataset.name().as_str(), report.into());
