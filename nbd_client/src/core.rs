@@ -15,6 +15,7 @@
 //! caller that then writes there again can meet its old bytes. The protocol has no means against
 //! it; TCP delivers late only what was sent before the connection was given up.
 
+use crate::again::check_same;
 use crate::asked::Asked;
 use crate::error::NbdError;
 use crate::journal::{Journal, batch};
@@ -40,6 +41,8 @@ const ABANDONED_MAX: usize = 256;
 /// Pauses between attempts to connect: the first, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+/// How long a request waits for the next attempt where all that came before were in vain.
+const ATTEMPT_WAIT: Duration = Duration::from_secs(3);
 /// How long one attempt to connect may take.
 const CONNECT_TIME: Duration = Duration::from_secs(15);
 /// Writes that are sent again at once, and their bytes.
@@ -81,7 +84,24 @@ struct State {
     lost: Option<String>,
     /// Why there is no session.
     reason: String,
+    /// Since when there is none.
+    lost_since: Option<Instant>,
+    attempts: Attempts,
+    /// The server has another disk under this name by now.
+    has_changed: bool,
+    /// Nothing is written any more: others may.
+    is_left: bool,
     is_closing: bool,
+}
+
+/// Attempts to connect again.
+#[derive(Debug, Default)]
+struct Attempts {
+    /// Those that are over.
+    done: u64,
+    is_under_way: bool,
+    /// Somebody waits for one.
+    is_wanted: bool,
 }
 
 /// A network block device.
@@ -91,6 +111,8 @@ pub(crate) struct Core {
     name: String,
     /// As it was when the device was opened, or has grown to.
     pub export: Export,
+    /// The server's address and the export's name.
+    pub identity: String,
     state: Mutex<State, ranks::NbdRequests>,
     /// A session begins or ends.
     changed: Condvar,
@@ -115,6 +137,7 @@ impl Core {
         let deadline = Instant::now() + location.timeout.min(CONNECT_TIME);
         let first = connect(&location, deadline)?;
         let core = Arc::new(Self {
+            identity: format!("{}/{}", first.peer, location.export),
             location,
             name: name.to_owned(),
             export: first.export,
@@ -126,6 +149,10 @@ impl Core {
                 journal: Journal::default(),
                 lost: None,
                 reason: String::new(),
+                lost_since: None,
+                attempts: Attempts::default(),
+                has_changed: false,
+                is_left: false,
                 is_closing: false,
             }),
             changed: Condvar::new(),
@@ -146,13 +173,37 @@ impl Core {
                     pause = (pause * 2).min(PAUSE_MAX);
                 }
             }
+            self.note_begin();
             let connected = connect(&self.location, Instant::now() + CONNECT_TIME);
-            match connected.and_then(|first| self.begin_session(first)) {
-                Ok(()) => log::info!("{}: connected again", self.name),
-                Err(error) => self.state.lock().reason = error.to_string(),
-            }
+            let result = connected.and_then(|first| self.begin_session(first));
+            self.note_attempt(result);
             begun = Instant::now();
         }
+    }
+
+    fn note_begin(&self) {
+        let mut state = self.state.lock();
+        state.attempts.is_under_way = true;
+        state.attempts.is_wanted = false;
+    }
+
+    fn note_attempt(&self, result: Result<(), NbdError>) {
+        let mut state = self.state.lock();
+        state.attempts.is_under_way = false;
+        state.attempts.done += 1;
+        state.has_changed = matches!(result, Err(NbdError::Changed(_) | NbdError::Own));
+        match result {
+            Ok(()) => log::info!("{}: connected again", self.name),
+            Err(error) => {
+                let reason = error.to_string();
+                if state.has_changed && state.reason != reason {
+                    log::error!("{}: not used any more: {reason}", self.name);
+                }
+                state.reason = reason;
+            }
+        }
+        drop(state);
+        self.changed.notify_all();
     }
 
     /// Waits until there is no session; `false` when the device is closed.
@@ -163,11 +214,14 @@ impl Core {
         !state.is_closing
     }
 
-    /// Waits so long, unless the device is closed.
+    /// Waits so long, unless the device is closed; less long if somebody wants it.
     fn rest(&self, pause: Duration) {
+        let is_open = |state: &mut State| !state.is_closing;
+        let is_patient = |state: &mut State| !state.is_closing && !state.attempts.is_wanted;
         let state = self.state.lock();
-        let goes_on = |state: &mut State| !state.is_closing;
-        drop(self.changed.wait_timeout_while(state, pause, goes_on));
+        let (state, _) = self.changed.wait_timeout_while(state, PAUSE_MIN, is_open);
+        let rest = pause.saturating_sub(PAUSE_MIN);
+        drop(self.changed.wait_timeout_while(state, rest, is_patient));
     }
 
     /// Makes a session of its first connection.
@@ -186,6 +240,10 @@ impl Core {
         let is_read_only = |export: &Export| export.has(export_flag::READ_ONLY);
         if is_read_only(&export) && !is_read_only(&self.export) {
             return Err(NbdError::Changed("it is read-only now".to_owned()));
+        }
+        let proof = self.state.lock().journal.proof();
+        if let Some(proof) = proof {
+            check_same(&mut first, &proof, self.location.timeout)?;
         }
         self.send_again(&mut first)?;
         let mut connected = vec![first];
@@ -216,6 +274,7 @@ impl Core {
             }
         }
         state.session = Some(Arc::clone(&session));
+        state.lost_since = None;
         state.pending.retain(|_, pending| !pending.is_abandoned);
         let under_way: Vec<_> = state
             .pending
@@ -292,6 +351,7 @@ impl Core {
         let is_current = |current: &Arc<Session>| current.number == session.number;
         if state.session.as_ref().is_some_and(is_current) {
             state.session = None;
+            state.lost_since = Some(Instant::now());
             state.reason = reason.to_owned();
             if !state.is_closing {
                 let seconds = self.location.timeout.as_secs();
@@ -399,6 +459,60 @@ impl Core {
         }
     }
 
+    /// The session, which is waited for until `deadline`; less long where the time for requests
+    /// has gone by without one already, so that a caller with many requests does not wait so long
+    /// for each.
+    fn session(&self, deadline: Instant) -> io::Result<(Arc<Session>, MutexGuard<'_, State>)> {
+        let mut state = self.state.lock();
+        let timeout = self.location.timeout;
+        let is_late = state
+            .lost_since
+            .is_some_and(|since| since.elapsed() >= timeout);
+        let soon = deadline.min(Instant::now() + ATTEMPT_WAIT);
+        // One that is under way may have begun before the server was there.
+        let enough = state.attempts.done + 1 + u64::from(state.attempts.is_under_way);
+        if is_late && state.session.is_none() {
+            state.attempts.is_wanted = true;
+            self.changed.notify_all();
+        }
+        loop {
+            if state.is_closing {
+                return Err(timed_out("the device is closed"));
+            }
+            if let Some(session) = &state.session {
+                return Ok((Arc::clone(session), state));
+            }
+            let end = if is_late { soon } else { deadline };
+            let left = end.saturating_duration_since(Instant::now());
+            let was_in_vain = is_late && state.attempts.done >= enough;
+            if left.is_zero() || was_in_vain || state.has_changed {
+                let since = state.lost_since.map_or(timeout, |since| since.elapsed());
+                let seconds = since.as_secs();
+                let text = format!("no connection for {seconds} s: {}", state.reason);
+                return Err(timed_out(&text));
+            }
+            (state, _) = self.changed.wait_timeout(state, left);
+        }
+    }
+
+    /// Whether the export will not be this device again.
+    pub fn has_changed(&self) -> bool {
+        self.state.lock().has_changed
+    }
+
+    /// Whether others may write.
+    pub fn is_left(&self) -> bool {
+        let state = self.state.lock();
+        state.is_left || state.is_closing
+    }
+
+    /// Lets others write: nothing is written any more, nor sent again.
+    pub fn let_go(&self) {
+        let mut state = self.state.lock();
+        state.is_left = true;
+        state.journal.clear();
+    }
+
     /// Sends a request and waits for the answer; reads give bytes.
     pub fn ask(
         &self,
@@ -408,22 +522,13 @@ impl Core {
         data: Option<Arc<[u8]>>,
     ) -> io::Result<Vec<u8>> {
         let deadline = Instant::now() + self.location.timeout;
-        let mut state = self.state.lock();
-        let session = loop {
-            if state.is_closing {
-                return Err(timed_out("the device is closed"));
-            }
-            if let Some(session) = &state.session {
-                break Arc::clone(session);
-            }
-            let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                let seconds = self.location.timeout.as_secs();
-                let text = format!("no connection for {seconds} s: {}", state.reason);
-                return Err(timed_out(&text));
-            }
-            (state, _) = self.changed.wait_timeout(state, left);
-        };
+        let (session, mut state) = self.session(deadline)?;
+        if state.is_left && command != command::READ {
+            return Err(io::Error::other("the device was let go and is only read"));
+        }
+        if command == command::TRIM {
+            state.journal.changed(offset, length);
+        }
         state.next_cookie += 1;
         let cookie = state.next_cookie;
         let request = Request {

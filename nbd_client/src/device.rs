@@ -41,8 +41,16 @@ impl NbdDevice {
     /// # Errors
     /// It names none, the server is not there, or does not give it.
     pub fn open(path: &Path, is_writable: bool) -> Result<Self, NbdError> {
-        let name = path.to_string_lossy();
-        let core = Core::open(Location::parse(&name)?, &name)?;
+        let location = Location::parse(&path.to_string_lossy())?;
+        Self::connect(location, path, is_writable)
+    }
+
+    /// Connects to the export at `location`, which is called `path`.
+    ///
+    /// # Errors
+    /// The server is not there, or does not give it.
+    pub fn connect(location: Location, path: &Path, is_writable: bool) -> Result<Self, NbdError> {
+        let core = Core::open(location, &path.to_string_lossy())?;
         let own = Arc::clone(&core);
         // It ends by itself once the device is closed, and may be connecting then.
         let keeper = rt::spawn("nbd-keeper", move || own.keep());
@@ -56,6 +64,28 @@ impl NbdDevice {
             asked: Mutex::new(None),
             unaligned: Mutex::new(()),
         })
+    }
+
+    /// The server's address and the export's name: the same for all names of one export.
+    pub fn identity(&self) -> &str {
+        &self.core.identity
+    }
+
+    /// Whether a flush has a meaning for the server. Without it nothing is known to be durable.
+    pub fn can_flush(&self) -> bool {
+        self.core.export.has(export_flag::SEND_FLUSH)
+    }
+
+    /// Whether this device writes to the export, or may still do so once the server is back.
+    pub fn is_in_use(&self) -> bool {
+        self.is_writable && !self.core.is_left() && !self.core.has_changed()
+    }
+
+    /// Lets another device have the export, which this one cannot use any more.
+    pub fn give_way(&self) {
+        if !self.core.is_left() {
+            self.core.close();
+        }
     }
 
     fn check(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
@@ -264,6 +294,10 @@ impl Device for NbdDevice {
         let logical = self.nature().logical_block_size;
         let most = BLOCK_MAX.max(logical);
         self.core.export.preferred.clamp(logical, most)
+    }
+
+    fn unlock(&self) {
+        self.core.let_go();
     }
 
     fn path(&self) -> &Path {

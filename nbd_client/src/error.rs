@@ -30,6 +30,12 @@ pub enum NbdError {
     /// The server has no TLS.
     #[error("the server offers no TLS ({0}); connect with nbd:// if the network can be trusted")]
     NoTls(String),
+    /// The server is this process.
+    #[error(
+        "it is served by this daemon, which would wait for itself; serve the volume by another \
+         daemon (with its own CENOTE_SOCKET), or use another device"
+    )]
+    Own,
     /// The export is no longer what it was.
     #[error("the export has changed: {0}")]
     Changed(String),

@@ -17,7 +17,12 @@ struct Entry {
     bytes: Arc<[u8]>,
     /// The number of its answer.
     answered: Option<u64>,
+    /// Its bytes may have changed on the disk since.
+    is_spoiled: bool,
 }
+
+/// Writes that are looked at to find one that nothing overlaps.
+const PROOFS_MAX: usize = 16;
 
 /// Writes that are not flushed.
 #[derive(Debug, Default)]
@@ -27,16 +32,25 @@ pub(crate) struct Journal {
     bytes: u64,
     /// Answers so far.
     answers: u64,
+    /// A write that a flush has covered, and that nothing has overwritten since.
+    proof: Option<(u64, Arc<[u8]>)>,
+}
+
+/// Whether two ranges have a byte in common.
+fn overlap(offset: u64, length: u64, (other, bytes): (u64, &[u8])) -> bool {
+    offset < other + bytes.len() as u64 && other < offset + length
 }
 
 impl Journal {
     /// Notes a write that is about to be sent. Numbers ascend.
     pub fn begin(&mut self, number: u64, offset: u64, bytes: Arc<[u8]>) {
         self.bytes += bytes.len() as u64;
+        self.drop_proof(offset, bytes.len() as u64);
         let entry = Entry {
             offset,
             bytes,
             answered: None,
+            is_spoiled: false,
         };
         self.entries.insert(number, entry);
     }
@@ -53,6 +67,8 @@ impl Journal {
     pub fn forget(&mut self, number: u64) {
         if let Some(entry) = self.entries.remove(&number) {
             self.bytes -= entry.bytes.len() as u64;
+            // Part of it may be on the disk.
+            self.changed(entry.offset, entry.bytes.len() as u64);
         }
     }
 
@@ -61,16 +77,54 @@ impl Journal {
         self.answers
     }
 
+    /// Notes that bytes of a range may be anything by now.
+    pub fn changed(&mut self, offset: u64, length: u64) {
+        self.drop_proof(offset, length);
+        for entry in self.entries.values_mut() {
+            entry.is_spoiled |= overlap(offset, length, (entry.offset, &entry.bytes));
+        }
+    }
+
+    fn drop_proof(&mut self, offset: u64, length: u64) {
+        let proof = self.proof.as_ref();
+        if proof.is_some_and(|(at, bytes)| overlap(offset, length, (*at, bytes))) {
+            self.proof = None;
+        }
+    }
+
     /// Lets go of writes that a flush has covered.
     pub fn flushed(&mut self, mark: u64) {
+        let is_covered = |entry: &Entry| entry.answered.is_some_and(|answered| answered <= mark);
+        let newest = self.entries.iter().rev();
+        let newest = newest.filter(|(_, entry)| is_covered(entry) && !entry.is_spoiled);
+        let newest = newest.take(PROOFS_MAX).find(|found| {
+            // Two writes of one place that are both under way have no order.
+            let mut others = self.entries.iter().filter(|(number, _)| *number != found.0);
+            let (at, length) = (found.1.offset, found.1.bytes.len() as u64);
+            !others.any(|(_, other)| overlap(at, length, (other.offset, &other.bytes)))
+        });
+        if let Some((_, entry)) = newest {
+            self.proof = Some((entry.offset, Arc::clone(&entry.bytes)));
+        }
         let bytes = &mut self.bytes;
         self.entries.retain(|_, entry| {
-            let is_kept = entry.answered.is_none_or(|answered| answered > mark);
+            let is_kept = !is_covered(entry);
             if !is_kept {
                 *bytes -= entry.bytes.len() as u64;
             }
             is_kept
         });
+    }
+
+    /// A write that must be there whatever happened to the server since: place and bytes.
+    pub fn proof(&self) -> Option<(u64, Arc<[u8]>)> {
+        self.proof.clone()
+    }
+
+    /// Lets go of all writes, because others may write by now.
+    pub fn clear(&mut self) {
+        (self.bytes, self.proof) = (0, None);
+        self.entries.clear();
     }
 
     /// Bytes that are kept.
@@ -146,5 +200,39 @@ mod tests {
         assert_eq!(batch(&writes[2..], 64, 1000), 1);
         let inside = [write(0, 100), write(200, 1), write(50, 1)];
         assert_eq!(batch(&inside, 64, 1000), 2);
+    }
+
+    /// A server that came back with another disk under the old name was written to.
+    #[test]
+    fn the_newest_write_that_was_flushed_and_not_changed_is_the_proof() {
+        let mut journal = Journal::default();
+        let write = |journal: &mut Journal, number: u64, offset: u64, byte: u8| {
+            journal.begin(number, offset, vec![byte; 100].into());
+            journal.answered(number);
+        };
+        write(&mut journal, 1, 0, 1);
+        write(&mut journal, 2, 1000, 2);
+        write(&mut journal, 3, 1050, 3);
+        assert_eq!(journal.proof(), None, "nothing is flushed");
+        let mark = journal.mark();
+        journal.begin(4, 2000, vec![4; 100].into());
+        journal.flushed(mark);
+        let proof = journal.proof().expect("a write");
+        assert_eq!((proof.0, proof.1[0]), (0, 1), "the others overlap");
+        write(&mut journal, 5, 3000, 5);
+        journal.flushed(journal.mark());
+        assert_eq!(journal.proof().expect("a write").0, 3000);
+        journal.changed(2900, 100);
+        journal.changed(3100, 100);
+        assert!(journal.proof().is_some(), "beside it");
+        journal.changed(3099, 1);
+        assert_eq!(journal.proof(), None);
+        write(&mut journal, 6, 4000, 6);
+        journal.begin(7, 4050, vec![7; 100].into());
+        journal.forget(7);
+        journal.flushed(journal.mark());
+        assert_eq!(journal.proof(), None, "half of the failed one may be there");
+        journal.clear();
+        assert_eq!((journal.bytes(), journal.to_send_again().len()), (0, 0));
     }
 }

@@ -3,7 +3,8 @@
 //! * [`protocol`] has the bytes of all messages, [`transport`] what carries them, [`tls`] the
 //!   encrypted kind, [`receiver`] the receiving side of both.
 //! * [`NbdDevice`] is an export as a device. `negotiate` connects, `link` is one connection,
-//!   `core` holds requests and connections together, `journal` keeps what is not flushed.
+//!   `core` holds requests and connections together, `journal` keeps what is not flushed, `again`
+//!   tells whether a server that came back is the same disk.
 //! * [`NbdOpener`] opens devices by the names that [`Location`] explains.
 //!
 //! *Promise.* A flush that succeeds covers all writes that succeeded before, whatever happened to
@@ -11,6 +12,7 @@
 
 #![forbid(unsafe_code)]
 
+mod again;
 mod asked;
 mod check;
 mod core;
@@ -21,6 +23,7 @@ mod link;
 mod location;
 mod negotiate;
 mod opener;
+mod own;
 pub mod protocol;
 pub mod receiver;
 pub mod tls;

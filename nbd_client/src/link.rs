@@ -24,9 +24,13 @@ pub(crate) struct Link {
 
 impl Link {
     pub fn new(negotiated: &Negotiated) -> Self {
+        Self::over(&negotiated.transport, negotiated.style)
+    }
+
+    pub fn over(transport: &Arc<dyn Transport>, style: ReplyStyle) -> Self {
         Self {
-            transport: Arc::clone(&negotiated.transport),
-            style: negotiated.style,
+            transport: Arc::clone(transport),
+            style,
             turn: Mutex::new(()),
         }
     }

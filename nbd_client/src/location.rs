@@ -66,6 +66,8 @@ pub struct Location {
     pub connections: usize,
     /// After how long a request fails.
     pub timeout: Duration,
+    /// Whether a server in this process is refused.
+    pub must_be_foreign: bool,
 }
 
 /// Why a name is none of an export.
@@ -170,6 +172,7 @@ impl Location {
             tls,
             connections: options.connections.unwrap_or(CONNECTIONS),
             timeout: options.timeout.unwrap_or(TIMEOUT),
+            must_be_foreign: false,
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::error::NbdError;
 use crate::location::{Location, Place, TlsOptions};
+use crate::own::is_own;
 use crate::protocol::handshake::{
     ANSWER_SIZE, AnswerHeader, FIXED_NEWSTYLE, GREETING_SIZE, Info, InfoQuery, NO_ZEROES,
     decode_greeting, encode_option,
@@ -53,6 +54,8 @@ pub(crate) struct Negotiated {
     pub receiver: Receiver,
     pub export: Export,
     pub style: ReplyStyle,
+    /// The address that the server was found at.
+    pub peer: String,
 }
 
 /// Connects to the export, until `deadline`.
@@ -79,6 +82,7 @@ fn agree(mut handshake: Handshake, export: &str) -> Result<Negotiated, NbdError>
         receiver: handshake.receiver,
         export,
         style: agreed,
+        peer: handshake.peer,
     })
 }
 
@@ -121,13 +125,35 @@ fn open(place: &Place, deadline: Instant) -> io::Result<Socket> {
 struct Handshake {
     transport: Arc<dyn Transport>,
     receiver: Receiver,
+    peer: String,
+}
+
+/// The address of the other end: the same for all names of a host.
+fn peer_of(socket: &Socket, place: &Place) -> String {
+    let address = match socket {
+        Socket::Tcp(stream) => stream.peer_addr().ok(),
+        Socket::Unix(_) => None,
+    };
+    match (address, place) {
+        (Some(address), _) => format!("{}:{}", address.ip().to_canonical(), address.port()),
+        (None, Place::Tcp(host, port)) => format!("{host}:{port}"),
+        (None, Place::Unix(path)) => {
+            let path = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
+            path.to_string_lossy().into_owned()
+        }
+    }
 }
 
 impl Handshake {
     fn begin(location: &Location, deadline: Instant) -> Result<Self, NbdError> {
         let socket = open(&location.place, deadline)?;
         socket.set_send_timeout(Some(location.timeout))?;
-        let mut handshake = Self::greet(Arc::new(socket), deadline)?;
+        let socket = Arc::new(socket);
+        let mut handshake = Self::greet(Arc::clone(&socket) as Arc<dyn Transport>, deadline)?;
+        if location.must_be_foreign && is_own(&socket) {
+            return Err(NbdError::Own);
+        }
+        handshake.peer = peer_of(&socket, &location.place);
         if let Some(tls) = &location.tls {
             handshake.start_tls(tls, deadline)?;
         }
@@ -149,6 +175,7 @@ impl Handshake {
         Ok(Self {
             transport,
             receiver,
+            peer: String::new(),
         })
     }
 

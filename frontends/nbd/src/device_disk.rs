@@ -1,8 +1,8 @@
 //! A device of the layers below as an export: a block device, a window, one in a store.
 
-use crate::device::{BlockDevice, BlockError, Extent, ZeroMode, all_data};
+use crate::device::{BlockDevice, BlockError, BlockSizes, Extent, ZeroMode, all_data};
 use crate::read_data::ReadData;
-use cenote_device::Device;
+use cenote_device::{Device, DeviceKind};
 use cenote_nbd_client::protocol::ErrorCode;
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,6 +24,13 @@ impl DeviceDisk {
             is_read_only: is_read_only || !device.is_writable(),
             device,
         }
+    }
+
+    /// The part of a range that consists of whole blocks.
+    fn whole_blocks(&self, range: &Range<u64>) -> Range<u64> {
+        let block = u64::from(self.device.nature().logical_block_size.max(512));
+        let start = range.start.next_multiple_of(block);
+        start..(range.end / block * block).max(start)
     }
 }
 
@@ -68,12 +75,28 @@ impl BlockDevice for DeviceDisk {
         Ok(self.device.flush()?)
     }
 
+    fn block_sizes(&self) -> BlockSizes {
+        BlockSizes {
+            preferred: self.device.physical_block_size().clamp(4096, 64 << 10),
+            ..BlockSizes::default()
+        }
+    }
+
     fn trim(&self, range: Range<u64>) -> Result<(), BlockError> {
-        Ok(self.device.discard(range.start, range.end - range.start)?)
+        let whole = self.whole_blocks(&range);
+        match whole.is_empty() {
+            true => Ok(()),
+            false => Ok(self.device.discard(whole.start, whole.end - whole.start)?),
+        }
     }
 
     fn zero(&self, range: Range<u64>, mode: ZeroMode) -> Result<(), BlockError> {
-        // Discarded ranges may read as anything, so zeros are written, and never fast.
+        // What is discarded in a store reads as zeros; elsewhere it may read as anything, so zeros
+        // are written, and never fast.
+        let is_in_store = self.device.nature().kind == DeviceKind::Store;
+        if is_in_store && !mode.keeps_space && self.whole_blocks(&range) == range {
+            return Ok(self.device.discard(range.start, range.end - range.start)?);
+        }
         if mode.is_fast {
             let text = "this device has no fast way to zero a range";
             return Err(BlockError::new(ErrorCode::NotSupported, text));

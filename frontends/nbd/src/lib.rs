@@ -5,6 +5,8 @@
 //! * [`BlockDevice`] is what an export must answer: reads whose zeros are holes, writes, flushes,
 //!   trims, zeros, and extents in any number of metadata contexts. [`MemoryDisk`], [`FileDisk`]
 //!   and [`DeviceDisk`] are implementations; one over a volume belongs to the crates above.
+//! * [`Filtered`] and [`Overlay`] are devices around others: slower ones, counted ones, ones that
+//!   keep changes for themselves.
 //! * [`Exports`] opens them by name, and may refuse.
 //! * `handshake` answers a client's options, `requests` its commands, `connection` has the threads
 //!   that do so.
@@ -27,6 +29,7 @@ mod device;
 mod device_disk;
 mod exports;
 mod file_disk;
+mod filters;
 mod handshake;
 mod memory_disk;
 mod read_data;
@@ -38,6 +41,9 @@ pub use device::{BlockDevice, BlockError, BlockSizes, Extent, ZeroMode};
 pub use device_disk::DeviceDisk;
 pub use exports::{Client, ExportEntry, Exports, Limits, OpenError, TlsPolicy};
 pub use file_disk::FileDisk;
+pub use filters::{
+    Delay, Filter, Filtered, FilteredRequest, Overlay, Rate, RequestKind, Statistics,
+};
 pub use memory_disk::MemoryDisk;
 pub use read_data::{ReadData, SharedBytes};
 pub use server::{ConnectionStatus, Listener, Server, serve_one};

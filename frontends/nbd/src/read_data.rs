@@ -115,6 +115,18 @@ impl ReadData {
         }
     }
 
+    /// All bytes that there are, one after the other.
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(self.length);
+        for run in self.runs() {
+            match run.is_zero {
+                true => bytes.resize(bytes.len() + run.length, 0),
+                false => run.slices.iter().for_each(|s| bytes.extend_from_slice(s)),
+            }
+        }
+        bytes
+    }
+
     /// Runs of zeros and of bytes, in order.
     pub(crate) fn runs(&self) -> Vec<Run<'_>> {
         let mut runs: Vec<Run<'_>> = Vec::new();

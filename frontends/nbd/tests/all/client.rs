@@ -269,6 +269,55 @@ fn an_export_that_grew_is_seen_and_one_that_shrank_is_not_used() {
     });
 }
 
+/// A server was started again with another file. The protocol says its name and size, and both
+/// were right; what was not flushed was sent to it.
+#[test]
+fn a_server_that_comes_back_with_another_disk_is_not_written_to() {
+    let (mut site, first) = Site::with_disk(1 << 20);
+    let device = open(&site, "&timeout=1");
+    device.write_at(0, &[1; 4096]).expect("written");
+    device.flush().expect("flushed");
+    device.write_at(8192, &[2; 4096]).expect("written");
+    site.stop();
+    let second = Arc::new(MemoryDisk::new(1 << 20));
+    site.shelf.put("disk", Arc::clone(&second) as _);
+    site.start();
+    wait_until("the reason is known", || {
+        let error = device.read_vec(0, 1).expect_err("not the same disk");
+        error.to_string().contains("another disk")
+    });
+    assert!(!device.is_in_use(), "somebody else may have it");
+    site.stop();
+    site.shelf.put("disk", first as _);
+    site.start();
+    wait_until("it is the disk again", || device.flush().is_ok());
+    assert_eq!(device.read_vec(8192, 1).expect("read"), [2]);
+    drop(device);
+    site.shelf.put("disk", second as _);
+    let device = open(&site, "");
+    let found = device.read_vec(0, 1 << 20).expect("read");
+    assert!(found.iter().all(|byte| *byte == 0));
+}
+
+/// A pool has hundreds of requests: each of them waited for a server that was known to be gone.
+#[test]
+fn requests_do_not_wait_for_a_server_that_is_long_gone() {
+    let (mut site, _) = Site::with_disk(1 << 20);
+    let device = open(&site, "&timeout=2");
+    site.stop();
+    device.read_vec(0, 1).expect_err("nobody is there");
+    let begun = Instant::now();
+    for _ in 0..5 {
+        device.read_vec(0, 1).expect_err("nobody is there");
+    }
+    assert!(
+        begun.elapsed() < Duration::from_secs(8),
+        "not two seconds each"
+    );
+    site.start();
+    wait_until("it is there again", || device.read_vec(0, 1).is_ok());
+}
+
 /// Sixteen requests at once meet in the server, whatever the number of connections is.
 #[test]
 fn requests_are_carried_out_at_once() {

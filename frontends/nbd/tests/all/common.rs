@@ -21,6 +21,10 @@ impl Shelf {
             .expect("no panic")
             .insert(name.to_owned(), disk);
     }
+
+    pub fn remove(&self, name: &str) {
+        self.0.lock().expect("no panic").remove(name);
+    }
 }
 
 impl Exports for Shelf {

@@ -2,7 +2,9 @@
 
 mod client;
 mod common;
+mod filters;
 mod hostile;
+mod hostile_server;
 mod programs;
 mod raw;
 mod speaking;
