@@ -47,7 +47,7 @@ pub use offset::OffsetOpener;
 pub use open::{Known, LogAside};
 pub use opener::{LOG_SIZE, Opening, StoreOpener};
 pub use options::{CachePolicy, Drive, Options, WriteMode};
-pub use schemes::{Scheme, Schemes, UnknownScheme, scheme};
+pub use schemes::{Scheme, Schemes, UnknownScheme, is_url, scheme};
 pub use space::{Counts, Space};
 pub use status::Status;
 pub use verify::{ObjectFault, Verified};

@@ -17,7 +17,7 @@
 //! cannot have a question mark.
 
 use crate::options::WriteMode;
-use crate::schemes::{Scheme, scheme};
+use crate::schemes::{Scheme, nbd_schemes, scheme};
 use crate::store::s3::{BucketName, BucketNameError};
 use cenote_base::parse_size;
 use std::fmt;
@@ -64,6 +64,12 @@ pub enum LocationError {
     Size(String),
 }
 
+/// The schemes of all kinds of devices that are named by URLs.
+pub fn known_schemes() -> impl Iterator<Item = &'static str> {
+    let schemes = SCHEMES.into_iter().chain(nbd_schemes());
+    schemes.map(|scheme| scheme.name)
+}
+
 /// What names of stores look like.
 fn forms() -> String {
     SCHEMES.map(|scheme| scheme.form).join(" or ")
@@ -91,9 +97,11 @@ pub struct Location {
     pub mode: Option<WriteMode>,
 }
 
-/// Whether a path is the name of a device in a store, rather than one of the system.
+/// Whether a path is the name of a device in a store, rather than one of the system, or one in
+/// the network.
 pub fn is_location(path: &Path) -> bool {
-    scheme(path).is_some()
+    let scheme = scheme(path);
+    scheme.is_some_and(|scheme| SCHEMES.iter().any(|known| known.name == scheme))
 }
 
 /// What labels keep of a name: where the store is, without what is for one opening.
@@ -245,5 +253,6 @@ mod tests {
         assert!(is_location(Path::new("s3://bucket")));
         assert!(!is_location(Path::new("/dev/sda")));
         assert!(!is_location(Path::new("/a://b")));
+        assert!(!is_location(Path::new("nbd://host/export")));
     }
 }

@@ -20,6 +20,16 @@ pub struct Scheme {
     pub form: &'static str,
 }
 
+/// Exports of NBD servers.
+pub(crate) fn nbd_schemes() -> [Scheme; 4] {
+    cenote_nbd_client::SCHEMES.map(|(name, form)| Scheme { name, form })
+}
+
+/// Whether a device is named by a URL rather than by a path.
+pub fn is_url(name: &Path) -> bool {
+    scheme(name).is_some()
+}
+
 /// The scheme of a device's name: `s3` of `s3://bucket/prefix`. `None` for a path.
 ///
 /// A scheme is of letters and digits; `+` joins two of them, as in `nbd+unix`.
@@ -81,6 +91,12 @@ impl Schemes {
             self.others.push((*scheme, Arc::clone(opener)));
         }
         self
+    }
+
+    /// The same, which opens exports of NBD servers by `opener`.
+    #[must_use]
+    pub fn with_nbd(self, opener: &Arc<dyn Opener>) -> Self {
+        self.with(&nbd_schemes(), opener)
     }
 
     /// Who opens the device of this name.

@@ -23,6 +23,7 @@ pub mod model;
 pub mod mounted;
 pub mod mutate;
 pub mod nbd;
+pub mod network;
 pub mod offline;
 pub mod patience;
 pub mod pingpong;

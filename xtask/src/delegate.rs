@@ -92,6 +92,11 @@ pub fn cloud(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "cloud", arguments)
 }
 
+/// Kills the servers of a pool's disks.
+pub fn network(arguments: &[String]) -> Result<bool> {
+    run_program("cenote-tests", "network", arguments)
+}
+
 /// Sends and receives random histories, by Cenote and by OpenZFS.
 pub fn replicate(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "replicate", arguments)

@@ -51,6 +51,9 @@ usage: cargo xtask COMMAND [ARGUMENT...]
   cloud [SEED] [--steps N] [--seeds N]
                               a pool in a directory as its store, beside a model: daemons killed,
                               local sides lost, take-overs by a second machine, outages
+  network [SEED] [--rounds N] [--outage SECONDS] [--seeds N]
+                              a mirror on NBD servers under load: servers and daemons killed,
+                              outages; what fsync promised is there, and OpenZFS judges the pool
   clients [--small] [--layout L] [--properties OPTIONS] [--size MIB] [NAME...]
                               git, builds, PostgreSQL, SQLite, LMDB, rsync, tar and fio on a mount,
                               sanoid and zfs-auto-snapshot over simulated weeks, syncoid, and the
@@ -89,6 +92,7 @@ fn main() -> ExitCode {
         "replicate" => delegate::replicate(rest),
         "keys" => delegate::keys(rest),
         "cloud" => delegate::cloud(rest),
+        "network" => delegate::network(rest),
         "arm" => arm::run(rest),
         "clients" => delegate::clients(rest),
         "fstests" => delegate::fstests(rest),

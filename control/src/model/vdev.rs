@@ -398,7 +398,9 @@ impl Vdev {
         {
             path = text.to_owned();
         }
-        if self.kind != VdevKind::Disk || naming.full_path {
+        // Of the URL of a network disk the last part says neither host nor socket.
+        let is_url = path.contains("://");
+        if self.kind != VdevKind::Disk || naming.full_path || is_url {
             return path;
         }
         let last = path.rsplit('/').next().unwrap_or(&path);
@@ -486,6 +488,7 @@ mod tests {
             "ata-X1"
         );
         assert_eq!(disk("/dev/mapper/pool2", true).name(plain), "pool2");
+        assert_eq!(disk("nbd://host/a", false).name(plain), "nbd://host/a");
         let full = VdevNaming {
             full_path: true,
             ..plain

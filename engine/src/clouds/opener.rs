@@ -1,24 +1,53 @@
-//! The opener of an import: files, disks and stores, each by the name that was given for it.
+//! The opener of an import: files, disks, stores and exports of NBD servers, each by the name that
+//! was given for it.
 //!
 //! Labels keep the place of a device only. What a name says beside that holds for the import, and
 //! for devices that come back while the pool is open.
 
-use super::table::{Clouds, Held, How};
+use super::table::{Clouds, EXPORTS, Held, How};
 use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_cloud::location::{SCHEMES, is_location, place};
 use cenote_cloud::{CloudDevice, CloudError, OffsetOpener, Schemes};
-use cenote_device::{Device, DeviceError, Entry, Opener};
+use cenote_device::{Device, DeviceError, Entry, Opener, SystemOpener};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Opens devices of the system and of stores.
+/// Opens devices of the system, of stores and in the network.
 #[derive(Debug)]
 pub(crate) struct AllOpener {
     stores: Arc<Stores>,
     schemes: Schemes,
     /// Where in files and disks devices begin, in bytes.
     offset: u64,
+}
+
+/// Opens exports of NBD servers, one for writing at a time.
+#[derive(Debug)]
+struct Exports(Arc<Clouds>);
+
+impl Opener for Exports {
+    fn open(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
+        EXPORTS.open(path)
+    }
+
+    fn open_writable(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
+        Ok(self.0.open_export(path)?)
+    }
+
+    fn list(&self, path: &Path) -> Result<Option<Vec<Entry>>, DeviceError> {
+        EXPORTS.list(path)
+    }
+}
+
+/// Opens devices that are in no store: files, disks, exports of NBD servers.
+pub(crate) fn outside_stores(clouds: &Arc<Clouds>) -> Schemes {
+    with_exports(Schemes::new(Arc::new(SystemOpener::default())), clouds)
+}
+
+fn with_exports(schemes: Schemes, clouds: &Arc<Clouds>) -> Schemes {
+    let exports: Arc<dyn Opener> = Arc::new(Exports(Arc::clone(clouds)));
+    schemes.with_nbd(&exports)
 }
 
 /// Opens the devices in stores that an import is about.
@@ -54,11 +83,12 @@ impl AllOpener {
 
     fn with_stores(stores: Stores, offset: u64) -> Self {
         let stores = Arc::new(stores);
+        let clouds = Arc::clone(&stores.clouds);
         let opener = Arc::clone(&stores) as Arc<dyn Opener>;
         let schemes = Schemes::new(Arc::new(OffsetOpener::new(offset)));
         Self {
             stores,
-            schemes: schemes.with(&SCHEMES, &opener),
+            schemes: with_exports(schemes.with(&SCHEMES, &opener), &clouds),
             offset,
         }
     }

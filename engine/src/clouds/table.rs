@@ -1,7 +1,11 @@
-//! The devices in stores that are open for writing, by their places.
+//! The devices in stores and in the network that are open for writing, by their places.
 //!
-//! Each is open once, however often it is asked for: a search that has opened it and the import
-//! behind it use the same. The table does not keep a device; its pool does.
+//! Each in a store is open once, however often it is asked for: a search that has opened it and the
+//! import behind it use the same. The table does not keep a device; its pool does.
+//!
+//! NBD has no locks, so the table is the lock of exports: one that is open for writing here is
+//! refused to others, as a file is. What it has not flushed it sends again after an interruption,
+//! and a second writer would be overwritten by that.
 
 use cenote_base::rt::{self, Mutex, MutexGuard, ranks};
 use cenote_base::settings;
@@ -9,6 +13,8 @@ use cenote_cloud::location::{Location, is_location, place};
 use cenote_cloud::{
     CloudDevice, CloudError, Known, Opening, Options, Result, StoreOpener, WriteMode,
 };
+use cenote_device::DeviceError;
+use cenote_nbd_client::{NbdDevice, NbdOpener};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
@@ -35,7 +41,13 @@ pub(crate) struct How {
 #[derive(Debug)]
 pub(crate) struct Clouds {
     stores: StoreOpener,
-    open: Mutex<BTreeMap<PathBuf, Weak<CloudDevice>>, ranks::Clouds>,
+    open: Mutex<Open, ranks::Clouds>,
+}
+
+#[derive(Debug, Default)]
+struct Open {
+    stores: BTreeMap<PathBuf, Weak<CloudDevice>>,
+    exports: Vec<Weak<NbdDevice>>,
 }
 
 impl Clouds {
@@ -52,13 +64,34 @@ impl Clouds {
         }
     }
 
-    fn open(&self) -> MutexGuard<'_, BTreeMap<PathBuf, Weak<CloudDevice>>> {
+    fn open(&self) -> MutexGuard<'_, Open> {
         self.open.lock()
+    }
+
+    /// Opens an export of an NBD server for writing.
+    pub fn open_export(&self, path: &Path) -> std::result::Result<Arc<NbdDevice>, DeviceError> {
+        // Which export a name means is known once it is connected.
+        let device = EXPORTS.open_device(path)?;
+        let mut open = self.open();
+        open.exports.retain(|device| device.strong_count() > 0);
+        let others = open.exports.iter().filter_map(Weak::upgrade);
+        let others = others.filter(|other| other.identity() == device.identity());
+        let others: Vec<Arc<NbdDevice>> = others.collect();
+        let is_free = !others.iter().any(|other| other.is_in_use());
+        if is_free {
+            open.exports.push(Arc::downgrade(&device));
+        }
+        drop(open);
+        if !is_free {
+            return Err(DeviceError::InUse { path: path.into() });
+        }
+        others.iter().for_each(|other| other.give_way());
+        Ok(device)
     }
 
     /// The device at a place, if it is open for writing.
     pub fn device(&self, path: &Path) -> Option<Arc<CloudDevice>> {
-        self.open().get(&place(path))?.upgrade()
+        self.open().stores.get(&place(path))?.upgrade()
     }
 
     /// Opens a device for reading, as of its newest commit.
@@ -83,9 +116,9 @@ impl Clouds {
         }
         self.wait_for_leave(&place);
         let device = self.stores.open_known(name, &opening(how), known)?;
-        let mut open = self.open();
-        open.retain(|_, device| device.strong_count() > 0);
-        open.insert(place, Arc::downgrade(&device));
+        let stores = &mut self.open().stores;
+        stores.retain(|_, device| device.strong_count() > 0);
+        stores.insert(place, Arc::downgrade(&device));
         Ok(device)
     }
 
@@ -104,7 +137,7 @@ impl Clouds {
     fn wait_for_leave(&self, place: &Path) {
         let rounds = LEAVE_WAIT.as_millis() / LEAVE_POLL.as_millis();
         for _ in 0..rounds {
-            let entry = self.open().get(place).cloned();
+            let entry = self.open().stores.get(place).cloned();
             if entry.is_none_or(|device| device.strong_count() == 0) {
                 return;
             }
@@ -112,6 +145,11 @@ impl Clouds {
         }
     }
 }
+
+/// Opens exports of other processes.
+pub(super) const EXPORTS: NbdOpener = NbdOpener {
+    must_be_foreign: true,
+};
 
 /// Devices that were opened for something that may fail: then they are released again.
 #[derive(Debug, Default)]

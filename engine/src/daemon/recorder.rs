@@ -17,7 +17,7 @@ use crate::registry::imported::Imported;
 use cenote_base::Env;
 use cenote_base::rt::job::{Control, Job, Next};
 use cenote_base::rt::{Mutex, MutexGuard, ranks};
-use cenote_cloud::location::is_location;
+use cenote_cloud::is_url;
 use cenote_control::model::{ImportOptions, Rewind};
 use cenote_control::protocol::note_path;
 use cenote_control::record::{
@@ -324,7 +324,7 @@ fn recorded(imported: &Imported, context: &Context, mounts: Vec<RecordedMount>) 
     let devices =
         leaves.filter_map(|leaf| Some(leaf.path.as_ref()?.to_string_lossy().into_owned()));
     let devices = devices
-        .filter(|path| path.starts_with('/') || is_location(Path::new(path)))
+        .filter(|path| path.starts_with('/') || is_url(Path::new(path)))
         .collect();
     RecordedPool {
         name: imported.name().to_owned(),

@@ -7,17 +7,18 @@ use super::remove::remove_devices;
 use super::tree::{all_vdevs, answers_to, vdev_tree};
 use crate::clouds::rules::check_new;
 use crate::clouds::status::check_others;
-use crate::clouds::table::is_in_store;
 use crate::command::{By, note};
 use crate::context::Context;
 use crate::errors::{outsider, unchanged};
 use crate::registry::imported::Imported;
 use cenote_base::Guid;
+use cenote_cloud::is_url;
 use cenote_control::model::{
     AttachedDevice, ControlError, DeviceChange, DeviceRefusal, NewVdev, NewVdevKind, NewVdevRole,
     Response, SpareUse, Vdev, VdevState, VdevTree,
 };
 use cenote_pool::{Attachment, Companion, Offline};
+use std::path::Path;
 
 /// Carries out a change of devices.
 pub(crate) fn change_devices(
@@ -148,13 +149,13 @@ fn attach(
         done.map_err(unchanged)?;
         context.events.post("sysevent.fs.zfs.vdev_spare", pool);
     } else {
-        let place = match place.starts_with('/') || is_in_store(&place) {
+        let place = match place.starts_with('/') || is_url(Path::new(&place)) {
             true => place,
             false => format!("/dev/{place}"),
         };
         if attached.replaces {
             let places = (old.path.as_deref(), place.as_str());
-            let_go(&imported, Guid(old.guid), places, &by.actor)?;
+            let_go(context, &imported, Guid(old.guid), places, &by.actor)?;
         }
         let new = NewVdev {
             role: NewVdevRole::Normal,

@@ -4,11 +4,13 @@
 //! whose labels are all gone has nothing of the pool any more, and who says that it is to replace
 //! itself knows. So the pool lets it go as a faulted one, and finds a blank device in its place.
 
+use crate::clouds::opener::outside_stores;
+use crate::context::Context;
 use crate::errors::unchanged;
 use crate::registry::imported::Imported;
 use cenote_base::Guid;
 use cenote_control::model::ControlError;
-use cenote_device::{Opener, SystemOpener};
+use cenote_device::Opener;
 use cenote_pool::{Actor, Offline};
 use cenote_vdev::DeviceLabels;
 use std::path::Path;
@@ -18,6 +20,7 @@ use std::path::Path;
 /// # Errors
 /// If the pool needs what the device still has.
 pub(super) fn let_go(
+    context: &Context,
     imported: &Imported,
     device: Guid,
     (own, place): (Option<&str>, &str),
@@ -28,7 +31,7 @@ pub(super) fn let_go(
         return Ok(());
     }
     // What cannot be read is not known to be empty; why, who opens it next says.
-    let Ok(opened) = SystemOpener::default().open(Path::new(place)) else {
+    let Ok(opened) = outside_stores(&context.clouds).open(Path::new(place)) else {
         return Ok(());
     };
     if DeviceLabels::read(opened.as_ref())

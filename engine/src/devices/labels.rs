@@ -1,9 +1,11 @@
 //! `zpool labelclear`: labels taken off a device that no pool needs.
 
 use super::owner::{Claim, claim_by_heartbeat, claim_of_kernel, claim_of_pool};
+use crate::clouds::opener::outside_stores;
 use crate::context::Context;
+use cenote_cloud::is_url;
 use cenote_control::model::{ControlError, DeviceRefusal, Response};
-use cenote_device::{DeviceError, Opener, SystemOpener};
+use cenote_device::{DeviceError, Opener};
 use cenote_ondisk::pool_config::PoolState;
 use cenote_vdev::DeviceLabels;
 use std::path::Path;
@@ -14,18 +16,19 @@ pub(crate) fn clear_labels(
     path: &str,
     force: bool,
 ) -> Result<Response, ControlError> {
-    if !Path::new(path).exists() {
+    if !is_url(Path::new(path)) && !Path::new(path).exists() {
         let path = path.to_owned();
         return Err(ControlError::NoSuchPath { path });
     }
     if let Some(Claim::Kernel(claim)) = claim_of_kernel(path) {
         return Err(DeviceRefusal::Claimed { claim }.into());
     }
-    let device = SystemOpener::default().open_writable(Path::new(path));
+    let opener = outside_stores(&context.clouds);
+    let device = opener.open_writable(Path::new(path));
     let device = match device {
         Ok(device) => device,
         Err(DeviceError::InUse { .. }) => {
-            let device = SystemOpener::default().open(Path::new(path));
+            let device = opener.open(Path::new(path));
             let device = device.map_err(failed)?;
             let pool = pool_of(&DeviceLabels::read(device.as_ref())).0;
             let path = path.to_owned();

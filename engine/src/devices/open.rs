@@ -1,12 +1,14 @@
 //! Devices of new vdevs: opened, and judged before anything on them is lost.
 
 use super::owner::{Claim, claim_by_heartbeat, claim_of_kernel, claim_of_opener, claims, real};
+use crate::clouds::opener::outside_stores;
 use crate::clouds::table::{Held, How, is_in_store};
 use crate::context::Context;
+use cenote_cloud::is_url;
 use cenote_cloud::location::place;
 use cenote_control::model::{ControlError, NewVdev, NewVdevKind, NewVdevRole};
 use cenote_device::device_parts;
-use cenote_device::{Device, DeviceError, DeviceKind, DevicePart, Opener, SystemOpener};
+use cenote_device::{Device, DeviceError, DeviceKind, DevicePart, Opener};
 use cenote_pool::{NewLeaf, VdevShape};
 use cenote_vdev::AllocationClass;
 use std::collections::HashSet;
@@ -152,16 +154,19 @@ fn open_device(
     force: bool,
 ) -> Result<(NewLeaf, Vec<Claim>), Closed> {
     let (place, registry) = (Path::new(path), &context.registry);
-    if !place.exists() {
-        return Err(Closed::Absent);
+    if !is_url(place) {
+        if !place.exists() {
+            return Err(Closed::Absent);
+        }
+        if let Some(claim) = claim_of_kernel(path) {
+            return Err(Closed::Taken(claim));
+        }
     }
-    if let Some(claim) = claim_of_kernel(path) {
-        return Err(Closed::Taken(claim));
-    }
-    let device = match SystemOpener::default().open_writable(place) {
+    let opener = outside_stores(&context.clouds);
+    let device = match opener.open_writable(place) {
         Ok(device) => device,
         Err(DeviceError::InUse { .. }) => {
-            return Err(Closed::Taken(claim_of_opener(registry, path)));
+            return Err(Closed::Taken(claim_of_opener(registry, &opener, path)));
         }
         Err(error) => return Err(Closed::Failed(error.to_string())),
     };
@@ -247,7 +252,7 @@ enum Part {
 }
 
 fn parts(path: &str) -> Vec<Part> {
-    if is_in_store(path) {
+    if is_url(Path::new(path)) {
         return vec![Part::Path(place(Path::new(path)))];
     }
     let parts = device_parts(Path::new(path)).into_iter();

@@ -215,9 +215,9 @@ pub(crate) fn auxiliary_owner(
 }
 
 /// Why a device that somebody has open cannot be had: perhaps for which pool.
-pub(super) fn claim_of_opener(registry: &Registry, path: &str) -> Claim {
+pub(super) fn claim_of_opener(registry: &Registry, opener: &dyn Opener, path: &str) -> Claim {
     let unknown = || Claim::Active(format!("{path} is in use by another process"));
-    let Ok(device) = SystemOpener::default().open(Path::new(path)) else {
+    let Ok(device) = opener.open(Path::new(path)) else {
         return unknown();
     };
     let labels = DeviceLabels::read(device.as_ref());

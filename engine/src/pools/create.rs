@@ -3,6 +3,7 @@
 use super::compatibility::wanted_features;
 use super::set::obey_properties;
 use super::settings::{PoolSetting, pool_setting};
+use crate::clouds::opener::AllOpener;
 use crate::clouds::rules::check_new;
 use crate::clouds::table::{Held, is_in_store};
 use crate::command::By;
@@ -94,6 +95,8 @@ pub(crate) fn create_pool(
         new_name: new.temporary_name.clone(),
         temporary_name: new.temporary_name.is_some(),
         hostid: hostid(),
+        // By which devices that come back are opened.
+        opener: Arc::new(AllOpener::new(&context.clouds, &[], 0).0),
         ..ImportOptions::default()
     };
     (options.cache_bytes, options.buffers) = context.memory.admit(&context.registry.all());

@@ -1,10 +1,11 @@
 //! How a pool was opened, for commands that read its devices themselves.
 
-use crate::clouds::table::is_in_store;
 use crate::errors::of_dsl;
+use cenote_cloud::is_url;
 use cenote_control::model::{ControlError, LoadedKey, OpenedPool, Response, Secret};
 
 use crate::registry::table::Registry;
+use std::path::Path;
 
 pub(crate) fn pool_opened(registry: &Registry, pool: &str) -> Result<Response, ControlError> {
     let imported = registry.pool_or_guid(pool)?;
@@ -23,7 +24,7 @@ pub(crate) fn pool_opened(registry: &Registry, pool: &str) -> Result<Response, C
         name: imported.name().to_owned(),
         guid: pool.guid().0,
         devices: paths
-            .filter(|path| path.starts_with('/') || is_in_store(path))
+            .filter(|path| path.starts_with('/') || is_url(Path::new(path)))
             .collect(),
         offset: imported.offset,
         txg: pool.txg().0,

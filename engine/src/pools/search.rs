@@ -5,6 +5,7 @@ use crate::clouds::opener::AllOpener;
 use crate::clouds::table::Clouds;
 use crate::registry::cache_file;
 use cenote_base::{Env, Guid};
+use cenote_cloud::is_url;
 use cenote_cloud::location::{is_location, place};
 use cenote_control::model::{ControlError, Search, StoreRefusal};
 use cenote_device::DeviceError;
@@ -103,10 +104,11 @@ pub(crate) fn without_overwritten(
     candidates.into_iter().filter(is_whole).collect()
 }
 
-/// Why a store cannot be opened, if that is what failed.
+/// Why a store or an export cannot be opened, if that is what failed.
 fn of_store(failure: &DeviceError) -> Option<String> {
     match failure {
         DeviceError::Open { path, source } if is_location(path) => Some(source.to_string()),
+        DeviceError::Open { path, .. } if is_url(path) => Some(failure.to_string()),
         _ => None,
     }
 }

@@ -13,7 +13,7 @@ use super::cache_places::CacheFiles;
 use super::imported::Imported;
 use super::table::Registry;
 use cenote_base::rt::{self, Instant};
-use cenote_cloud::location::is_location;
+use cenote_cloud::is_url;
 use cenote_control::model::ControlError;
 use cenote_control::regular;
 use cenote_ondisk::config_encode::Place;
@@ -88,7 +88,7 @@ pub(crate) fn places(file: &Path) -> Result<Vec<PathBuf>, ControlError> {
             places.extend(devices(file, config)?);
         }
     }
-    places.retain(|place| is_location(place) || place.exists());
+    places.retain(|place| is_url(place) || place.exists());
     Ok(places)
 }
 

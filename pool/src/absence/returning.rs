@@ -38,6 +38,11 @@ pub struct LookedFor {
     pub outsiders: Vec<Outsider>,
 }
 
+/// Whether the opener knows a device by a URL.
+fn is_url(path: &Path) -> bool {
+    path.to_str().is_some_and(|name| name.contains("://"))
+}
+
 /// The leaf and its top-level vdev.
 fn place_of(root: &VdevConfig, guid: Guid) -> Option<(&VdevConfig, &VdevConfig)> {
     root.children.iter().find_map(|top| {
@@ -61,7 +66,7 @@ impl Pool {
         let configs = tree.leaves();
         let configs = configs.filter(|leaf| leaves.contains(&leaf.guid));
         let remembered = configs.filter_map(|leaf| leaf.path.clone());
-        let remembered = remembered.filter(|path| path.is_absolute());
+        let remembered = remembered.filter(|path| path.is_absolute() || is_url(path));
         let places = leaves.iter().filter_map(|guid| known.get(guid));
         let places = places.map(|found| found.path.clone()).chain(remembered);
         let places: BTreeSet<PathBuf> = places.collect();
@@ -77,8 +82,8 @@ impl Pool {
         let found = looked.devices.iter().filter_map(|(guid, returned)| {
             let path = PathBuf::from(returned.device.description());
             let size = returned.device.size();
-            path.is_absolute()
-                .then_some((*guid, FoundDevice { path, size }))
+            let is_place = path.is_absolute() || is_url(&path);
+            is_place.then_some((*guid, FoundDevice { path, size }))
         });
         self.note_devices(found);
         self.note_outsiders(&looked.outsiders);

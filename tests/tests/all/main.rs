@@ -33,6 +33,7 @@ mod mount_rules;
 mod multihost;
 mod mutate;
 mod namespaces;
+mod network_disks;
 mod old_file_systems;
 mod own_commands;
 mod posix;

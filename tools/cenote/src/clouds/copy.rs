@@ -8,7 +8,8 @@ use super::target::style;
 use crate::command::Arguments;
 use crate::context::{Context, Outcome, Stop, failed};
 use crate::reading::progress::Progress;
-use cenote_cloud::location::{Location, is_location};
+use cenote_cloud::is_url;
+use cenote_cloud::location::Location;
 use cenote_cloud::{Close, CloudDevice, CloudError, Opening, StoreOpener};
 use cenote_device::{Device, FileDevice, FileOptions};
 use rustix::fs::SeekFrom;
@@ -67,7 +68,7 @@ pub fn run(from: &str, to: &str, arguments: &Arguments, context: &mut Context) -
 impl Source {
     fn open(name: &str) -> Result<Self, Stop> {
         let path = Path::new(name);
-        if is_location(path) {
+        if is_url(path) {
             let mut opening = Opening::default();
             opening.options.is_read_only = true;
             let opened = StoreOpener::new(false).open_device(path, &opening);
@@ -128,7 +129,7 @@ fn data_of(file: &File, range: Range<u64>) -> Vec<Range<u64>> {
 impl Target {
     fn make(name: &str, size: u64) -> Result<Self, Stop> {
         let path = Path::new(name);
-        match is_location(path) {
+        match is_url(path) {
             true => Self::make_device(path, size),
             false => Self::make_file(path, size),
         }

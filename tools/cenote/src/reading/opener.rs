@@ -1,8 +1,10 @@
-//! The devices of commands that read a pool themselves: paths, and stores for reading.
+//! The devices of commands that read a pool themselves: paths, stores for reading, and exports of
+//! NBD servers.
 
-use cenote_cloud::location::SCHEMES;
+use cenote_cloud::location::{SCHEMES, known_schemes};
 use cenote_cloud::{OffsetOpener, Schemes, StoreOpener, scheme};
 use cenote_device::Opener;
+use cenote_nbd_client::NbdOpener;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -12,8 +14,9 @@ use std::sync::Arc;
 /// hinders nobody who writes there.
 pub fn opener(offset: u64) -> Arc<dyn Opener> {
     let stores: Arc<dyn Opener> = Arc::new(StoreOpener::new(false));
+    let exports: Arc<dyn Opener> = Arc::new(NbdOpener::default());
     let schemes = Schemes::new(Arc::new(OffsetOpener::new(offset)));
-    Arc::new(schemes.with(&SCHEMES, &stores))
+    Arc::new(schemes.with(&SCHEMES, &stores).with_nbd(&exports))
 }
 
 /// The places in a list that is separated by colons, as in a variable of the environment.
@@ -25,7 +28,7 @@ pub fn listed(list: &OsStr) -> Vec<PathBuf> {
     let mut words = list.as_bytes().split(|byte| *byte == b':').peekable();
     while let Some(word) = words.next() {
         let begins_url = words.peek().is_some_and(|next| next.starts_with(b"//"))
-            && SCHEMES.iter().any(|known| known.name.as_bytes() == word);
+            && known_schemes().any(|known| known.as_bytes() == word);
         let is_new = begins_url || word.starts_with(b".") || is_rooted(word);
         match places.last_mut() {
             Some(before) if !is_new && is_url_begun(before) => {
@@ -47,7 +50,7 @@ fn is_rooted(word: &[u8]) -> bool {
 
 /// Whether a place is a URL, or what stands before the `:` of one.
 fn is_url_begun(place: &OsStr) -> bool {
-    let is_name = SCHEMES.iter().any(|known| known.name == place);
+    let is_name = known_schemes().any(|known| known == place);
     is_name || scheme(Path::new(place)).is_some()
 }
 
@@ -69,6 +72,12 @@ mod tests {
         );
         let url = "s3://b?endpoint=https://host:9000&region=x";
         assert_eq!(of(&format!("{url}:/a:{url}")), paths(&[url, "/a", url]));
+        let urls = [
+            "nbd://[::1]:10809/a",
+            "nbds://h/b?timeout=5",
+            "nbd+unix:///e?socket=/run/s",
+        ];
+        assert_eq!(of(&urls.join(":")), paths(&urls));
         assert_eq!(of("s3:/a"), paths(&["s3", "/a"]), "a file of that name");
     }
 }

@@ -1,8 +1,9 @@
 //! `zpool import`.
 
+use std::ffi::OsStr;
 use std::path::Path;
 
-use cenote_cloud::location::is_location;
+use cenote_cloud::is_url;
 use cenote_control::model::properties::{self, POOL, VDEV};
 use cenote_control::model::{
     ControlError, ImportOptions, ImportPick, IntentLogReport, Request, Response, Rewind, Rewound,
@@ -16,6 +17,7 @@ use super::names;
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::format::date::{Form, date};
 use crate::getopt::{Grammar, Parsed};
+use crate::reading::opener::listed;
 use crate::texts::{cannot_import, diagnosis_line, with_context};
 
 /// Our own import property: replay the intent log in memory.
@@ -69,7 +71,7 @@ fn check(parsed: &Parsed) -> Result<(), Stop> {
 
 /// A path as the daemon can use it, whatever directory that runs in.
 fn absolute(path: &str, context: &Context) -> String {
-    if is_location(Path::new(path)) {
+    if is_url(Path::new(path)) {
         return path.to_owned();
     }
     context
@@ -86,8 +88,8 @@ fn search(parsed: &Parsed, context: &Context) -> Search {
     if paths.is_empty()
         && let Some(list) = (context.variable)("ZPOOL_IMPORT_PATH")
     {
-        let set = list.split(':').filter(|path| !path.is_empty());
-        paths.extend(set.map(|path| absolute(path, context)));
+        let set = listed(OsStr::new(&list)).into_iter();
+        paths.extend(set.map(|path| absolute(&path.to_string_lossy(), context)));
     }
     Search {
         paths,

@@ -6,11 +6,13 @@ use super::devices::{POWER, pool_and_devices, tell_failures};
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::{cannot_open, check_pool_name, with_context};
+use cenote_cloud::is_url;
 use cenote_control::model::{
     Change, ControlError, OnlineDevices, PoolRow, PropertySelection, Request, Response, VdevState,
 };
 use cenote_dsl::{FEATURE_VERSION, OLD_VERSIONS};
 use cenote_ondisk::features::by_name;
+use std::path::Path;
 
 /// `zpool labelclear [-f] DEVICE`
 pub fn labelclear(arguments: &[String], context: &mut Context) -> Outcome {
@@ -20,7 +22,7 @@ pub fn labelclear(arguments: &[String], context: &mut Context) -> Outcome {
         [device] => device.clone(),
         _ => return usage("too many arguments"),
     };
-    let path = match device.starts_with('/') {
+    let path = match device.starts_with('/') || is_url(Path::new(&device)) {
         true => device.clone(),
         false => format!("/dev/{device}"),
     };

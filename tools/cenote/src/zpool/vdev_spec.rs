@@ -3,11 +3,11 @@
 //! `[mirror|raidz[1-3]|draid…] DEVICE…`; `log`, `cache`, `spare`, `special` and `dedup` say what
 //! the groups behind them are for (cli/contract-zpool 5).
 
-use cenote_cloud::location::is_location;
+use cenote_cloud::is_url;
 use cenote_control::model::{NewVdev, NewVdevKind, NewVdevRole};
 use std::path::Path;
 
-/// Reads a layout; devices must be absolute paths, URLs of stores, or names in `/dev`.
+/// Reads a layout; devices must be absolute paths, URLs, or names in `/dev`.
 pub fn parse(words: &[String]) -> Result<Vec<NewVdev>, String> {
     let mut vdevs: Vec<NewVdev> = Vec::new();
     let mut role = NewVdevRole::Normal;
@@ -153,7 +153,7 @@ fn check_count(word: &str, kind: &NewVdevKind, count: usize) -> Result<(), Strin
 }
 
 fn device(word: &str) -> Result<String, String> {
-    if word.starts_with('/') || is_location(Path::new(word)) {
+    if word.starts_with('/') || is_url(Path::new(word)) {
         return Ok(word.to_owned());
     }
     let in_dev = Path::new("/dev").join(word);
