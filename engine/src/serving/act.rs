@@ -4,9 +4,11 @@ use super::offer::{Commanded, commanded};
 use super::table::{Running, Servers};
 use crate::context::Context;
 use crate::registry::table::Registry;
+use cenote_base::rt;
 use cenote_control::model::{
     ControlError, NbdAct, NbdExport, NbdListen, NbdRefusal, NbdServer, Response,
 };
+use std::time::Duration;
 
 /// Carries out a request about served volumes.
 pub(crate) fn act_on_servers(context: &Context, act: &NbdAct) -> Result<Response, ControlError> {
@@ -50,6 +52,10 @@ fn status(servers: &Servers) -> Vec<NbdServer> {
     all
 }
 
+/// How often clients are counted before a stop is refused because of them.
+const LOOKS: u32 = 20;
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
 /// What is to be withdrawn.
 enum Withdrawn {
     Server(Running),
@@ -57,18 +63,26 @@ enum Withdrawn {
 }
 
 impl Withdrawn {
-    /// Refuses to disconnect clients.
-    fn check(&self, target: &str) -> Result<(), ControlError> {
-        let count = match self {
+    fn clients(&self) -> usize {
+        match self {
             Self::Server(running) => running.clients_of(None),
             Self::Export(running, _, name) => running.clients_of(Some(name)),
-        };
-        match count {
-            0 => Ok(()),
-            count => {
-                let target = target.to_owned();
-                Err(NbdRefusal::InUse { target, count }.into())
+        }
+    }
+
+    /// Refuses to disconnect clients. A program that just ended is still a client for a moment.
+    fn check(&self, target: &str) -> Result<(), ControlError> {
+        let mut looks = 0;
+        loop {
+            match self.clients() {
+                0 => return Ok(()),
+                count if looks == LOOKS => {
+                    let target = target.to_owned();
+                    return Err(NbdRefusal::InUse { target, count }.into());
+                }
+                _ => rt::sleep(LOOK_INTERVAL),
             }
+            looks += 1;
         }
     }
 }
