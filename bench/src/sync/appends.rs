@@ -1,6 +1,6 @@
 //! Programs that append to files and wait each time, alone and beside others.
 
-use super::Options;
+use super::options::Options;
 use super::rival::{OURS, OURS_WITH_LOG, Rival};
 use crate::write::machine;
 use crate::write::report::{Figures, Report};

@@ -1,6 +1,6 @@
 //! Imports after a crash: what they cost is to depend on what the log holds, not on the pool.
 
-use super::Options;
+use super::options::Options;
 use crate::write::product::{Daemon, POOL};
 use crate::write::report::{Figures, Report};
 use anyhow::Result;

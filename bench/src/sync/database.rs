@@ -1,6 +1,6 @@
 //! PostgreSQL under its own load: each transaction waits for `fdatasync` of its log.
 
-use super::Options;
+use super::options::Options;
 use super::rival::{OURS, Rival};
 use crate::write::report::{Figures, Report};
 use anyhow::{Context, Result};

@@ -16,26 +16,13 @@
 mod appends;
 mod crash;
 mod database;
+mod options;
 mod rival;
+
+pub use options::Options;
 
 use crate::write::report::Report;
 use anyhow::{Result, bail};
-use std::path::PathBuf;
-
-/// What to measure and where.
-#[derive(Debug)]
-pub struct Options {
-    /// Parts to run; all but `import` if empty.
-    pub parts: Vec<String>,
-    /// Where the files are made and kept.
-    pub directory: PathBuf,
-    /// Seconds of each measurement.
-    pub seconds: u64,
-    /// Rounds of each measurement.
-    pub rounds: usize,
-    /// Where to put the figures as JSON.
-    pub json: Option<PathBuf>,
-}
 
 /// A part: its name, its title, the unit of its rates, whether it runs unasked, and what does it.
 type Part = (

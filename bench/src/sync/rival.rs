@@ -1,6 +1,6 @@
 //! The file systems that are compared, mounted side by side.
 
-use super::Options;
+use super::options::Options;
 use crate::write::machine::{self, Clocks};
 use crate::write::product::Daemon;
 use crate::write::rivals::Kernel;
