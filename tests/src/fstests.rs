@@ -1,17 +1,14 @@
 //! xfstests on two mounts: what kernel file systems are tested with.
 //!
-//! It mounts by mount(8), which looks for the helper of a type in `/sbin` only: while the tests
-//! run, a link there leads to the program under test. Its name for our type is `fuse`.
+//! It mounts by mount(8), by way of our [`Helper`]. Its name for our type is `fuse`.
 
+use crate::mount_helper::Helper;
 use crate::site::Site;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, symlink};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::Command;
-
-/// Where mount(8) looks for the helper of mounts of our type.
-const HELPER: &str = "/sbin/mount.fuse.cenote";
 
 /// Tests that are left out, and why they cannot pass.
 const LEFT_OUT: [(&str, &str); 7] = [
@@ -41,24 +38,6 @@ pub struct Options {
     pub properties: String,
     /// Size of the pool's device in MiB; it takes what is written only.
     pub device_mebibytes: u64,
-}
-
-/// The link to the helper; it goes when this is dropped.
-struct Helper;
-
-impl Helper {
-    fn install(program: &Path) -> Result<Self> {
-        symlink(program, HELPER).with_context(|| format!("cannot make {HELPER}"))?;
-        Ok(Self)
-    }
-}
-
-impl Drop for Helper {
-    fn drop(&mut self) {
-        if let Err(error) = fs::remove_file(HELPER) {
-            eprintln!("{HELPER} is left behind: {error}");
-        }
-    }
 }
 
 fn require(options: &Options) -> Result<()> {

@@ -69,8 +69,11 @@ impl Server {
         Ok(server)
     }
 
-    /// Starts the server and waits until it has recovered and answers.
+    /// Starts the server, unless it runs, and waits until it has recovered and answers.
     pub fn start(&mut self) -> Result<()> {
+        if self.process.is_some() {
+            return Ok(());
+        }
         let log = fs::File::options()
             .create(true)
             .append(true)

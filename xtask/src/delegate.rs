@@ -82,6 +82,21 @@ pub fn identity(arguments: &[String]) -> Result<bool> {
     workspace::succeeds(&mut command)
 }
 
+/// Kills the daemon under load.
+pub fn torture(arguments: &[String]) -> Result<bool> {
+    run_program("cenote-tests", "torture", arguments)
+}
+
+/// Makes power cuts of what the daemon's disks recorded.
+pub fn recorder(arguments: &[String]) -> Result<bool> {
+    run_program("cenote-tests", "recorder", arguments)
+}
+
+/// Runs pjdfstest on a mount.
+pub fn pjdfstest(arguments: &[String]) -> Result<bool> {
+    run_program("cenote-tests", "pjdfstest", arguments)
+}
+
 /// Lets simulated machines lose their power.
 pub fn sim(arguments: &[String]) -> Result<bool> {
     run_program("cenote-sim", "sim", arguments)

@@ -41,6 +41,16 @@ usage: cargo xtask COMMAND [ARGUMENT...]
                               simulated machines lose their power: pools on simulated devices,
                               three writers, one seed for everything; with --judge OpenZFS looks
                               at what each N-th seed left
+  torture [SEED] [--kills N] [--session N] [--judge N] [--foreign N] [--load NAME]...
+          [--json FILE]
+                              the daemon is killed under fio, SQLite, PostgreSQL, an untar and a
+                              storm of synced files; nothing acknowledged may be lost; --foreign:
+                              OpenZFS's kernel module replays our logs, and we replay its;
+                              --json: counts, from which a later run goes on
+  recorder [SEED] [--count N] [--time MS] [--cuts N] [--judge N]
+                              the daemon works on disks that record, and pools are made of what a
+                              power cut would have left of them
+  pjdfstest [PATTERN...]      pjdfstest's cases of POSIX on a mount, as root
   replicate [SEED] [--seeds N] [--steps N] [--operations N] [--sources N]
             [--trees N|--cuts N|--mutants N]
                               random histories sent and received, by Cenote and by OpenZFS;
@@ -90,6 +100,9 @@ fn main() -> ExitCode {
         "identity" => delegate::identity(rest),
         "sim" => delegate::sim(rest),
         "replicate" => delegate::replicate(rest),
+        "torture" => delegate::torture(rest),
+        "recorder" => delegate::recorder(rest),
+        "pjdfstest" => delegate::pjdfstest(rest),
         "keys" => delegate::keys(rest),
         "cloud" => delegate::cloud(rest),
         "network" => delegate::network(rest),

@@ -16,7 +16,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const SCRIPT: &str = include_str!("guest.py");
+/// What changes and lists file systems.
+pub(crate) const SCRIPT: &str = include_str!("guest.py");
 const TURN: &str = include_str!("guest.sh");
 
 /// How long a guest may take: it boots, and it has no acceleration on many machines.
@@ -68,7 +69,7 @@ pub fn run(options: &Options) -> Result<bool> {
             let ours = list(&share, &root)?;
             checkpoint(&site, round)?;
             site.export()?;
-            guest(&program, &share, seed + 1)?;
+            guest(&program, &share, &[], &(seed + 1).to_string())?;
             same(&ours, &share.join("theirs-before")).context("OpenZFS finds other files")?;
             for (clone, ours) in &clones {
                 same(ours, &share.join(format!("theirs-before-{clone}")))
@@ -171,7 +172,8 @@ fn history(site: &Site, share: &Path, round: u64, seed: u64) -> Result<BTreeMap<
     Ok(clones)
 }
 
-fn guest_path() -> Option<PathBuf> {
+/// The program that runs the guest, if it is here.
+pub(crate) fn guest_path() -> Option<PathBuf> {
     let place = match std::env::var_os("CENOTE_GUEST") {
         Some(path) => path.into(),
         None => golden::workspace_root().join("tests/peer/openzfs-vm"),
@@ -179,17 +181,21 @@ fn guest_path() -> Option<PathBuf> {
     place.exists().then_some(place)
 }
 
-/// Runs the guest's turn. A guest that does not come up, as on a machine with too much to do, is
-/// started again: the pool was not touched.
-fn guest(program: &Path, share: &Path, seed: u64) -> Result<()> {
+/// Runs the guest's turn, `guest.sh` of `share`, with one argument.
+///
+/// A guest that does not come up, as on a machine with too much to do, is started again: the pool
+/// was not touched.
+pub(crate) fn guest(program: &Path, share: &Path, options: &[&str], argument: &str) -> Result<()> {
     let begun = share.join("begun");
     for attempt in 1.. {
         let output = Command::new(program)
-            .args(["run", "--timeout", TIMEOUT_SECONDS, "--share"])
+            .args(["run", "--timeout", TIMEOUT_SECONDS])
+            .args(options)
+            .arg("--share")
             .arg(share)
             .arg("--script")
             .arg(share.join("guest.sh"))
-            .args(["--", &seed.to_string()])
+            .args(["--", argument])
             .output()?;
         let said = String::from_utf8_lossy(&output.stdout);
         let errors = String::from_utf8_lossy(&output.stderr);
@@ -211,7 +217,8 @@ fn script(share: &Path, arguments: &[&str]) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-fn list(share: &Path, root: &Path) -> Result<String> {
+/// What is below a directory, by the same script on both sides.
+pub(crate) fn list(share: &Path, root: &Path) -> Result<String> {
     script(share, &["list", &root.display().to_string()])
 }
 

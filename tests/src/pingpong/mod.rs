@@ -12,7 +12,7 @@
 
 mod devices;
 mod foreign;
-mod guest;
+pub(crate) mod guest;
 mod kept;
 mod options;
 mod ours;

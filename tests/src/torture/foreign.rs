@@ -7,7 +7,7 @@
 //!
 //! Times are not compared: replays set them anew.
 
-use super::load::loads;
+use super::loads::loads;
 use crate::mounted;
 use crate::pingpong::guest;
 use crate::random::Random;

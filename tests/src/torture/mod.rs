@@ -23,7 +23,9 @@ mod count;
 mod fio;
 mod foreign;
 mod load;
+mod loads;
 mod mail;
+mod options;
 mod postgresql;
 mod session;
 mod sqlite;
@@ -31,26 +33,8 @@ mod untar;
 
 use anyhow::Result;
 use count::Counts;
-use std::path::PathBuf;
 
-/// What one run does.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The first session's seed.
-    pub seed: u64,
-    /// Kills in all.
-    pub kills: u64,
-    /// Kills of one session.
-    pub session: u64,
-    /// Kills between two judgements.
-    pub judge: u64,
-    /// Turns with OpenZFS's kernel module, each way.
-    pub foreign: u64,
-    /// Names of loads; all that can run here if empty.
-    pub loads: Vec<String>,
-    /// Where counts are kept: a run that finds the file goes on from there.
-    pub json: Option<PathBuf>,
-}
+pub use options::Options;
 
 /// Runs sessions until there were so many kills; whether nothing was lost.
 ///
@@ -58,7 +42,7 @@ pub struct Options {
 /// If the counts cannot be read or written, or a load is not known. What sessions find is printed
 /// with its seed and counted.
 pub fn run(options: &Options) -> Result<bool> {
-    load::check_names(&options.loads)?;
+    loads::check_names(&options.loads)?;
     let mut counts = Counts::load(options.json.as_deref())?;
     while counts.kills < options.kills {
         let seed = options.seed + counts.sessions;

@@ -1,8 +1,9 @@
 //! One pool, its loads, and the kills.
 
-use super::Options;
 use super::count::Counts;
-use super::load::{Load, loads};
+use super::load::Load;
+use super::loads::loads;
+use super::options::Options;
 use crate::random::Random;
 use crate::site::Site;
 use anyhow::{Context, Result};
