@@ -250,7 +250,7 @@ impl Service for Engine {
         if may_change_exports {
             self.context.follow_exports();
         } else if is_change {
-            self.context.end_unneeded_servers();
+            self.context.end_unneeded_servers(false);
         }
         if is_change {
             // Whoever learns that a pool is imported may rely on it being written down.

@@ -41,13 +41,10 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        let kvm = std::fs::File::options()
-            .read(true)
-            .write(true)
-            .open("/dev/kvm");
         let home = std::env::var_os("HOME").map_or_else(|| "/tmp".into(), PathBuf::from);
         Self {
-            accelerator: if kvm.is_ok() { "kvm" } else { "tcg" }.to_owned(),
+            // A machine may have /dev/kvm and run no guest with it.
+            accelerator: "tcg".to_owned(),
             directory: home.join(".cache/cenote-guest"),
         }
     }
@@ -92,7 +89,9 @@ fn boot_file(tree: &Path, prefix: &str) -> Result<String> {
 /// Boots the guest and waits until it ends; what it said.
 fn boot(options: &Options, tree: &Path, socket: &str, name: &str) -> Result<String> {
     let (kernel, initrd) = (boot_file(tree, "vmlinuz")?, boot_file(tree, "initrd")?);
-    let append = format!("root=/dev/vda rw init=/guest-init console=ttyS0 panic=-1 guest={name}");
+    let append = format!(
+        "root=/dev/vda rw init=/guest-init console=ttyS0 panic=-1 tsc=unstable guest={name}"
+    );
     let drive = format!(
         "driver=raw,node-name=disk,discard=unmap,file.driver=nbd,file.export={CLONE},\
          file.server.type=unix,file.server.path={socket}"
@@ -118,7 +117,16 @@ fn boot(options: &Options, tree: &Path, socket: &str, name: &str) -> Result<Stri
             "-initrd",
             &initrd,
         ])
-        .args(["-append", &append, "-serial", &serial, "-blockdev", &drive])
+        .args([
+            "-cpu",
+            "max",
+            "-append",
+            &append,
+            "-serial",
+            &serial,
+            "-blockdev",
+            &drive,
+        ])
         .args(["-device", "virtio-blk-pci,drive=disk"])
         .stdin(Stdio::null())
         .spawn()

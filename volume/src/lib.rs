@@ -16,6 +16,7 @@
 mod changes;
 mod error;
 mod format;
+mod ranges;
 mod replay;
 mod volume;
 mod write;

@@ -1,6 +1,7 @@
 //! An open volume.
 
 use crate::error::VolumeError;
+use crate::ranges::Ranges;
 use cenote_base::BlockId;
 use cenote_dataset::OpenDataset;
 use cenote_dmu::{Object, ObjectSet, Segment};
@@ -18,6 +19,8 @@ pub struct Volume {
     size: AtomicU64,
     /// What changing it takes.
     pub(crate) dataset: Option<Arc<OpenDataset>>,
+    /// Keeps changes and their records in one order.
+    pub(crate) ranges: Ranges,
 }
 
 impl Volume {
@@ -41,6 +44,7 @@ impl Volume {
                 block_size,
                 size: AtomicU64::new(size),
                 dataset: None,
+                ranges: Ranges::new(block_size),
             }),
             None => Err(VolumeError::BadSize {
                 objset,

@@ -2,7 +2,8 @@
 //!
 //! A volume is a disk to those who use it: a write of any range, zeros, and a flush. A block that
 //! is written as a whole is taken as it comes; of a part of a block the rest is read. Blocks change
-//! atomically; writers of one block at once have the order in which they came, as on a disk.
+//! atomically; writers of one block at once have some order, which is the same in the volume and
+//! in its log.
 //!
 //! The size can change while the volume is in use. A writer looks at it inside its transaction. So
 //! whoever makes the volume smaller says so first, then waits for the open group, and then frees
@@ -100,8 +101,10 @@ impl Volume {
             let length = piece.len() as u64;
             let tx = dataset.begin(length, self.cost(length))?;
             self.check_range(at, length)?;
+            let range = self.ranges.hold(at, length);
             self.data()?.write(&tx, at, piece)?;
             self.log_write(&tx, at, piece);
+            drop(range);
             (at, rest) = (at + length, left);
         }
         self.settle(false)
@@ -155,6 +158,7 @@ impl Volume {
             let next = (from - from % step).saturating_add(step).min(end);
             let tx = dataset.begin_freeing(self.cost(0))?;
             self.check_range(from, next - from)?;
+            let range = self.ranges.hold(from, next - from);
             self.data()?.free_range(&tx, from, next - from)?;
             let body = RecordBody::Truncate {
                 object: VOLUME_DATA,
@@ -162,6 +166,7 @@ impl Volume {
                 length: next - from,
             };
             self.log(&tx, record_type::TRUNCATE, body);
+            drop(range);
             at = next;
         }
         self.settle(false)

@@ -113,6 +113,9 @@ ranks! {
         NameIndex [] "The names of the last directory.";
         ObjectLocks [nested] "Files and directories that an operation changes.";
     }
+    volume {
+        VolumeRanges [nested] "Ranges of a volume that a change writes and logs.";
+    }
     engine {
         Ereports [] "How many error reports a vdev made lately.";
     }

@@ -32,8 +32,7 @@ fn serve(
     listen: &NbdListen,
 ) -> Result<Response, ControlError> {
     let new = commanded(&context.registry, volumes, is_read_only)?;
-    let running = context.servers.server(&context.registry, listen)?;
-    running.offer.add(&new);
+    let running = context.servers.server(&context.registry, listen, &new)?;
     Ok(Response::Nbd {
         servers: vec![running.status()],
     })
@@ -155,7 +154,7 @@ fn stop(context: &Context, targets: &[String], force: bool) -> Result<Response, 
             Withdrawn::Export(running, one, _) => withdraw(context, &running, &one),
         }
     }
-    context.end_unneeded_servers();
+    context.end_unneeded_servers(true);
     Ok(Response::Done)
 }
 

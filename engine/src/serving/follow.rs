@@ -65,14 +65,14 @@ impl Context {
         }
         if self.is_wanted() {
             let own = NbdListen::default();
-            if let Err(error) = self.servers.server(&self.registry, &own) {
+            if let Err(error) = self.servers.server(&self.registry, &own, &[]) {
                 log::error!("volumes with {SERVED}=on are not served: {error}");
                 self.servers.set_failure(Some(error.to_string()));
             }
         } else {
             self.servers.set_failure(None);
         }
-        self.end_unneeded_servers();
+        self.end_unneeded_servers(true);
     }
 
     /// What commands serve of a pool, for the record.
@@ -102,8 +102,9 @@ impl Context {
         })
     }
 
-    /// Ends servers that have nothing to serve any more.
-    pub fn end_unneeded_servers(&self) {
+    /// Ends servers that have nothing to serve any more. Whether the property is on anywhere, for
+    /// the daemon's own, takes a walk over all datasets.
+    pub fn end_unneeded_servers(&self, looks_at_property: bool) {
         let running = self.servers.running();
         if running.is_empty() {
             return;
@@ -111,9 +112,12 @@ impl Context {
         for one in running {
             one.offer.prune();
             let has_commanded = !one.offer.commanded().is_empty();
-            let is_needed = has_commanded || one.is_default && self.is_wanted();
-            if !is_needed {
-                self.servers.end(&one);
+            let is_wanted = || match one.is_default {
+                true => !looks_at_property || self.is_wanted(),
+                false => false,
+            };
+            if !has_commanded && !is_wanted() {
+                self.servers.end_unused(&one);
             }
         }
     }

@@ -7,7 +7,7 @@
 //! The lock is for looking: a server is started and ended without it, because both may take a
 //! while, and clients that come in or go ask for exports meanwhile.
 
-use super::offer::Offer;
+use super::offer::{Commanded, Offer};
 use super::server::{VolumeServer, VolumeServing};
 use crate::registry::table::Registry;
 use cenote_base::rt::{Mutex, ranks};
@@ -74,6 +74,15 @@ struct Table {
     failure: Option<String>,
 }
 
+impl Table {
+    /// Takes a server out.
+    fn take(&mut self, ended: &Running) -> Option<Running> {
+        let is_it = |one: &Running| Arc::ptr_eq(&one.offer, &ended.offer);
+        let found = self.running.iter().position(is_it)?;
+        Some(self.running.remove(found))
+    }
+}
+
 /// The servers.
 pub(crate) struct Servers {
     setup: ServingSetup,
@@ -106,7 +115,8 @@ impl Servers {
         table.failure = failure;
     }
 
-    /// The server that a command means by where it is to listen; one is started if there is none.
+    /// Has the server that a command means by where it is to listen serve these, too; one is
+    /// started if there is none.
     ///
     /// # Errors
     /// It cannot listen there, or one with other options does.
@@ -114,6 +124,7 @@ impl Servers {
         &self,
         registry: &Arc<Registry>,
         wanted: &NbdListen,
+        new: &[Commanded],
     ) -> Result<Running, ControlError> {
         let is_default = wanted.is_default();
         let listen = match is_default {
@@ -125,24 +136,31 @@ impl Servers {
             false => wanted.clone(),
         };
         let addresses: Vec<&String> = [&listen.unix, &listen.tcp].into_iter().flatten().collect();
-        let found = self.running().into_iter().find(|one| match is_default {
+        let is_meant = |one: &&Running| match is_default {
             true => one.is_default,
             false => addresses.iter().any(|address| one.is_at(address)),
-        });
-        if let Some(found) = found {
+        };
+        // With the lock, so that it is not ended before it has them.
+        let table = self.table.lock();
+        if let Some(found) = table.running.iter().find(is_meant).cloned() {
             let is_same = found.listen == listen || !is_default && found.is_same(&listen);
             return match is_same {
-                true => Ok(found),
+                true => {
+                    found.offer.add(new);
+                    Ok(found)
+                }
                 false => Err(NbdRefusal::OtherOptions {
                     address: addresses.first().map_or("", |first| first).to_owned(),
                 }
                 .into()),
             };
         }
+        drop(table);
         let Some(serving) = &self.setup.serving else {
             return Err(NbdRefusal::NoServer.into());
         };
         let offer = Offer::new(registry, is_default);
+        offer.add(new);
         let server = serving.serve(&listen, Arc::clone(&offer) as _)?;
         let running = Running {
             listen,
@@ -159,15 +177,20 @@ impl Servers {
         Ok(running)
     }
 
+    /// Ends a server for which no command named anything any more.
+    pub fn end_unused(&self, ended: &Running) {
+        let mut table = self.table.lock();
+        if !ended.offer.commanded().is_empty() {
+            return;
+        }
+        let gone = table.take(ended);
+        drop(table);
+        drop(gone);
+    }
+
     /// Ends a server.
     pub fn end(&self, ended: &Running) {
-        let mut table = self.table.lock();
-        let is_other = |one: &Running| !Arc::ptr_eq(&one.offer, &ended.offer);
-        let gone: Vec<Running>;
-        (table.running, gone) = std::mem::take(&mut table.running)
-            .into_iter()
-            .partition(is_other);
-        drop(table);
+        let gone = self.table.lock().take(ended);
         drop(gone);
     }
 

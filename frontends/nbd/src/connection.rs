@@ -8,7 +8,7 @@
 //!
 //! To let the next one receive costs a switch of threads, which takes longer than to answer a
 //! small request out of memory. So where no further request is there yet, the thread answers a
-//! small one before it lets go, as long as such answers are quick ([`Pace`]).
+//! small one before it lets go, if the last ones were quick ([`Pace`]).
 //!
 //! *Back-pressure.* A thread leases memory for a request's data before it receives or reads it,
 //! and it does so while it is the one that receives. Where there is none, nobody receives; the
@@ -46,8 +46,8 @@ const KEPT_BYTES_MAX: usize = 256 << 10;
 const QUICK_BYTES_MAX: u64 = 32 << 10;
 /// An answer that took longer was not quick: as long as some switches of threads.
 const QUICK_TIME: Duration = Duration::from_micros(200);
-/// After one that was not, so many are answered while another thread receives.
-const WARY_REQUESTS: u32 = 256;
+/// After so many quick answers in a row the next one is believed to be quick.
+const QUICK_ANSWERS: u32 = 64;
 
 /// What all connections share.
 #[derive(Debug)]
@@ -71,25 +71,25 @@ impl Common {
 /// Whether small requests are answered quickly.
 #[derive(Debug, Default)]
 struct Pace {
-    /// Requests to come for which that is not believed.
-    wary: AtomicU32,
+    /// Quick answers in a row.
+    quick: AtomicU32,
 }
 
 impl Pace {
     /// Whether the next small request is likely to be answered quickly.
     fn is_quick(&self) -> bool {
-        let less = |left: u32| left.checked_sub(1);
-        let counted = self
-            .wary
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-        counted.is_err()
+        self.quick.load(Ordering::Relaxed) >= QUICK_ANSWERS
     }
 
     /// Notes how long one took.
     fn note(&self, time: Duration) {
-        if time > QUICK_TIME {
-            self.wary.store(WARY_REQUESTS, Ordering::Relaxed);
-        }
+        let quick = self.quick.load(Ordering::Relaxed);
+        let quick = match time <= QUICK_TIME {
+            true => quick.saturating_add(1),
+            false => 0,
+        };
+        // One that is lost between two threads does not matter.
+        self.quick.store(quick, Ordering::Relaxed);
     }
 }
 
@@ -259,9 +259,7 @@ impl Connection {
             if receiver.has_more() || !taken.is_small() || !self.pace.is_quick() {
                 return Ok(taken);
             }
-            let begun = Instant::now();
             self.answer(&taken, payload, data)?;
-            self.pace.note(begun.elapsed());
         }
     }
 
@@ -364,6 +362,7 @@ impl Connection {
     /// Carries out a request and sends the reply.
     fn answer(&self, taken: &Taken, payload: &[u8], data: &mut ReadData) -> io::Result<()> {
         let request = &taken.request;
+        let begun = taken.is_small().then(Instant::now);
         let target = Target {
             device: &*self.agreed.device,
             style: self.agreed.style,
@@ -385,7 +384,12 @@ impl Connection {
             counter.fetch_add(request.length, Ordering::Relaxed);
         }
         let mut slices = reply.slices(data);
-        let _turn = self.send.lock();
-        send_all(&*self.agreed.transport, &mut slices)
+        let turn = self.send.lock();
+        let sent = send_all(&*self.agreed.transport, &mut slices);
+        drop(turn);
+        if let Some(begun) = begun {
+            self.pace.note(begun.elapsed());
+        }
+        sent
     }
 }

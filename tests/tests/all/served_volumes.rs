@@ -495,6 +495,89 @@ fn hostile_clients_are_sent_away(volumes: &Volumes) -> Result<()> {
     Ok(())
 }
 
+/// Over a port with certificates on both sides, and not without.
+fn the_network_is_encrypted(volumes: &Volumes) -> Result<()> {
+    let site = &volumes.site;
+    let directory = site.cenote().subdirectory("tls")?;
+    std::fs::write(directory.join("ext"), "subjectAltName=DNS:localhost\n")?;
+    let path = directory.display();
+    let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
+    let ca = format!("-keyout {path}/ca-key.pem -out {path}/ca-cert.pem -days 9 -subj /CN=a");
+    let mut lines = vec![format!("req -x509 {key} {ca}")];
+    for name in ["server", "client"] {
+        let own = format!("{path}/{name}");
+        let files = format!("-keyout {own}-key.pem -out {own}.csr -subj /CN={name}");
+        lines.push(format!("req {key} {files}"));
+        lines.push(format!(
+            "x509 -req -in {own}.csr -CA {path}/ca-cert.pem -CAkey {path}/ca-key.pem \
+             -CAcreateserial -out {own}-cert.pem -days 9 -extfile {path}/ext"
+        ));
+    }
+    for line in lines {
+        run("openssl", &line.split_whitespace().collect::<Vec<_>>())?;
+    }
+    site.ok("zfs create -s -V 8M tank/remote")?;
+    let refused = site.fails("cenote nbd serve --tcp 127.0.0.1:0 --tls-verify-peer tank/remote")?;
+    ensure!(
+        refused.stderr.contains("--tls-certificates"),
+        "{}",
+        refused.stderr
+    );
+    let printed = site.ok(&format!(
+        "cenote nbd serve --tcp 127.0.0.1:0 --tls-certificates {path} --tls-verify-peer tank/remote"
+    ))?;
+    let uri = printed.trim().replace("127.0.0.1", "localhost");
+    let good = format!("{uri}?tls-certificates={path}");
+    let script = format!(
+        "h.set_uri_allow_local_file(True)\nh.connect_uri('{good}')\n\
+         h.pwrite(b'encrypted', 0)\nassert h.pread(9, 0) == b'encrypted'\n"
+    );
+    run("nbdsh", &["-c", &script])?;
+    let plain = uri.replace("nbds:", "nbd:");
+    ensure!(nbdsh(&plain, "").is_err(), "it takes clients without TLS");
+    site.ok("cenote nbd stop tank/remote")?;
+    Ok(())
+}
+
+/// A volume without its key is refused, and one in a pool that is only read is only read.
+fn what_cannot_be_written_says_so(volumes: &Volumes) -> Result<()> {
+    let site = &volumes.site;
+    let key = site.cenote().directory().join("key");
+    std::fs::write(&key, "a passphrase\n")?;
+    let options = "-o encryption=on -o keyformat=passphrase -o pbkdf2iters=100000";
+    let key = key.display();
+    site.ok(&format!(
+        "zfs create -s -V 8M {options} -o keylocation=file://{key} tank/secret"
+    ))?;
+    volumes.serve("tank/secret")?;
+    let uri = volumes.uri("tank/secret");
+    nbdsh(&uri, "h.pwrite(b'secret', 0)\n")?;
+    wait_until("unused", || {
+        Ok(site
+            .cenote()
+            .run("zfs", &["unload-key", "tank/secret"])?
+            .code
+            == Some(0))
+    })?;
+    ensure!(nbdsh(&uri, "").is_err(), "it has no key");
+    site.ok("zfs load-key tank/secret")?;
+    nbdsh(
+        &uri,
+        "assert h.pread(6, 0) == b'secret'\nassert not h.is_read_only()\n",
+    )?;
+    site.export()?;
+    site.import("-o readonly=on")?;
+    site.ok("zfs load-key tank/secret")?;
+    volumes.serve("tank/secret")?;
+    nbdsh(
+        &uri,
+        "assert h.pread(6, 0) == b'secret'\nassert h.is_read_only()\n",
+    )?;
+    site.export()?;
+    site.import("")?;
+    Ok(())
+}
+
 #[test]
 fn volumes_are_served() -> Result<()> {
     if !has_programs() {
@@ -507,6 +590,8 @@ fn volumes_are_served() -> Result<()> {
     what_is_in_use_stays(&volumes)?;
     properties_serve(&volumes)?;
     hostile_clients_are_sent_away(&volumes)?;
+    the_network_is_encrypted(&volumes)?;
+    what_cannot_be_written_says_so(&volumes)?;
     file_systems_are_whole(&volumes)?;
     what_was_flushed_outlives_a_crash(&volumes)?;
     volumes.site.finish()

@@ -1,12 +1,13 @@
 //! What was written is read: by whom it was written, and from disk.
 
 use crate::pool::{Random, TestPool, Way, gate, sync};
-use cenote_base::{ObjsetId, RealEnv};
-use cenote_dataset::{DatasetError, OpenDataset};
-use cenote_dmu::{ObjectSet, TxCost, TxgGate};
+use cenote_base::{ObjectId, ObjsetId, RealEnv};
+use cenote_dataset::{DatasetError, LogSink, OpenDataset};
+use cenote_dmu::{ObjectSet, Transaction, TxCost, TxgGate};
+use cenote_ondisk::intent_log::record::{Record, RecordBody, WriteData};
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_volume::{Volume, VolumeError, format_new};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 const BLOCK: u64 = 8 << 10;
 const BLOCKS: u64 = 64;
@@ -149,4 +150,64 @@ fn what_lies_outside_is_refused_and_so_are_changes_of_a_closed_volume() {
         all(&world.volume),
         vec![0; usize::try_from(SIZE).expect("small")]
     );
+}
+
+/// Notes writes, some of them late.
+#[derive(Debug, Default)]
+struct Tape(Mutex<Vec<(u64, Vec<u8>)>>);
+
+impl LogSink for Tape {
+    fn append(&self, _: &Transaction, record: &Record<'_>) {
+        let RecordBody::Write { offset, data, .. } = record.body else {
+            panic!("{record:?}");
+        };
+        let WriteData::Immediate(data) = data else {
+            panic!("{record:?}");
+        };
+        for _ in 0..data[0] % 8 {
+            std::thread::yield_now();
+        }
+        let mut tape = self.0.lock().expect("no panic");
+        tape.push((offset, data.to_vec()));
+    }
+
+    fn append_write(&self, _: &Transaction, _: ObjectId, _: u64, _: u64) {
+        panic!("these writes are short");
+    }
+
+    fn append_unlogged(&self, _: &Transaction) {
+        panic!("all have records");
+    }
+
+    fn put_in_order(&self, _: ObjectId) {}
+
+    fn forget(&self, _: ObjectId) {}
+}
+
+/// Two writes of the same bytes at once were made in one order and could be logged in the other:
+/// after a crash the replay showed what nobody had read after the flush.
+#[test]
+fn writes_of_the_same_bytes_are_logged_in_the_order_in_which_they_were_made() {
+    let world = World::new();
+    let tape = Arc::new(Tape::default());
+    let dataset = world.volume.dataset().expect("writable");
+    dataset.set_log_sink(Arc::clone(&tape) as _);
+    std::thread::scope(|scope| {
+        for thread in 0..4_u8 {
+            let volume = &world.volume;
+            scope.spawn(move || {
+                for round in 0..400_u64 {
+                    let byte = thread.wrapping_mul(61).wrapping_add(round as u8);
+                    let offset = round % 3 * 512;
+                    volume.write(offset, &[byte; 2048]).expect("writes");
+                }
+            });
+        }
+    });
+    let mut model = vec![0; usize::try_from(SIZE).expect("small")];
+    for (offset, data) in tape.0.lock().expect("no panic").iter() {
+        let start = usize::try_from(*offset).expect("small");
+        model[start..start + data.len()].copy_from_slice(data);
+    }
+    assert!(all(&world.volume) == model, "the log tells another story");
 }

@@ -265,7 +265,8 @@ impl BlockDevice for VolumeDisk {
     }
 
     fn flush(&self) -> Result<(), BlockError> {
-        if self.is_read_only() {
+        // Others may write to what this client only reads.
+        if !self.volume().is_writable() {
             return Ok(());
         }
         self.volume().flush().map_err(|error| self.failed(&error))
