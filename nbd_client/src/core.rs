@@ -521,18 +521,29 @@ impl Core {
         length: u64,
         data: Option<Arc<[u8]>>,
     ) -> io::Result<Vec<u8>> {
+        self.ask_with(0, command, (offset, length), data)
+    }
+
+    /// The same with flags.
+    pub fn ask_with(
+        &self,
+        flags: u16,
+        command: u16,
+        (offset, length): (u64, u64),
+        data: Option<Arc<[u8]>>,
+    ) -> io::Result<Vec<u8>> {
         let deadline = Instant::now() + self.location.timeout;
         let (session, mut state) = self.session(deadline)?;
         if state.is_left && command != command::READ {
             return Err(io::Error::other("the device was let go and is only read"));
         }
-        if command == command::TRIM {
+        if let command::TRIM | command::WRITE_ZEROES = command {
             state.journal.changed(offset, length);
         }
         state.next_cookie += 1;
         let cookie = state.next_cookie;
         let request = Request {
-            flags: 0,
+            flags,
             command,
             cookie,
             offset,

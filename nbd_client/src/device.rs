@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::error::NbdError;
 use crate::location::Location;
 use crate::negotiate::ask;
-use crate::protocol::{command, export_flag};
+use crate::protocol::{command, command_flag, export_flag};
 use cenote_base::rt::{self, Instant, Mutex, ranks};
 use cenote_device::{Device, DeviceError, DeviceKind, Nature, Purpose};
 use std::io::{self, IoSlice};
@@ -17,8 +17,10 @@ use std::time::Duration;
 const SIZE_AGE_MAX: Duration = Duration::from_secs(5);
 /// How long that question may take.
 const SIZE_TIME: Duration = Duration::from_secs(5);
-/// Bytes of one trim where lengths have 32 bits.
+/// Bytes of one trim, and of zeros, where lengths have 32 bits.
 const TRIM_BYTES_MAX: u64 = 1 << 30;
+/// Zeros that are sent at once where the server makes none.
+static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// The largest block that writes are aligned for.
 const BLOCK_MAX: u32 = 4096;
 
@@ -86,6 +88,42 @@ impl NbdDevice {
         if !self.core.is_left() {
             self.core.close();
         }
+    }
+
+    /// Fills a range with zeros, which take no space if the server can do so. They are durable
+    /// when this returns.
+    ///
+    /// # Errors
+    /// As of a write.
+    pub fn zero(&self, offset: u64, length: u64) -> Result<(), DeviceError> {
+        self.check_writable(offset, length)?;
+        // What was written there and is not flushed would be sent again after the zeros.
+        self.flush()?;
+        let has = |flag| self.core.export.has(flag);
+        let (before, after) = self.margins(offset, length as usize);
+        let is_aligned = (before, after) == (0, 0);
+        if !is_aligned || !has(export_flag::SEND_WRITE_ZEROES) || !has(export_flag::SEND_FUA) {
+            let pieces = (offset..offset + length).step_by(ZEROS.len());
+            for at in pieces {
+                let piece = (offset + length - at).min(ZEROS.len() as u64) as usize;
+                self.write_at(at, &ZEROS[..piece])?;
+            }
+            return self.flush();
+        }
+        let end = offset + length;
+        for at in (offset..end).step_by(TRIM_BYTES_MAX as usize) {
+            let piece = (end - at).min(TRIM_BYTES_MAX);
+            let zeroed =
+                self.core
+                    .ask_with(command_flag::FUA, command::WRITE_ZEROES, (at, piece), None);
+            zeroed.map_err(|source| DeviceError::Write {
+                path: self.path.clone(),
+                offset: at,
+                length: piece,
+                source,
+            })?;
+        }
+        Ok(())
     }
 
     fn check(&self, offset: u64, length: u64) -> Result<(), DeviceError> {

@@ -55,5 +55,6 @@ mod splitting;
 mod strangers;
 mod suspension;
 mod vdev_settings;
+mod volume_files;
 mod writing;
 mod zoo;

@@ -45,7 +45,8 @@ fn a_mirror_lives_through_restarts_of_its_servers() -> Result<()> {
     let site = Site::new("tank")?;
     let [a, b, c] = ["a", "b", "c"].map(|name| Server::of_file(&site, name, 128));
     let (a, b, c) = (a?, b?, c?);
-    let urls = [a.url(""), b.url("")];
+    // Long enough for the outages, and short enough for a test that fails.
+    let urls = [a.url("&timeout=30"), b.url("&timeout=30")];
     create(&site, &format!("mirror {} {}", urls[0], urls[1]))?;
     let status = site.ok("zpool status tank")?;
     urls.iter()
@@ -88,13 +89,21 @@ fn a_mirror_lives_through_restarts_of_its_servers() -> Result<()> {
     site.crash()?;
     import(&site, "", &[&urls[0], &urls[1]])?;
     writer.check(&directory)?;
-    site.ok(&format!("zpool replace -w tank {} {}", urls[1], c.url("")))?;
-    site.ok(&format!("zpool attach -w tank {} {}", urls[0], urls[1]))?;
+    site.ok(&format!(
+        "zpool replace -w tank {} {}",
+        urls[1],
+        c.url("&timeout=30")
+    ))?;
+    // It is let go a moment after the replacement is done.
+    let words = ["attach", "-w", "tank", &urls[0], &urls[1]];
+    wait_until("attached", || {
+        Ok(site.cenote().run("zpool", &words)?.code == Some(0))
+    })?;
     site.ok(&format!("zpool offline tank {}", urls[0]))?;
     put(&directory.join("late"), b"late")?;
     site.ok(&format!("zpool online tank {}", urls[0]))?;
     site.ok("zpool wait -t resilver tank")?;
-    site.ok(&format!("zpool detach tank {}", c.url("")))?;
+    site.ok(&format!("zpool detach tank {}", c.url("&timeout=30")))?;
     site.ok("zpool scrub -w tank")?;
     has(&site.ok("zpool status -x tank")?, "healthy")?;
     let line = format!("cenote ls -d {} -d {} tank:/late", urls[0], urls[1]);

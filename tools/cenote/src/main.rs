@@ -35,6 +35,7 @@ mod streams;
 mod suggest;
 mod texts;
 mod version;
+mod volumes;
 mod zfs;
 mod zpool;
 mod zstream;

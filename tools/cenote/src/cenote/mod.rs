@@ -14,11 +14,13 @@ use std::ffi::OsString;
 use crate::command::{Arguments, Command, Run};
 use crate::context::{Context, Stop};
 use crate::reading::failure::{Exit, Failure};
-use crate::{alarms, clouds, daemon, devices, files, mounts, nbd, pools, snapshots, streams};
+use crate::{
+    alarms, clouds, daemon, devices, files, mounts, nbd, pools, snapshots, streams, volumes,
+};
 
 /// The commands, in the order of the overview: those that talk to the daemon, those that open a
 /// pool, those that open files, those about the program itself.
-const COMMANDS: [&Command; 26] = [
+const COMMANDS: [&Command; 28] = [
     &mounts::mount::COMMAND,
     &mounts::unmount::COMMAND,
     &snapshots::space::COMMAND,
@@ -28,6 +30,8 @@ const COMMANDS: [&Command; 26] = [
     &clouds::COMMAND,
     &devices::COMMAND,
     &nbd::COMMAND,
+    &volumes::VOLUME,
+    &volumes::VOLUMES,
     &daemon::settings::COMMAND,
     &pools::health::COMMAND,
     &alarms::command::COMMAND,

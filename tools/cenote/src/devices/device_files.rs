@@ -3,7 +3,7 @@
 //! The names of files may have directories in them, which are made. The tree never changes.
 //!
 //! The kernel caches nothing of it: who opens it caches by himself. A punched hole is discarded
-//! where that leaves zeros, and else filled with them.
+//! where that leaves zeros, made by the server of a network disk, and else filled with zeros.
 
 use cenote_device::{Device, DeviceError, DeviceKind};
 use cenote_fuse::{
@@ -11,6 +11,7 @@ use cenote_fuse::{
     FileKind, FilePlace, FileSystem, FileSystemStatus, Handle, Lifetime, Lookup, NodeId, Opened,
     Payload, SeekTarget, Timestamp,
 };
+use cenote_nbd_client::NbdDevice;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,7 +33,25 @@ struct Node {
     name: String,
     parent: usize,
     /// None for a directory.
-    device: Option<Arc<dyn Device>>,
+    device: Option<Shown>,
+}
+
+/// What is shown as a file.
+#[derive(Clone)]
+pub enum Shown {
+    /// Any device.
+    Device(Arc<dyn Device>),
+    /// A network disk, whose server can make holes.
+    Network(Arc<NbdDevice>),
+}
+
+impl Shown {
+    pub fn device(&self) -> &dyn Device {
+        match self {
+            Self::Device(device) => device.as_ref(),
+            Self::Network(device) => device.as_ref(),
+        }
+    }
 }
 
 /// The mount.
@@ -44,7 +63,7 @@ pub struct DeviceFiles {
 
 impl DeviceFiles {
     /// A directory with these devices as files.
-    pub fn new(devices: Vec<(String, Arc<dyn Device>)>, seconds: i64) -> Self {
+    pub fn new(devices: Vec<(String, Shown)>, seconds: i64) -> Self {
         let owner = (
             rustix::process::getuid().as_raw(),
             rustix::process::getgid().as_raw(),
@@ -67,7 +86,7 @@ impl DeviceFiles {
         files
     }
 
-    fn add(&mut self, name: &str, parent: usize, device: Option<Arc<dyn Device>>) -> usize {
+    fn add(&mut self, name: &str, parent: usize, device: Option<Shown>) -> usize {
         self.nodes.push(Node {
             name: name.to_owned(),
             parent,
@@ -94,14 +113,19 @@ impl DeviceFiles {
         NodeId(NodeId::ROOT.0 + index as u64)
     }
 
+    fn shown(&self, node: NodeId) -> Result<&Shown, Errno> {
+        let shown = self.nodes[self.index(node)?].device.as_ref();
+        shown.ok_or(Errno::ISDIR)
+    }
+
     /// The device of a file.
     fn device(&self, node: NodeId) -> Result<&dyn Device, Errno> {
-        let device = self.nodes[self.index(node)?].device.as_deref();
-        device.ok_or(Errno::ISDIR)
+        Ok(self.shown(node)?.device())
     }
 
     fn attr(&self, node: NodeId) -> Result<Attr, Errno> {
-        let (kind, mode, size) = match &self.nodes[self.index(node)?].device {
+        let node_of = &self.nodes[self.index(node)?];
+        let (kind, mode, size) = match node_of.device.as_ref().map(Shown::device) {
             None => (FileKind::Directory, 0o755, 0),
             Some(device) if device.is_writable() => (FileKind::Regular, 0o600, device.size()),
             Some(device) => (FileKind::Regular, 0o400, device.size()),
@@ -140,7 +164,11 @@ impl DeviceFiles {
     }
 
     /// Makes a range read as zeros.
-    fn clear(device: &dyn Device, offset: u64, length: u64) -> Result<(), DeviceError> {
+    fn clear(shown: &Shown, offset: u64, length: u64) -> Result<(), DeviceError> {
+        let device = match shown {
+            Shown::Network(device) => return device.zero(offset, length),
+            Shown::Device(device) => device,
+        };
         let end = offset + length;
         let is_whole = offset.is_multiple_of(SECTOR) && end.is_multiple_of(SECTOR);
         if is_whole && device.nature().kind == DeviceKind::Store {
@@ -177,7 +205,7 @@ impl FileSystem for DeviceFiles {
 
     fn getattr(&self, _: &Context<'_>, node: NodeId) -> Result<(Attr, Lifetime), Errno> {
         if let Some(device) = &self.nodes[self.index(node)?].device {
-            device.grow();
+            device.device().grow();
         }
         Ok((self.attr(node)?, SIZE_LIFETIME))
     }
@@ -308,12 +336,13 @@ impl FileSystem for DeviceFiles {
         length: u64,
         mode: u32,
     ) -> Result<(), Errno> {
-        let device = self.range(place.node, place.offset, length)?;
+        self.range(place.node, place.offset, length)?;
         match mode & !KEEP_SIZE {
             // There is room for all of it.
             0 => Ok(()),
             PUNCH_HOLE | ZERO_RANGE => {
-                let cleared = Self::clear(device, place.offset, length);
+                let shown = self.shown(place.node)?;
+                let cleared = Self::clear(shown, place.offset, length);
                 cleared.map_err(|error| self.fail(&error))
             }
             _ => Err(Errno::OPNOTSUPP),
@@ -323,7 +352,8 @@ impl FileSystem for DeviceFiles {
 
 impl DeviceFiles {
     fn devices(&self) -> impl Iterator<Item = &dyn Device> {
-        self.nodes.iter().filter_map(|node| node.device.as_deref())
+        let shown = self.nodes.iter().filter_map(|node| node.device.as_ref());
+        shown.map(Shown::device)
     }
 
     fn entry(&self, index: usize) -> Result<Entry, Errno> {

@@ -6,7 +6,7 @@ pub mod shown;
 
 use crate::command::{Arguments, Command, Run, flags};
 use crate::context::{Context, Outcome, failed, usage};
-use mounted::{MountedDevices, show};
+use mounted::{MountedDevices, ShownAs, show};
 use shown::Shown;
 use std::path::Path;
 use std::sync::Arc;
@@ -45,7 +45,8 @@ fn export(name: &str, directory: &str, arguments: &Arguments, context: &mut Cont
         Ok(shown) => shown,
         Err(reason) => return failed(reason),
     };
-    let device = (NAME.to_owned(), Arc::clone(&shown.device));
+    let device = ShownAs::Device(Arc::clone(&shown.device));
+    let device = (NAME.to_owned(), device);
     let how = MountedDevices {
         source: name,
         directory: Path::new(directory),

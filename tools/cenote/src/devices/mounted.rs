@@ -1,8 +1,8 @@
 //! Devices shown as files until somebody ends that: by unmounting, or by a signal.
 
 use super::device_files::DeviceFiles;
+pub use super::device_files::Shown as ShownAs;
 use crate::context::{Context, Outcome, failed};
-use cenote_device::Device;
 use cenote_fuse::{FileSystem, Mount, MountOptions, UnmountMode};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::Path;
@@ -27,7 +27,7 @@ pub struct MountedDevices<'a> {
 
 /// Shows devices as files of these names until that is ended.
 pub fn show(
-    devices: Vec<(String, Arc<dyn Device>)>,
+    devices: Vec<(String, ShownAs)>,
     how: &MountedDevices<'_>,
     context: &mut Context,
 ) -> Outcome {
