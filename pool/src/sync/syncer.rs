@@ -331,9 +331,7 @@ impl Syncer {
     fn refuse_tasks(&self) {
         let cause = self.gate.suspended();
         let cause = cause.map_or_else(|| "the pool is closed".to_owned(), |c| c.to_string());
-        for queued in self.tasks.take() {
-            queued.ticket.end(Outcome::Stopped(cause.clone()));
-        }
+        self.tasks.close(&cause);
     }
 
     fn has_work(&self) -> bool {

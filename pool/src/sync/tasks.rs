@@ -1,4 +1,7 @@
 //! The queue of sync tasks.
+//!
+//! It is closed when no group is written any more. A task that came later would wait for ever, and
+//! keep all of the pool: tasks refer to what writes the groups, which has the queue.
 
 use super::error::SyncError;
 use cenote_base::Txg;
@@ -69,12 +72,19 @@ impl Drop for Queued {
 /// The tasks of a pool that wait for the next sync.
 #[derive(Default)]
 pub(crate) struct TaskQueue {
-    waiting: Mutex<Vec<Queued>, ranks::SyncTasks>,
+    waiting: Mutex<Waiting, ranks::SyncTasks>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    tasks: Vec<Queued>,
+    /// Why none is taken any more.
+    closed: Option<String>,
 }
 
 impl std::fmt::Debug for TaskQueue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "TaskQueue({})", self.waiting.lock().len())
+        write!(f, "TaskQueue({})", self.waiting.lock().tasks.len())
     }
 }
 
@@ -82,12 +92,13 @@ impl TaskQueue {
     /// Queues a task while the group `open` is open.
     pub fn push(&self, task: Box<dyn SyncTask>, open: Txg) -> Result<Arc<Ticket>, SyncError> {
         let mut waiting = self.waiting.lock();
-        if waiting.len() >= TASKS_MAX {
-            let cause = "too many tasks are waiting".to_owned();
+        let is_full = waiting.tasks.len() >= TASKS_MAX;
+        let full = || is_full.then(|| "too many tasks are waiting".to_owned());
+        if let Some(cause) = waiting.closed.clone().or_else(full) {
             return Err(SyncError::Stopped { cause });
         }
         let ticket = Arc::new(Ticket::default());
-        waiting.push(Queued {
+        waiting.tasks.push(Queued {
             open,
             task,
             ticket: Arc::clone(&ticket),
@@ -95,27 +106,34 @@ impl TaskQueue {
         Ok(ticket)
     }
 
-    /// Takes all tasks.
-    pub fn take(&self) -> Vec<Queued> {
-        std::mem::take(&mut *self.waiting.lock())
+    /// Tells all who wait that no task is carried out any more, and refuses those that come.
+    pub fn close(&self, cause: &str) {
+        let tasks = {
+            let mut waiting = self.waiting.lock();
+            waiting.closed.get_or_insert_with(|| cause.to_owned());
+            std::mem::take(&mut waiting.tasks)
+        };
+        for queued in tasks {
+            queued.ticket.end(Outcome::Stopped(cause.to_owned()));
+        }
     }
 
     /// Takes the tasks that the group `txg` may carry out.
     pub fn take_due(&self, txg: Txg) -> Vec<Queued> {
         let mut waiting = self.waiting.lock();
-        let all = std::mem::take(&mut *waiting);
+        let all = std::mem::take(&mut waiting.tasks);
         let (due, later) = all.into_iter().partition(|queued| queued.open <= txg);
-        *waiting = later;
+        waiting.tasks = later;
         due
     }
 
     /// Puts tasks back, before those that came since.
     pub fn put_back(&self, early: Vec<Queued>) {
-        self.waiting.lock().splice(..0, early);
+        self.waiting.lock().tasks.splice(..0, early);
     }
 
     pub fn is_empty(&self) -> bool {
-        self.waiting.lock().is_empty()
+        self.waiting.lock().tasks.is_empty()
     }
 }
 
@@ -161,5 +179,40 @@ impl<T: SyncTask + 'static> Pending<T> {
         }
         let task = self.task.lock().take();
         Ok(task.expect("the queue only borrowed it"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A task that knows whether it is still there, as one that refers to its pool keeps that.
+    struct Held(#[expect(dead_code, reason = "it is only held")] Arc<()>);
+
+    impl SyncTask for Held {
+        fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+            Ok(())
+        }
+
+        fn sync(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
+            Ok(())
+        }
+    }
+
+    /// A scrub was asked for while the pool was being suspended: the thread that writes groups had
+    /// refused all tasks and was gone when this one was queued. It stayed there, and with it the
+    /// pool, its memory and 32 threads. Had the pool been closed instead, the caller would have
+    /// waited for ever. Found by the simulation, which ends only when all threads do.
+    #[test]
+    fn a_closed_queue_takes_nothing_and_keeps_nothing() {
+        let (queue, held) = (TaskQueue::default(), Arc::new(()));
+        let early = Pending::queue(&queue, Held(Arc::clone(&held)), Txg(1)).expect("queued");
+        queue.close("the pool is closed");
+        assert!(matches!(early.wait(), Err(SyncError::Stopped { .. })));
+        assert_eq!(Arc::strong_count(&held), 1, "what waited is let go");
+        let late = Pending::queue(&queue, Held(Arc::clone(&held)), Txg(1));
+        assert!(matches!(late, Err(SyncError::Stopped { cause }) if cause == "the pool is closed"));
+        assert!(queue.is_empty());
+        assert_eq!(Arc::strong_count(&held), 1, "what came later is not kept");
     }
 }
