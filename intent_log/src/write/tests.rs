@@ -1,5 +1,8 @@
 //! The writer on a simulated pool: commits by several threads, failures, power cuts.
 
+#[path = "ending_tests.rs"]
+mod ending;
+
 use super::*;
 use crate::chain::judge;
 use cenote_base::rt::{Unranked, World};
@@ -544,25 +547,6 @@ fn what_is_much_goes_by_its_group() {
     commit_with_groups(&pool, &writer);
     assert!(pool.durable_txg() >= txg);
     assert_eq!(writer.figures().blocks, 0);
-}
-
-#[test]
-fn a_chain_ends_and_another_begins() {
-    let (pool, writer) = started();
-    append(&writer, &pool, (2, None));
-    assert_eq!(commit(&writer, Commit::All), Committed::Log);
-    writer.end_chain().expect("the pool is well");
-    pool.sync();
-    pool.sync();
-    assert!(pool.state.lock().allocated.is_empty());
-    start(&pool, &writer);
-    append(&writer, &pool, (3, None));
-    assert_eq!(commit(&writer, Commit::All), Committed::Log);
-    assert_eq!(found_now(&pool), [3]);
-    assert!(!writer.has_ended());
-    writer.end().expect("the pool is well");
-    pool.sync();
-    assert!(writer.has_ended());
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The log writer of one open head: who does what when several commit at once.
 
+mod ending;
+
 use super::block;
 use super::chain::{Chain, LogSync, Stage, Written};
 use super::error::LogWriteError;
@@ -106,6 +108,10 @@ struct State {
     /// commits had asked for then: what is read for earlier ones is not what was written.
     shrunk: BTreeMap<ObjectId, u64>,
     ending: Ending,
+    /// Threads that are about to change the head for the log's sake, and the last group in which
+    /// one did.
+    holding: usize,
+    held_txg: Txg,
     figures: LogFigures,
     last_failure: Option<Arc<LogWriteError>>,
 }
@@ -533,7 +539,8 @@ impl LogWriter {
 
     /// Allocates the first block of a new chain. It counts once a header on disk leads there.
     fn start_chain(&self) {
-        let hold = self.params.space.hold();
+        self.lock().holding += 1;
+        let hold = self.hold();
         let first = match &hold {
             Ok(hold) => self.first_block(hold.as_ref()),
             Err(_) => Ok(None),
@@ -589,7 +596,8 @@ impl LogWriter {
             return self.end_write(upto, sequence, Ok(None));
         }
         // Only now: whoever changes an object while it is read may wait for the next group.
-        match self.params.space.hold() {
+        self.lock().holding += 1;
+        match self.hold() {
             Err(source) => {
                 let error = self.group_error(source);
                 self.end_write(upto, sequence, Err(not_sent(error)));
@@ -727,38 +735,6 @@ impl LogWriter {
             state.ending = Ending::No;
         }
         sync
-    }
-
-    /// Ends the log: from now on commits wait for groups. The sync of the group that is open now
-    /// clears the header and frees all blocks, unless somebody is committing still.
-    ///
-    /// # Errors
-    /// If the pool takes no more changes: then the log stays, for the next import to replay.
-    pub fn end(&self) -> Result<(), DmuError> {
-        self.lock().ending = Ending::ForGood;
-        self.params.space.hold().map(drop)
-    }
-
-    /// Ends this chain only: so its blocks leave a device that is to be removed. Until that is done
-    /// commits wait for groups; then they begin another chain.
-    ///
-    /// # Errors
-    /// If the pool takes no more changes.
-    pub fn end_chain(&self) -> Result<(), DmuError> {
-        {
-            let mut state = self.lock();
-            if state.ending == Ending::No {
-                state.ending = Ending::Chain;
-            }
-        }
-        self.params.space.hold().map(drop)
-    }
-
-    /// Whether nothing is left of a log that was ended: it has no block, and nobody is in a stage.
-    pub fn has_ended(&self) -> bool {
-        let state = self.lock();
-        let is_idle = !state.is_writing && !state.is_flushing;
-        state.ending == Ending::ForGood && is_idle && state.chain.is_gone()
     }
 }
 
