@@ -6,13 +6,17 @@
 //! ([`Disks::after`]): what was flushed is there. Each later write is there, lost, or torn at a
 //! sector, whatever became of those before it, because a disk writes its cache in the order that
 //! suits it.
+//!
+//! Disks can be sick ([`Sickness`]): they lie, fail, are slow, write something else, or elsewhere.
 
 use crate::image::Image;
 use crate::record::{Event, Record};
+use crate::sickness::{Fate, Sickness};
 use cenote_base::rt::Random;
 use cenote_base::rt::{self, Mutex, ranks};
 use cenote_device::{Device, DeviceError, DeviceKind, Entry, Nature, Opener};
 use cenote_pool::NewLeaf;
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -39,18 +43,42 @@ struct Disk {
 struct Shared {
     /// Events, while they are recorded.
     record: Mutex<Option<Record>, ranks::SimRecord>,
-    random: Mutex<Random, ranks::SimRandom>,
+    chance: Mutex<Chance, ranks::SimRandom>,
+}
+
+/// What is drawn for each request.
+#[derive(Debug)]
+struct Chance {
+    random: Random,
+    /// What is wrong with each disk.
+    sick: Vec<Sickness>,
 }
 
 impl Shared {
-    /// Lets a request take its time.
-    fn work(&self) {
+    /// Lets a request take its time; what becomes of it.
+    fn work(&self, disk: usize, is_write: bool) -> Fate {
         rt::assert_io_allowed();
-        if !rt::is_simulated() {
-            return;
+        let (fate, time) = {
+            let Chance { random, sick } = &mut *self.chance.lock();
+            let sick = &mut sick[disk];
+            // A cache answers at once, and no other thread need run for that.
+            let time = random
+                .below(2 * LATENCY_US_MAX)
+                .saturating_sub(LATENCY_US_MAX);
+            let time = sick.delay(time);
+            (sick.fate(is_write, random), time)
+        };
+        if time > 0 && rt::is_simulated() {
+            rt::sleep(Duration::from_micros(time));
         }
-        let time = self.random.lock().below(LATENCY_US_MAX);
-        rt::sleep(Duration::from_micros(time));
+        if fate != Fate::Done {
+            rt::trace!("disk {disk}: {fate:?}");
+        }
+        fate
+    }
+
+    fn is_healthy(&self, disk: usize) -> bool {
+        self.chance.lock().sick[disk].is_healthy()
     }
 
     /// Adds an event to the record; returns its place, or `None` if nothing is recorded.
@@ -77,25 +105,65 @@ impl Device for Disk {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
-        self.shared.work();
+        if self.shared.work(self.number, false) == Fate::Failed {
+            return Err(DeviceError::Read {
+                path: self.path.clone(),
+                offset,
+                length: buffer.len() as u64,
+                source: broken(),
+            });
+        }
         self.bytes.lock().read(index(offset), buffer);
         Ok(())
     }
 
     fn write_at(&self, offset: u64, new: &[u8]) -> Result<(), DeviceError> {
-        rt::trace!(
-            "disk {} write {offset} {} {}",
-            self.number,
-            new.len(),
-            Digest(new)
-        );
-        let since = self.shared.note(|| Event::Write {
-            disk: self.number,
-            offset,
-            bytes: new.to_vec(),
-        });
-        self.shared.work();
-        self.bytes.lock().write(index(offset), new);
+        let disk = self.number;
+        rt::trace!("disk {disk} write {offset} {} {}", new.len(), Digest(new));
+        // From the beginning on a cut may leave some of it. What is not drawn for a healthy disk
+        // cannot depend on how long it takes.
+        let is_healthy = self.shared.is_healthy(disk);
+        let note = |offset, bytes: &[u8]| {
+            self.shared.note(|| Event::Write {
+                disk,
+                offset,
+                bytes: bytes.to_vec(),
+            })
+        };
+        let early = is_healthy.then(|| note(offset, new)).flatten();
+        let fate = self.shared.work(disk, true);
+        let (offset, new) = match &fate {
+            Fate::Failed => {
+                return Err(DeviceError::Write {
+                    path: self.path.clone(),
+                    offset,
+                    length: new.len() as u64,
+                    source: broken(),
+                });
+            }
+            Fate::Lost => return Ok(()),
+            Fate::Done => (offset, Cow::Borrowed(new)),
+            Fate::Elsewhere(place) => {
+                let room = self.size() - new.len() as u64;
+                let elsewhere = (place % (room + 1)) / SECTOR as u64 * SECTOR as u64;
+                (elsewhere, Cow::Borrowed(new))
+            }
+            Fate::Spoiled(place) => {
+                let mut spoiled = new.to_vec();
+                let at = index(*place % new.len().max(1) as u64);
+                spoiled
+                    .iter_mut()
+                    .skip(at)
+                    .take(1)
+                    .for_each(|byte| *byte ^= 0x10);
+                (offset, Cow::Owned(spoiled))
+            }
+        };
+        let since = match is_healthy {
+            true => early,
+            false => note(offset, &new),
+        };
+        self.bytes.lock().write(index(offset), &new);
         if let Some(since) = since {
             self.shared.note(|| Event::Written { since });
         }
@@ -105,7 +173,12 @@ impl Device for Disk {
     fn flush(&self) -> Result<(), DeviceError> {
         let disk = self.number;
         let since = self.shared.note(|| Event::Flush { disk });
-        self.shared.work();
+        if self.shared.work(disk, true) == Fate::Failed {
+            return Err(DeviceError::Flush {
+                path: self.path.clone(),
+                source: broken(),
+            });
+        }
         rt::trace!("disk {disk} flush");
         if let Some(since) = since {
             self.shared.note(|| Event::Flushed { disk, since });
@@ -139,8 +212,8 @@ impl Device for Disk {
 pub struct Disks {
     disks: Vec<Arc<Disk>>,
     shared: Arc<Shared>,
-    /// They answer a flush at once and keep nothing by it.
-    lose_flushes: bool,
+    /// Which of them answer flushes and keep nothing by it.
+    liars: Vec<bool>,
     /// The disks as they were when the recording began.
     base: Mutex<Vec<Image>, ranks::SimBase>,
 }
@@ -155,7 +228,10 @@ impl Disks {
     pub fn of(images: Vec<Image>, random: Random) -> Self {
         let shared = Arc::new(Shared {
             record: Mutex::new(None),
-            random: Mutex::new(random),
+            chance: Mutex::new(Chance {
+                random,
+                sick: vec![Sickness::default(); images.len()],
+            }),
         });
         let disk = |(number, bytes): (usize, Image)| {
             Arc::new(Disk {
@@ -166,22 +242,24 @@ impl Disks {
                 shared: Arc::clone(&shared),
             })
         };
-        let disks = images.into_iter().enumerate().map(disk).collect();
+        let disks: Vec<_> = images.into_iter().enumerate().map(disk).collect();
         Self {
+            liars: vec![false; disks.len()],
             disks,
             shared: Arc::clone(&shared),
-            lose_flushes: false,
             base: Mutex::default(),
         }
     }
 
-    /// Makes them lie about flushes, as some disks do: a test of the simulation.
+    /// Makes some of them lie about flushes, as some disks do.
     #[must_use]
-    pub fn losing_flushes(self, are_lost: bool) -> Self {
-        Self {
-            lose_flushes: are_lost,
-            ..self
-        }
+    pub fn lying(self, liars: Vec<bool>) -> Self {
+        Self { liars, ..self }
+    }
+
+    /// From now on something is wrong with a disk.
+    pub fn sicken(&self, disk: usize, sickness: Sickness) {
+        self.shared.chance.lock().sick[disk] = sickness;
     }
 
     /// Where they are.
@@ -191,12 +269,17 @@ impl Disks {
 
     /// All of them, for a new pool.
     pub fn leaves(&self) -> Vec<NewLeaf> {
-        let leaf = |disk: &Arc<Disk>| NewLeaf {
+        (0..self.disks.len()).map(|disk| self.leaf(disk)).collect()
+    }
+
+    /// One of them, for a pool.
+    pub fn leaf(&self, disk: usize) -> NewLeaf {
+        let disk = &self.disks[disk];
+        NewLeaf {
             path: disk.path.clone(),
             device: Arc::clone(disk) as Arc<dyn Device>,
             whole_disk: false,
-        };
-        self.disks.iter().map(leaf).collect()
+        }
     }
 
     /// Makes all disks larger; whoever has them open may take note of it.
@@ -245,8 +328,10 @@ impl Disks {
     pub fn after(&self, record: &[Event], cut: usize, keep: u64, random: &mut Random) -> Self {
         let mut images = self.base.lock().clone();
         let mut safe = safe_writes(&record[..cut], images.len());
-        if self.lose_flushes {
-            safe.fill(false);
+        for (safe, event) in safe.iter_mut().zip(record) {
+            if matches!(event, Event::Write { disk, .. } if self.liars[*disk]) {
+                *safe = false;
+            }
         }
         for (place, event) in record[..cut].iter().enumerate() {
             let Event::Write {
@@ -300,6 +385,10 @@ fn survivors(length: usize, keep: u64, random: &mut Random) -> usize {
 
 fn bytes_of(image: &Image) -> u64 {
     u64::try_from(image.size()).expect("a word has 64 bits")
+}
+
+fn broken() -> std::io::Error {
+    std::io::Error::other("the simulated disk is broken")
 }
 
 fn index(offset: u64) -> usize {

@@ -6,19 +6,31 @@
 //! and the one that failed is run again, byte for byte ([`base::rt`](cenote_base::rt)).
 //!
 //! From the bottom up: [`Image`] and [`Disks`], which record what was written and compute what a
-//! power cut leaves; [`files`], what writers do and which states that allows; [`life`], one seed
-//! from the pool's creation to its judgement.
+//! power cut leaves; [`Sickness`], what can be wrong with them beside; [`machine`], pools on them;
+//! [`files`], [`volumes`], [`datasets`] and [`upkeep`], what is done to a pool and which states
+//! that allows; [`life`], one seed from the pool's creation to its judgement; [`sequences`], short
+//! histories of files, all there are.
 
 #![forbid(unsafe_code)]
 
+mod datasets;
 mod disks;
 mod files;
 mod image;
 mod life;
+mod machine;
 mod record;
+mod sequences;
+mod sickness;
+mod upkeep;
+mod volumes;
+mod wrong;
 
 pub use cenote_base::rt::Random;
 pub use disks::Disks;
 pub use image::Image;
-pub use life::{Options, Outcome, POOL, live};
-pub use record::{Event, Record, bounds};
+pub use life::{Options, Outcome, live};
+pub use machine::{Layout, POOL};
+pub use record::{Bounds, Event, Record, bounds};
+pub use sequences::{Course, Sequences, judge_history};
+pub use sickness::Sickness;

@@ -1,87 +1,54 @@
-//! One seed: a pool is made, written to by three threads, loses its power, and is judged.
+//! One seed: a pool is made, written to by several threads, loses its power, and is judged.
 //!
-//! The seed decides everything: the layout, what the writers do, when each thread runs, how long
-//! a device takes, where the power is cut and what the devices keep. Three judgements follow
-//! each cut.
-//! The pool must import. [`verify`](cenote_pool::verify) must find no fault in any block. And each
-//! writer's directory must be as it was after its operations, once the intent log is replayed, in
-//! memory or for good: none that was promised may be missing.
+//! The seed decides everything: the layout, what is done to files, a volume, datasets and devices,
+//! what is wrong with a disk, when each thread runs, how long a device takes, where the power is
+//! cut and what the devices keep. Several judgements follow each cut. The pool must import.
+//! [`verify`](cenote_pool::verify) must find no fault in any block. And what is in the pool must be
+//! as it was after the operations, once the intent log is replayed, in memory or for good: none
+//! that was promised may be missing, none may be half done. Then the work goes on, and the power
+//! may go again, in the middle of what mends the first cut.
+//!
+//! A pool with redundancy must bear a sick disk: all of this holds. Without redundancy it need
+//! not, but whatever can be read must be something that was there once ([`Health`]).
 
+use crate::datasets::Gardener;
 use crate::disks::Disks;
 use crate::files::{Writer, found, may_be_left};
-use crate::record::{Event, Record, bounds};
+use crate::machine::{self, DISK_SIZE, Layout, POOL};
+use crate::record::{Bounds, Event, Record};
+use crate::sickness::Sickness;
+use crate::upkeep::{self, Keeper};
+use crate::volumes::{self, VolumeWriter};
+use crate::wrong::Wrong;
 use anyhow::{Context, Result, bail, ensure};
-use cenote_base::rt;
-use cenote_base::rt::Random;
-use cenote_base::{Env, RealEnv};
-use cenote_dataset::{Access, OpenDataset};
-use cenote_device::Opener;
-use cenote_dsl::write::{Encryption, Format, NewKeyFormat, UserKey};
-use cenote_dsl::{DatasetName, DslError};
-use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
-use cenote_pool::{
-    Actor, CreateRequest, ImportOptions, NewVdev, Pool, VdevShape, assemble, default_features,
-    import,
-};
-use cenote_posix::write::{FormatParams, WriteSettings, format_new};
-use cenote_posix::{FileSystem, PosixError, ReplayOptions, Timestamp};
-use cenote_vdev::{AllocationClass, scan};
+use cenote_base::rt::{self, Random, World};
+use cenote_pool::Pool;
+use cenote_posix::FileSystem;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The pool's name.
-pub const POOL: &str = "sim";
-
-const WRITERS: usize = 3;
-const DISK_SIZE: usize = 80 << 20;
-const KEY: &[u8] = &[7; 32];
-
+/// Disks beside the pool's, which it may get.
+const FREE_DISKS: usize = 2;
 /// Operations of each writer before the recording begins, so that freed space is used again.
-const WARM_UP: usize = 30;
+const WARM_UP: usize = 8;
 /// Operations of each writer that are recorded.
-const OPERATIONS: usize = 40;
+const OPERATIONS: usize = 24;
+/// Operations after a cut.
+const OPERATIONS_AFTER: usize = 6;
 /// Power cuts of one record.
-const CUTS: usize = 4;
+const CUTS: usize = 3;
 
 /// What a seed went through.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
+    /// The pool, and what was done to it.
+    pub told: String,
     /// Events that were recorded.
     pub events: usize,
     /// Power cuts that were judged.
     pub cuts: usize,
-}
-
-struct Plan {
-    shape: VdevShape,
-    disks: usize,
-    is_encrypted: bool,
-}
-
-impl Plan {
-    fn draw(random: &mut Random) -> Self {
-        let (shape, disks) = match random.below(6) {
-            0 => (VdevShape::Single, 1),
-            1 => (VdevShape::Mirror, 2),
-            2 => (VdevShape::Mirror, 3),
-            3 => (VdevShape::Raidz { parity: 1 }, 3),
-            4 => (VdevShape::Raidz { parity: 2 }, 4),
-            _ => {
-                let (parity, data, spares) = (1, 2, 1);
-                let shape = VdevShape::Draid {
-                    parity,
-                    data,
-                    spares,
-                };
-                (shape, 5)
-            }
-        };
-        Self {
-            shape,
-            disks,
-            is_encrypted: random.happens(25),
-        }
-    }
+    /// Errors that a pool without redundancy had to report.
+    pub noticed: usize,
 }
 
 /// What a seed does not decide.
@@ -89,368 +56,421 @@ impl Plan {
 pub struct Options<'a> {
     /// The disks are left here as the last cut left them.
     pub kept: Option<&'a Path>,
-    /// The disks lie about flushes, so that something must be lost.
+    /// The disks lie about flushes, though nothing makes up for that, so that something must be
+    /// lost.
     pub lose_flushes: bool,
 }
 
-/// Lives through `seed`.
-///
-/// # Errors
-/// What went wrong, with the place of the cut.
-pub fn live(seed: u64, options: Options<'_>) -> Result<Outcome> {
-    let mut random = Random::new(seed);
-    let plan = Plan::draw(&mut random);
-    let disks = Disks::new(plan.disks, DISK_SIZE, random.fork());
-    let disks = Arc::new(disks.losing_flushes(options.lose_flushes));
-    let (pool, fs) = begin(&disks, &plan)?;
-    let mut writers = Vec::new();
-    for number in 0..WRITERS {
-        writers.push(Writer::new(&fs, &directory(number), random.fork())?);
-    }
-    work(&disks, &fs, &mut writers, WARM_UP, &mut random)?;
-    fs.sync()?;
-    let before: Vec<usize> = writers
-        .iter()
-        .map(|writer| writer.states.len() - 1)
-        .collect();
-    disks.record();
-    for (number, operations) in before.into_iter().enumerate() {
-        note_promise(&disks, number, operations);
-    }
-    work(&disks, &fs, &mut writers, OPERATIONS, &mut random)?;
-    let record = disks.take_record();
-    drop(fs);
-    drop(pool);
-    for number in 0..CUTS {
-        // The promises of the beginning come first.
-        let cut = WRITERS + 1 + random.index(record.len() - WRITERS - 1);
-        let keep = [0, 30, 70, 100][random.index(4)];
-        let after = Arc::new(disks.after(&record, cut, keep, &mut random));
-        let what = || {
-            format!(
-                "cut {number} at {cut} of {} events, {keep} % kept",
-                record.len()
-            )
+/// What is wrong with the disks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Health {
+    /// Nothing.
+    Sound,
+    /// One disk is sick, for which others make up.
+    Spared(usize),
+    /// One disk is sick, and nothing makes up for it.
+    Hopeless(usize),
+}
+
+/// What is done while the power is there.
+#[derive(Clone, Debug)]
+struct Plan {
+    layout: Layout,
+    writers: usize,
+    has_volume: bool,
+    has_gardener: bool,
+    has_keeper: bool,
+    health: Health,
+    sickness: Sickness,
+    is_liar: bool,
+}
+
+impl Plan {
+    fn draw(random: &mut Random, options: &Options<'_>) -> Self {
+        let layout = Layout::draw(random);
+        let disk = random.index(layout.disks());
+        let health = match (random.below(10), layout.vdev_of(disk).spare) {
+            (0..7, _) => Health::Sound,
+            (_, 0) => Health::Hopeless(disk),
+            _ => Health::Spared(disk),
         };
-        rt::trace!("{}", what());
-        let kept = options.kept.filter(|_| number + 1 == CUTS);
-        judge(&after, &record, cut, &writers, kept, &mut random).with_context(what)?;
+        let health = if options.lose_flushes {
+            Health::Sound
+        } else {
+            health
+        };
+        let mut sickness = Sickness::default();
+        let mut is_liar = false;
+        match random.below(7) {
+            0 => is_liar = true,
+            1 => sickness.spoiled = 20,
+            2 => sickness.elsewhere = 20,
+            3 => sickness.lost = 20,
+            4 => sickness.failed = 20,
+            5 => sickness.stops_after = Some(1 + random.below(1500)),
+            _ => sickness.slowness = 200,
+        }
+        if health == Health::Sound {
+            (sickness, is_liar) = (Sickness::default(), false);
+        }
+        Self {
+            layout,
+            writers: [1, 1, 2, 2, 3][random.index(5)],
+            has_volume: random.happens(30),
+            has_gardener: random.happens(40),
+            has_keeper: random.happens(30),
+            health,
+            sickness,
+            is_liar,
+        }
     }
-    Ok(Outcome {
-        events: record.len(),
-        cuts: CUTS,
-    })
+
+    fn disk(&self) -> Option<usize> {
+        match self.health {
+            Health::Sound => None,
+            Health::Spared(disk) | Health::Hopeless(disk) => Some(disk),
+        }
+    }
+
+    fn told(&self) -> String {
+        let is_there = [
+            (self.has_volume, ", a volume"),
+            (self.has_gardener, ", datasets"),
+            (self.has_keeper, ", devices"),
+        ];
+        let more = is_there.iter().filter(|(is_there, _)| *is_there);
+        let more: String = more.map(|(_, words)| *words).collect();
+        let sick = match self.health {
+            Health::Sound => String::new(),
+            health if self.is_liar => format!("; {health:?} lies about flushes"),
+            health => format!("; {health:?}: {:?}", self.sickness),
+        };
+        format!(
+            "{}; {} writers{more}{sick}",
+            self.layout.told(),
+            self.writers
+        )
+    }
+}
+
+/// Everybody who changes the pool. Each has a number in the record.
+struct Crew {
+    writers: Vec<Writer>,
+    volume: Option<VolumeWriter>,
+    gardener: Option<Gardener>,
+    keeper: Option<Keeper>,
+}
+
+/// Numbers in the record.
+const VOLUME: usize = 3;
+const GARDENER: usize = 4;
+/// Who writes after a cut.
+const AFTER: usize = 5;
+const ALL: usize = 6;
+
+impl Crew {
+    fn new(pool: &Pool, fs: &FileSystem, plan: &Plan, random: &mut Random) -> Result<Self> {
+        let mut writers = Vec::new();
+        for number in 0..plan.writers {
+            writers.push(Writer::new(fs, &directory(number), number, random.fork())?);
+        }
+        let settings = plan.layout.settings;
+        let volume = plan
+            .has_volume
+            .then(|| VolumeWriter::new(pool, VOLUME, random.fork()));
+        let gardener = plan
+            .has_gardener
+            .then(|| Gardener::new(pool, GARDENER, settings, random.fork()));
+        let first = plan.layout.disks();
+        let keeper = plan.has_keeper.then(|| Keeper {
+            random: random.fork(),
+            free: (first..first + FREE_DISKS).collect(),
+            is_bold: plan.health == Health::Sound,
+        });
+        Ok(Self {
+            writers,
+            volume: volume.transpose()?,
+            gardener: gardener.transpose()?,
+            keeper,
+        })
+    }
+
+    /// All do so many operations, each in a thread of its own.
+    fn work(
+        &mut self,
+        disks: &Disks,
+        pool: &Pool,
+        fs: &FileSystem,
+        operations: usize,
+    ) -> Result<()> {
+        rt::scope(|scope| {
+            let mut threads = Vec::new();
+            for (number, writer) in self.writers.iter_mut().enumerate() {
+                let body = move || repeat(operations, || writer.operate(disks, fs));
+                threads.push(scope.spawn_named(format!("writer{number}"), body));
+            }
+            if let Some(writer) = &mut self.volume {
+                let body = move || {
+                    let volume = machine::volume(pool, &volumes::name())?;
+                    repeat(operations, || writer.operate(disks, &volume))?;
+                    Ok(volume.dataset()?.end()?)
+                };
+                threads.push(scope.spawn_named("volume".to_owned(), body));
+            }
+            if let Some(gardener) = &mut self.gardener {
+                let body = move || repeat(operations / 3, || gardener.operate(disks, pool));
+                threads.push(scope.spawn_named("gardener".to_owned(), body));
+            }
+            if let Some(keeper) = &mut self.keeper {
+                let body = move || keeper.work(disks, pool, operations / 4);
+                threads.push(scope.spawn_named("keeper".to_owned(), body));
+            }
+            // All come to their end before one of them is complained of.
+            let ended: Vec<Result<()>> = threads.into_iter().map(join).collect();
+            ended.into_iter().collect()
+        })
+    }
+
+    fn promise(&self, disks: &Disks) {
+        self.writers.iter().for_each(|writer| writer.promise(disks));
+        self.volume.iter().for_each(|volume| volume.promise(disks));
+        let mut gardeners = self.gardener.iter();
+        gardeners
+            .by_ref()
+            .for_each(|gardener| gardener.promise(disks));
+    }
+
+    /// Compares a pool with what was done to it.
+    fn compare(&self, pool: &Pool, fs: &FileSystem, bounds: &[Bounds]) -> Result<()> {
+        for (number, writer) in self.writers.iter().enumerate() {
+            compare_files(fs, &directory(number), writer, &bounds[number])?;
+        }
+        if let Some(volume) = &self.volume {
+            volume.compare(pool, &bounds[VOLUME])?;
+        }
+        if let Some(gardener) = &self.gardener {
+            gardener.compare(pool, &bounds[GARDENER])?;
+        }
+        Ok(())
+    }
+}
+
+fn join(thread: std::io::Result<rt::ScopedJoinHandle<'_, Result<()>>>) -> Result<()> {
+    match thread.context("a thread")?.join() {
+        Ok(result) => result,
+        Err(_) => bail!("a thread panicked"),
+    }
+}
+
+fn repeat(count: usize, mut operation: impl FnMut() -> Result<()>) -> Result<()> {
+    (0..count).try_for_each(|_| operation())
 }
 
 fn directory(writer: usize) -> String {
     format!("w{writer}")
 }
 
-fn note_promise(disks: &Disks, writer: usize, operations: usize) {
-    // The number of a state is the number of operations before it.
-    disks.note(Event::Begun {
-        writer,
-        operation: operations.saturating_sub(1),
-    });
-    disks.note(Event::Promised { writer, operations });
-}
-
-/// All writers make so many operations, each in a thread of its own.
-fn work(
-    disks: &Disks,
-    fs: &FileSystem,
-    writers: &mut [Writer],
-    operations: usize,
-    random: &mut Random,
-) -> Result<()> {
-    let forks: Vec<Random> = writers.iter().map(|_| random.fork()).collect();
-    rt::scope(|scope| {
-        let threads: Vec<_> = writers
-            .iter_mut()
-            .zip(forks)
-            .enumerate()
-            .map(|(number, (writer, random))| {
-                let body = move || work_alone(disks, fs, number, writer, operations, random);
-                scope.spawn_named(format!("writer{number}"), body)
-            })
-            .collect();
-        for thread in threads {
-            match thread.context("a thread")?.join() {
-                Ok(result) => result?,
-                Err(_) => bail!("a writer panicked"),
-            }
-        }
-        Ok(())
+/// Lives through `seed` in a world of its own, which `world` was made for.
+///
+/// # Errors
+/// What went wrong, with the place of the cut; a panic or a deadlock, too.
+pub fn live(world: &World, seed: u64, options: Options<'_>) -> Result<Outcome> {
+    let lived = std::panic::AssertUnwindSafe(|| world.run(|| live_here(seed, options)));
+    std::panic::catch_unwind(lived).unwrap_or_else(|payload| {
+        let words = payload.downcast_ref::<String>().cloned();
+        let words = words.or_else(|| payload.downcast_ref::<&str>().map(|&words| words.into()));
+        bail!("a panic: {}", words.unwrap_or_default())
     })
 }
 
-fn work_alone(
-    disks: &Disks,
-    fs: &FileSystem,
-    number: usize,
-    writer: &mut Writer,
-    operations: usize,
-    mut random: Random,
-) -> Result<()> {
-    for _ in 0..operations {
-        let operation = writer.states.len() - 1;
-        disks.note(Event::Begun {
-            writer: number,
-            operation,
-        });
-        writer.operate(fs)?;
-        sync_some(disks, fs, number, writer, &mut random)?;
-    }
-    Ok(())
+fn live_here(seed: u64, options: Options<'_>) -> Result<Outcome> {
+    let mut random = Random::new(seed);
+    let plan = Plan::draw(&mut random, &options);
+    rt::trace!("{}", plan.told());
+    let lived = Life::new(plan.clone(), options, random).and_then(Life::cuts);
+    lived.with_context(|| plan.told())
 }
 
-/// Now and then a writer syncs all, one of its files, or its directory.
-fn sync_some(
-    disks: &Disks,
-    fs: &FileSystem,
-    number: usize,
-    writer: &Writer,
-    random: &mut Random,
-) -> Result<()> {
-    let operations = writer.states.len() - 1;
-    let file = match random.below(20) {
-        0 => {
-            match random.happens(20) {
-                true => fs.sync()?,
-                false => fs.fsync_all()?,
+/// A pool's life up to the cuts.
+struct Life<'a> {
+    plan: Plan,
+    options: Options<'a>,
+    random: Random,
+    disks: Arc<Disks>,
+    crew: Crew,
+    record: Record,
+    noticed: usize,
+}
+
+impl<'a> Life<'a> {
+    fn new(plan: Plan, options: Options<'a>, mut random: Random) -> Result<Self> {
+        let count = plan.layout.disks() + FREE_DISKS;
+        let is_liar = |disk| options.lose_flushes || plan.is_liar && plan.disk() == Some(disk);
+        let disks = Disks::new(count, DISK_SIZE, random.fork());
+        let disks = Arc::new(disks.lying((0..count).map(is_liar).collect()));
+        let pool = machine::create(&disks, &plan.layout)?;
+        let fs = machine::files(&pool, POOL, plan.layout.settings)?;
+        let mut crew = Crew::new(&pool, &fs, &plan, &mut random)?;
+        crew.work(&disks, &pool, &fs, WARM_UP)?;
+        pool.sync()?;
+        disks.record();
+        crew.promise(&disks);
+        if let Some(disk) = plan.disk() {
+            disks.sicken(disk, plan.sickness);
+        }
+        let worked = crew.work(&disks, &pool, &fs, OPERATIONS);
+        let record = disks.take_record();
+        let mut life = Self {
+            plan,
+            options,
+            random,
+            disks,
+            crew,
+            record,
+            noticed: 0,
+        };
+        life.notice(worked)?;
+        drop(fs);
+        // What is left to be written is not recorded.
+        let closed = pool.close();
+        life.notice(closed.map_err(Into::into))?;
+        Ok(life)
+    }
+
+    /// Passes an error on, unless this pool may have some.
+    fn notice<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
+        match (result, self.plan.health) {
+            (Ok(value), _) => Ok(Some(value)),
+            (Err(error), Health::Hopeless(_)) if error.downcast_ref::<Wrong>().is_none() => {
+                rt::trace!("noticed: {error:#}");
+                self.noticed += 1;
+                Ok(None)
             }
-            disks.note(Event::Promised {
-                writer: number,
-                operations,
-            });
+            (Err(error), _) => Err(error),
+        }
+    }
+
+    fn cuts(mut self) -> Result<Outcome> {
+        let first = self.first_event();
+        for number in 0..CUTS {
+            let cut = first + self.random.index(self.record.len() - first + 1);
+            let keep = [0, 30, 70, 100][self.random.index(4)];
+            let what = format!(
+                "cut {number} at {cut} of {} events, {keep} % kept",
+                self.record.len()
+            );
+            rt::trace!("{what}");
+            let judged = self.cut(number, cut, keep);
+            self.notice(judged.context(what))?;
+        }
+        Ok(Outcome {
+            told: self.plan.told(),
+            events: self.record.len(),
+            cuts: CUTS,
+            noticed: self.noticed,
+        })
+    }
+
+    /// The promises of the beginning come first.
+    fn first_event(&self) -> usize {
+        let is_promise = |event: &Event| matches!(event, Event::Promised { .. });
+        let mut events = self.record.iter();
+        let first = events.position(|event| !is_promise(event));
+        first.unwrap_or(self.record.len())
+    }
+
+    /// Bounds after a cut.
+    fn bounds(&self, cut: usize) -> Vec<Bounds> {
+        let mut bounds = vec![Bounds::default(); ALL];
+        Bounds::extend(&mut bounds, &self.record, cut);
+        match self.plan.health {
+            Health::Hopeless(_) => bounds.iter().map(Bounds::without_promises).collect(),
+            _ => bounds,
+        }
+    }
+
+    fn cut(&mut self, number: usize, cut: usize, keep: u64) -> Result<()> {
+        let after = self.disks.after(&self.record, cut, keep, &mut self.random);
+        let after = Arc::new(after);
+        if let Some(directory) = self.options.kept.filter(|_| number + 1 == CUTS) {
+            after.save(directory)?;
+        }
+        let bounds = self.bounds(cut);
+        let is_read_only = self.random.happens(50);
+        if is_read_only {
+            let pool = machine::open(&after, true)?;
+            return self.judge(&pool, &bounds);
+        }
+        after.record();
+        self.go_on(&after, &bounds)?;
+        let record = after.take_record();
+        if record.is_empty() || self.random.happens(50) {
             return Ok(());
         }
-        1..4 => match writer.any_file(random) {
-            Some((file, object)) => {
-                fs.fsync(object)?;
-                Some(file)
-            }
-            None => return Ok(()),
-        },
-        4 => {
-            fs.fsync(writer.directory())?;
-            None
-        }
-        _ => return Ok(()),
-    };
-    disks.note(Event::PromisedFile {
-        writer: number,
-        file,
-        operations,
-    });
-    Ok(())
-}
-
-struct Silent;
-
-impl Watcher for Silent {
-    fn progress(&self, _: &VerifyProgress) {}
-
-    fn cancelled(&self) -> bool {
-        false
+        // The power goes again, perhaps while the first cut is being mended.
+        let cut = self.random.index(record.len() + 1);
+        let keep = [0, 30, 70, 100][self.random.index(4)];
+        rt::trace!("second cut at {cut} of {}, {keep} % kept", record.len());
+        let last = Arc::new(after.after(&record, cut, keep, &mut self.random));
+        let judged = machine::open(&last, true).and_then(|pool| self.judge(&pool, &bounds));
+        judged.with_context(|| format!("second cut at {cut} of {}, {keep} % kept", record.len()))
     }
-}
 
-/// Imports what is left, and compares it with what the writers did.
-fn judge(
-    disks: &Arc<Disks>,
-    record: &Record,
-    cut: usize,
-    writers: &[Writer],
-    kept: Option<&Path>,
-    random: &mut Random,
-) -> Result<()> {
-    if let Some(directory) = kept {
-        disks.save(directory)?;
-    }
-    let is_read_only = random.happens(50);
-    let pool = open(disks, is_read_only)?;
-    compare(&pool, record, cut, writers)?;
-    if is_read_only {
-        return Ok(());
-    }
-    // The work goes on: what is there must do for a pool that is written to.
-    let fs = files(&pool)?;
-    let mut writer = Writer::new(&fs, "after", random.fork())?;
-    for _ in 0..10 {
-        writer.operate(&fs)?;
-    }
-    fs.fsync_all()?;
-    let (last, found) = (writer.states.last().context("one")?, found(&fs, "after")?);
-    ensure!(found.is_same(last), "after the import a file was lost");
-    drop(fs);
-    check(&pool)
-}
-
-fn compare(pool: &Pool, record: &Record, cut: usize, writers: &[Writer]) -> Result<()> {
-    check(pool)?;
-    let fs = match pool.is_writable() {
-        true => files(pool)?,
-        false => files_for_reading(pool)?,
-    };
-    let all = bounds(record, cut, writers.len());
-    for (number, (writer, bounds)) in writers.iter().zip(all).enumerate() {
-        let found = found(&fs, &directory(number))?;
-        let (least, most) = (bounds.least, bounds.most.min(writer.states.len() - 1));
+    /// Imports what is left for good, judges it, and works on.
+    fn go_on(&mut self, disks: &Arc<Disks>, bounds: &[Bounds]) -> Result<()> {
+        let pool = machine::open(disks, false)?;
+        self.judge(&pool, bounds)?;
+        let fs = machine::files(&pool, POOL, self.plan.layout.settings)?;
+        let mut writer = Writer::new(&fs, "after", AFTER, self.random.fork())?;
+        repeat(OPERATIONS_AFTER, || writer.operate(disks, &fs))?;
+        machine::fsync_all(&fs)?;
+        let found = found(&fs, "after")?;
+        let is_same = found.is_same(writer.last());
         ensure!(
-            may_be_left(&writer.states, &bounds, &found),
-            "writer {number} had begun {most} operations and was promised {bounds:?}\n\
-             found:    {}\n\
-             promised: {}\n\
-             then:     {}",
-            found.summary(),
-            writer.states[least].summary(),
-            writer.told(least..most),
+            is_same,
+            Wrong("after the import a file was lost".to_owned())
         );
-    }
-    Ok(())
-}
-
-fn check(pool: &Pool) -> Result<()> {
-    let report = verify(pool, &VerifyOptions::default(), &Silent)?;
-    // A device that lacks the last group is brought up to date by a resilver.
-    let is_whole = report.complete && report.problems == 0;
-    ensure!(is_whole, "verify found faults: {report:?}");
-    Ok(())
-}
-
-fn begin(disks: &Arc<Disks>, plan: &Plan) -> Result<(Pool, Arc<FileSystem>)> {
-    let encryption = match plan.is_encrypted {
-        false => Encryption::Inherit,
-        true => {
-            let name = DatasetName::parse(POOL)?;
-            let key = UserKey::derive(&name, KEY, NewKeyFormat::Raw, "prompt", &RealEnv::new())?;
-            Encryption::On {
-                suite: None,
-                key: Some(key),
-            }
+        if matches!(self.plan.health, Health::Spared(_)) && self.random.happens(50) {
+            upkeep::scrub(&pool)?;
+            let report = machine::report(&pool)?;
+            let is_whole = report.complete && report.problems == 0 && report.bad_copies == 0;
+            ensure!(is_whole, "a scrub left faults: {report:?}");
         }
-    };
-    let vdev = NewVdev {
-        shape: plan.shape,
-        class: AllocationClass::Normal,
-        leaves: disks.leaves(),
-    };
-    let request = CreateRequest {
-        name: POOL.to_owned(),
-        version: 5000,
-        vdevs: vec![vdev],
-        spares: Vec::new(),
-        cache_devices: Vec::new(),
-        ashift: None,
-        features: default_features(),
-        properties: Vec::new(),
-        comment: None,
-        compatibility: None,
-        root_properties: Vec::new(),
-        encryption,
-        format: Some(empty_file_system()),
-        actor: Actor {
-            user: 0,
-            host: "sim".to_owned(),
-        },
-        command: Some(format!("zpool create {POOL}")),
-    };
-    let pool = cenote_pool::create(request, &options(disks, false), env())?;
-    let fs = files(&pool)?;
-    Ok((pool, fs))
-}
+        Ok(pool.close()?)
+    }
 
-fn empty_file_system() -> Format {
-    Box::new(|set, tx| {
-        let made = format_new(set, tx, &FormatParams::default());
-        let failed = |error: PosixError| DslError::Format {
-            reason: error.to_string(),
+    fn judge(&mut self, pool: &Pool, bounds: &[Bounds]) -> Result<()> {
+        let report = machine::report(pool)?;
+        // A device that lacks the last group is brought up to date by a resilver.
+        let is_whole = report.complete && report.problems == 0;
+        let whole = match is_whole {
+            true => Ok(()),
+            false => Err(anyhow::anyhow!("verify found faults: {report:?}")),
         };
-        made.map(drop).map_err(failed)
-    })
-}
-
-fn env() -> Arc<dyn Env> {
-    Arc::new(RealEnv::new())
-}
-
-fn options(disks: &Arc<Disks>, is_read_only: bool) -> ImportOptions {
-    ImportOptions {
-        read_only: is_read_only,
-        hostid: 0x1234,
-        opener: Arc::clone(disks) as Arc<dyn Opener>,
-        ..ImportOptions::default()
-    }
-}
-
-fn open(disks: &Arc<Disks>, is_read_only: bool) -> Result<Pool> {
-    let candidates = assemble(scan(&disks.paths(), disks.as_ref()));
-    let candidate = candidates.first().context("no pool is found")?;
-    Ok(import(candidate, &options(disks, is_read_only), env())?)
-}
-
-fn load_key(pool: &Pool) -> Result<()> {
-    let dataset = pool.dsl().dataset(pool.dsl().pool_name())?;
-    if dataset.directory().crypto_key()?.is_some() {
-        match pool.dsl().load_key(dataset.directory(), KEY, false) {
-            Ok(_) | Err(DslError::KeyLoaded { .. }) => {}
-            Err(error) => return Err(error.into()),
+        self.notice(whole)?;
+        let fs = machine::files(pool, POOL, self.plan.layout.settings)?;
+        let compared = self.crew.compare(pool, &fs, bounds);
+        if let Ok(open) = fs.dataset() {
+            open.end()?;
         }
+        compared
     }
-    Ok(())
 }
 
-fn files_for_reading(pool: &Pool) -> Result<Arc<FileSystem>> {
-    load_key(pool)?;
-    let dataset = pool.dsl().dataset(pool.dsl().pool_name())?;
-    let options = ReplayOptions {
-        last_synced: pool.txg(),
-        synced_at: synced_at(pool),
-        settings: WriteSettings::default(),
-        env: env(),
-    };
-    let (fs, report) = FileSystem::open_replayed(dataset.object_set()?, &options)?;
-    ensure!(report.stopped.is_none(), "the log does not fit: {report:?}");
-    Ok(Arc::new(fs))
-}
-
-/// When the pool was synced last before it was opened.
-fn synced_at(pool: &Pool) -> Timestamp {
-    let seconds = pool.opened_uberblock().timestamp.cast_signed();
-    Timestamp::from_stored((seconds, 0))
-}
-
-/// Replays the log that a cut left, for good.
-fn replay(pool: &Pool, open: &OpenDataset) -> Result<()> {
-    let Some(log) = open.log()? else {
+fn compare_files(fs: &FileSystem, name: &str, writer: &Writer, bounds: &Bounds) -> Result<()> {
+    let found = found(fs, name)?;
+    if may_be_left(&writer.states, bounds, &found) {
         return Ok(());
-    };
-    // Of a log whose records are all in groups a cut leaves the block for the next ones.
-    if log.is_claimed() {
-        let settings = WriteSettings::default();
-        let report = FileSystem::replay_log(open, &log, settings, synced_at(pool))?;
-        ensure!(report.stopped.is_none(), "the log does not fit: {report:?}");
     }
-    open.destroy_log(&log)?;
-    Ok(open.end()?)
-}
-
-/// The pool's root file system, open for writing.
-fn files(pool: &Pool) -> Result<Arc<FileSystem>> {
-    load_key(pool)?;
-    let dataset = pool.dsl().dataset(pool.dsl().pool_name())?;
-    let gate = pool.gate()?;
-    let access = Access {
-        dsl: Arc::clone(pool.dsl()),
-        gate: Arc::clone(gate),
-        env: env(),
-        blocks: Some(Arc::clone(pool.block_writer()?)),
-        damage: None,
-    };
-    replay(pool, &access.open(&dataset)?)?;
-    let open = Arc::new(access.open(&dataset)?);
-    let fs = FileSystem::open_writable(open, WriteSettings::default())?;
-    fs.drain_delete_queue()?;
-    Ok(Arc::new(fs))
+    let most = bounds.most.min(writer.states.len() - 1);
+    let least = bounds.least.min(most);
+    bail!(Wrong(format!(
+        "{name} had begun {most} operations and was promised {bounds:?}\n\
+         found:    {}\n\
+         promised: {}\n\
+         then:     {}",
+        found.summary(),
+        writer.states[least].summary(),
+        writer.told(least..most),
+    )))
 }

@@ -79,6 +79,40 @@ pub struct Bounds {
 }
 
 impl Bounds {
+    /// Takes in what happened before the event with the number `cut`. A record goes on where
+    /// another one, of the same writers, ended.
+    pub fn extend(bounds: &mut [Self], record: &[Event], cut: usize) {
+        for event in &record[..cut] {
+            match *event {
+                Event::Begun { writer, operation } => bounds[writer].most = operation + 1,
+                Event::Promised { writer, operations } => {
+                    (bounds[writer].least, bounds[writer].names) = (operations, operations);
+                    // The record may begin between two operations.
+                    bounds[writer].most = bounds[writer].most.max(operations);
+                }
+                Event::PromisedFile {
+                    writer,
+                    file,
+                    operations,
+                } => {
+                    bounds[writer].names = operations;
+                    let file = file.map(|file| (file, operations));
+                    bounds[writer].files.extend(file);
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The same where nothing is promised.
+    #[must_use]
+    pub fn without_promises(&self) -> Self {
+        Self {
+            most: self.most,
+            ..Self::default()
+        }
+    }
+
     /// How many of those on the contents of a file last at least.
     pub fn of_file(&self, file: u64) -> usize {
         let alone = self.files.get(&file).copied().unwrap_or(0);
@@ -89,24 +123,6 @@ impl Bounds {
 /// What lasts of each writer's operations after a cut before the event with the number `cut`.
 pub fn bounds(record: &[Event], cut: usize, writers: usize) -> Vec<Bounds> {
     let mut bounds = vec![Bounds::default(); writers];
-    for event in &record[..cut] {
-        match *event {
-            Event::Begun { writer, operation } => bounds[writer].most = operation + 1,
-            Event::Promised { writer, operations } => {
-                (bounds[writer].least, bounds[writer].names) = (operations, operations);
-            }
-            Event::PromisedFile {
-                writer,
-                file,
-                operations,
-            } => {
-                bounds[writer].names = operations;
-                bounds[writer]
-                    .files
-                    .extend(file.map(|file| (file, operations)));
-            }
-            _ => {}
-        }
-    }
+    Bounds::extend(&mut bounds, record, cut);
     bounds
 }

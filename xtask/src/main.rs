@@ -37,8 +37,9 @@ usage: cargo xtask COMMAND [ARGUMENT...]
   identity [SEED] [--count N]
                               random histories of devices that go, are written to apart, are
                               copied, and come back, beside a model
-  sim SEED [--count N] [--trace] [--judge N]
+  sim SEED [--count N] [--trace] [--referee N]
                               simulated machines lose their power: pools on simulated devices,
+<<<<<<< HEAD
                               three writers, one seed for everything; with --judge OpenZFS looks
                               at what each N-th seed left
   torture [SEED] [--kills N] [--session N] [--judge N] [--foreign N] [--load NAME]...
@@ -51,6 +52,15 @@ usage: cargo xtask COMMAND [ARGUMENT...]
                               the daemon works on disks that record, and pools are made of what a
                               power cut would have left of them
   pjdfstest [PATTERN...]      pjdfstest's cases of POSIX on a mount, as root
+=======
+                              files, volumes and datasets, sick disks, one seed for everything;
+                              with --referee OpenZFS looks at what each N-th seed left
+  sim --sequences LENGTH [SEED --count N]
+                              all histories of so many operations on files with fsync between, or
+                              a sample of them, each with a power cut at its end
+  sim --history WORDS         one such history, for example
+                              'rename foo bar; create foo; fsync foo'
+>>>>>>> fcc6b938 (Judge the whole stack in the simulation, and all short histories of files)
   replicate [SEED] [--seeds N] [--steps N] [--operations N] [--sources N]
             [--trees N|--cuts N|--mutants N]
                               random histories sent and received, by Cenote and by OpenZFS;

@@ -1,43 +1,60 @@
-//! `cargo xtask sim SEED [--count N] [--trace] [--judge N]`: simulated machines lose their power.
+//! `cargo xtask sim`: simulated machines lose their power.
+//!
+//! `SEED [--count N] [--trace] [--referee N]` lives through seeds; `--sequences LENGTH` judges all
+//! histories of files of that many operations, with `--count N` a sample of them that the seed
+//! decides; `--history WORDS` judges one.
 
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, bail};
-use cenote_base::rt::World;
-use cenote_sim::{Outcome, POOL, live};
+use cenote_base::rt::{Random, World};
+use cenote_sim::{Layout, Outcome, POOL, Sequences, judge_history, live};
 use cenote_tests::referee;
 use std::io::BufWriter;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// Histories that a thread judges before it asks for others.
+const BATCH: usize = 100;
+
 struct Options {
     seed: u64,
-    count: u64,
+    count: Option<u64>,
     is_traced: bool,
     /// OpenZFS judges what each so-manieth seed left.
-    judge: Option<u64>,
+    referee: Option<u64>,
+    /// Length of the histories to judge.
+    sequences: Option<u32>,
+    history: Option<String>,
 }
 
 fn options() -> Result<Options> {
     let mut options = Options {
         seed: 1,
-        count: 1,
+        count: None,
         is_traced: false,
-        judge: None,
+        referee: None,
+        sequences: None,
+        history: None,
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
-        let mut number = || -> Result<u64> {
-            let word = words
+        let mut value = || {
+            words
                 .next()
-                .with_context(|| format!("{word} needs a number"))?;
-            word.parse()
-                .with_context(|| format!("'{word}' is not a number"))
+                .with_context(|| format!("{word} needs a value"))
+        };
+        let number = |value: String| -> Result<u64> {
+            value
+                .parse()
+                .with_context(|| format!("'{value}' is not a number"))
         };
         match word.as_str() {
-            "--count" => options.count = number()?,
-            "--judge" => options.judge = Some(number()?.max(1)),
+            "--count" => options.count = Some(number(value()?)?),
+            "--referee" => options.referee = Some(number(value()?)?.max(1)),
+            "--sequences" => options.sequences = Some(u32::try_from(number(value()?)?)?),
+            "--history" => options.history = Some(value()?),
             "--trace" => options.is_traced = true,
             seed => {
                 options.seed = seed
@@ -46,14 +63,25 @@ fn options() -> Result<Options> {
             }
         }
     }
-    if options.is_traced && options.count > 1 {
+    if options.is_traced && options.count.is_some() {
         bail!("--trace is for one seed");
+    }
+    if options
+        .sequences
+        .is_some_and(|length| !(1..=4).contains(&length))
+    {
+        bail!("histories have 1 to 4 operations");
     }
     Ok(options)
 }
 
 fn main() -> ExitCode {
-    match options().and_then(|options| run(&options)) {
+    let done = options().and_then(|options| match (&options.history, options.sequences) {
+        (Some(words), _) => judge_history(words, &Layout::plain(), options.seed).map(|()| true),
+        (None, Some(length)) => run_sequences(&options, Sequences::of_length(length)),
+        (None, None) => run_seeds(&options),
+    });
+    match done {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -63,31 +91,20 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(options: &Options) -> Result<bool> {
+/// Calls `each` with the numbers below `count`, on all cores; those for which it said no.
+fn on_all_cores(count: u64, workers: usize, each: impl Fn(u64) -> bool + Sync) -> Result<Vec<u64>> {
     let next = AtomicU64::new(0);
     let failed = Mutex::new(Vec::new());
-    let workers = match options.is_traced {
-        true => 1,
-        false => std::thread::available_parallelism()?.get(),
-    };
     std::thread::scope(|scope| {
         for _ in 0..workers {
             scope.spawn(|| {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
-                    if index >= options.count {
+                    if index >= count {
                         return;
                     }
-                    let seed = options.seed + index;
-                    match one(options, seed) {
-                        Ok(outcome) => {
-                            let Outcome { events, cuts } = outcome;
-                            eprintln!("seed {seed}: {cuts} cuts in {events} events");
-                        }
-                        Err(error) => {
-                            eprintln!("seed {seed} FAILED: {error:#}");
-                            failed.lock().expect("nobody panics with it").push(seed);
-                        }
+                    if !each(index) {
+                        failed.lock().expect("nobody panics with it").push(index);
                     }
                 }
             });
@@ -95,37 +112,98 @@ fn run(options: &Options) -> Result<bool> {
     });
     let mut failed = failed.into_inner().expect("nobody panicked with it");
     failed.sort_unstable();
-    if failed.is_empty() {
-        eprintln!(
-            "{} seeds from {} on: nothing was lost",
-            options.count, options.seed
-        );
+    Ok(failed)
+}
+
+fn run_seeds(options: &Options) -> Result<bool> {
+    let count = options.count.unwrap_or(1);
+    let workers = match options.is_traced {
+        true => 1,
+        false => std::thread::available_parallelism()?.get(),
+    };
+    let failed = on_all_cores(count, workers, |index| {
+        let seed = options.seed + index;
+        match one(options, seed) {
+            Ok(outcome) => {
+                let Outcome {
+                    told,
+                    events,
+                    cuts,
+                    noticed,
+                } = outcome;
+                let noticed = match noticed {
+                    0 => String::new(),
+                    count => format!(", {count} errors"),
+                };
+                eprintln!("seed {seed}: {cuts} cuts in {events} events{noticed}: {told}");
+                true
+            }
+            Err(error) => {
+                eprintln!("seed {seed} FAILED: {error:#}");
+                false
+            }
+        }
+    })?;
+    let failed: Vec<u64> = failed.iter().map(|index| options.seed + index).collect();
+    let Some(first) = failed.first() else {
+        eprintln!("{count} seeds from {} on: nothing was lost", options.seed);
         return Ok(true);
-    }
-    eprintln!(
-        "{} of {} seeds failed: {failed:?}",
-        failed.len(),
-        options.count
-    );
-    eprintln!("again: cargo xtask sim {} --trace", failed[0]);
+    };
+    eprintln!("{} of {count} seeds failed: {failed:?}", failed.len());
+    eprintln!("again: cargo xtask sim {first} --trace");
     Ok(false)
 }
 
 fn one(options: &Options, seed: u64) -> Result<Outcome> {
-    let is_judged = options.judge.is_some_and(|each| seed.is_multiple_of(each));
-    let kept = is_judged.then(tempfile::tempdir).transpose()?;
-    let directory = kept.as_ref().map(|kept| kept.path().to_owned());
+    let is_judged = options
+        .referee
+        .is_some_and(|each| seed.is_multiple_of(each));
+    let directory = is_judged.then(tempfile::tempdir).transpose()?;
     let mut world = World::simulated(seed);
     if options.is_traced {
         world = world.trace_to(BufWriter::new(std::io::stdout()));
     }
-    let outcome = world.run(|| {
-        let kept = directory.as_deref();
-        let lose_flushes = false;
-        live(seed, cenote_sim::Options { kept, lose_flushes })
-    })?;
+    let kept = directory.as_ref().map(tempfile::TempDir::path);
+    let lose_flushes = false;
+    let outcome = live(&world, seed, cenote_sim::Options { kept, lose_flushes })?;
     if let Some(kept) = kept {
-        referee::judge(kept.path(), POOL);
+        referee::judge(kept, POOL);
     }
     Ok(outcome)
+}
+
+fn run_sequences(options: &Options, sequences: Sequences) -> Result<bool> {
+    let numbers: Vec<u64> = match options.count {
+        None => (0..sequences.count()).collect(),
+        Some(count) => {
+            let mut random = Random::new(options.seed);
+            (0..count)
+                .map(|_| random.below(sequences.count()))
+                .collect()
+        }
+    };
+    let batches: Vec<&[u64]> = numbers.chunks(BATCH).collect();
+    let judged = AtomicU64::new(0);
+    let workers = std::thread::available_parallelism()?.get();
+    let failed = on_all_cores(batches.len() as u64, workers, |index| {
+        let batch = usize::try_from(index)
+            .ok()
+            .and_then(|index| batches.get(index));
+        match sequences.judge(batch.copied().unwrap_or_default()) {
+            Ok(count) => {
+                judged.fetch_add(count, Ordering::Relaxed);
+                true
+            }
+            Err(error) => {
+                eprintln!("FAILED: {error:#}");
+                false
+            }
+        }
+    })?;
+    let judged = judged.into_inner();
+    eprintln!(
+        "{judged} histories are as promised, {} batches are not",
+        failed.len()
+    );
+    Ok(failed.is_empty())
 }

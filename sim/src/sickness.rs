@@ -1,0 +1,71 @@
+//! What can be wrong with a disk, beside the power.
+//!
+//! A sick disk answers as others do, and is wrong now and then: it writes something else, or
+//! elsewhere, or nothing; it fails for once or for good; or it is slow. All but the last two go
+//! unnoticed until somebody compares checksums.
+
+use cenote_base::rt::Random;
+
+/// What is wrong with a disk; by default nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sickness {
+    /// Writes of a thousand in which a bit is not what it should be.
+    pub spoiled: u64,
+    /// Writes of a thousand that go elsewhere.
+    pub elsewhere: u64,
+    /// Writes of a thousand that never happen.
+    pub lost: u64,
+    /// Requests of a thousand that fail.
+    pub failed: u64,
+    /// Requests until all others fail.
+    pub stops_after: Option<u64>,
+    /// How much longer than others it takes; 0 for as long.
+    pub slowness: u64,
+}
+
+/// What becomes of a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    Done,
+    Failed,
+    Lost,
+    /// It is written at another place, which this number decides.
+    Elsewhere(u64),
+    /// The byte that this number decides is another.
+    Spoiled(u64),
+}
+
+impl Sickness {
+    pub(crate) fn is_healthy(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(crate) fn delay(&self, micros: u64) -> u64 {
+        micros * (1 + self.slowness)
+    }
+
+    /// Draws what becomes of a request.
+    pub(crate) fn fate(&mut self, is_write: bool, random: &mut Random) -> Fate {
+        if self.is_healthy() {
+            return Fate::Done;
+        }
+        if let Some(left) = &mut self.stops_after {
+            *left = left.saturating_sub(1);
+            if *left == 0 {
+                return Fate::Failed;
+            }
+        }
+        if random.permille(self.failed) {
+            return Fate::Failed;
+        }
+        if !is_write {
+            return Fate::Done;
+        }
+        match () {
+            () if random.permille(self.lost) => Fate::Lost,
+            () if random.permille(self.elsewhere) => Fate::Elsewhere(random.word()),
+            () if random.permille(self.spoiled) => Fate::Spoiled(random.word()),
+            () => Fate::Done,
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! What is done to a pool's devices while it is written to: scrubs, devices that rest, come, go and
+//! are replaced.
+//!
+//! None of it may change what is in the pool, so nothing is remembered. What is refused is refused:
+//! a device that the pool needs cannot rest.
+
+use crate::disks::Disks;
+use crate::machine::actor;
+use anyhow::{Result, bail};
+use cenote_base::rt::{self, Random};
+use cenote_base::{Guid, Txg};
+use cenote_ondisk::scan::ScanState;
+use cenote_pool::{Attachment, Companion, Offline, Pool, ScanRequest};
+use std::time::Duration;
+
+/// The longest pause between two commands.
+const PAUSE_MS_MAX: u64 = 30;
+/// The longest that a scan of so little takes.
+const SCAN_TIME_MAX: Duration = Duration::from_secs(600);
+
+/// Somebody who looks after the pool's devices.
+#[derive(Debug)]
+pub struct Keeper {
+    pub random: Random,
+    /// Disks that the pool does not have, and may get.
+    pub free: Vec<usize>,
+    /// Whether redundancy may be spent.
+    pub is_bold: bool,
+}
+
+impl Keeper {
+    /// Gives a few commands.
+    ///
+    /// # Errors
+    /// If the pool takes no changes any more.
+    pub fn work(&mut self, disks: &Disks, pool: &Pool, commands: usize) -> Result<()> {
+        for _ in 0..commands {
+            rt::sleep(Duration::from_millis(self.random.below(PAUSE_MS_MAX)));
+            let (words, done) = self.command(disks, pool);
+            rt::trace!("{words}: {done:?}");
+            if let Some(cause) = pool.suspended() {
+                bail!("{done:?}: the pool takes no changes: {cause}");
+            }
+        }
+        Ok(())
+    }
+
+    fn command(&mut self, disks: &Disks, pool: &Pool) -> (String, Result<()>) {
+        let leaves: Vec<Guid> = pool.vdev_tree().leaves().map(|leaf| leaf.guid).collect();
+        let leaf = leaves[self.random.index(leaves.len())];
+        let actor = actor();
+        let by = (&actor, "");
+        let drawn = match self.is_bold {
+            true => self.random.below(14),
+            false => self.random.below(3),
+        };
+        match drawn {
+            0..3 => ("scrub".to_owned(), start_scrub(pool)),
+            3..6 => {
+                let how = Offline {
+                    is_temporary: self.random.happens(50),
+                    is_fault: false,
+                };
+                let done = pool.offline(leaf, how, by);
+                (format!("offline {leaf}, {how:?}"), done.map_err(Into::into))
+            }
+            6..9 => {
+                let mut leaves = leaves.into_iter();
+                let done = leaves.try_for_each(|leaf| pool.online(leaf, None, by));
+                ("online all".to_owned(), done.map_err(Into::into))
+            }
+            9 => {
+                let done = pool.detach(leaf, by);
+                (format!("detach {leaf}"), done.map_err(Into::into))
+            }
+            10..12 => self.attach(disks, pool, leaf),
+            _ => self.remove_log(pool),
+        }
+    }
+
+    fn remove_log(&mut self, pool: &Pool) -> (String, Result<()>) {
+        let tree = pool.vdev_tree();
+        let logs = tree.children.iter().filter(|top| top.is_log);
+        let logs: Vec<Guid> = logs.map(|top| top.guid).collect();
+        if logs.is_empty() {
+            return ("remove no log device".to_owned(), Ok(()));
+        }
+        let log = logs[self.random.index(logs.len())];
+        let done = pool.remove_log(log, (&actor(), ""));
+        (format!("remove log {log}"), done.map_err(Into::into))
+    }
+
+    fn attach(&mut self, disks: &Disks, pool: &Pool, old: Guid) -> (String, Result<()>) {
+        let Some(new) = self.free.pop() else {
+            return ("attach nothing".to_owned(), Ok(()));
+        };
+        let companion = match self.random.happens(50) {
+            true => Companion::Side,
+            false => Companion::Replacement,
+        };
+        let request = Attachment {
+            old,
+            new: disks.leaf(new),
+            companion,
+            sequential: self.random.happens(30),
+            ashift: None,
+        };
+        let words = format!("attach disk {new} to {old}, {companion:?}");
+        let done = pool.attach(&request, (&actor(), ""));
+        (words, done.map_err(Into::into))
+    }
+}
+
+fn start_scrub(pool: &Pool) -> Result<()> {
+    let (since, until) = (Txg(0), None);
+    Ok(pool.start_scan(ScanRequest::Scrub { since, until }, (&actor(), ""))?)
+}
+
+/// Scrubs the pool, and waits until that is done.
+///
+/// # Errors
+/// If it cannot begin, or does not end.
+pub fn scrub(pool: &Pool) -> Result<()> {
+    wait_for_scan(pool)?;
+    start_scrub(pool)?;
+    wait_for_scan(pool)
+}
+
+fn wait_for_scan(pool: &Pool) -> Result<()> {
+    let begun = rt::Instant::now();
+    while begun.elapsed() < SCAN_TIME_MAX {
+        let status = pool.scan_status()?;
+        if status.is_none_or(|status| status.scan.state != ScanState::Scanning) {
+            return Ok(());
+        }
+        rt::sleep(Duration::from_millis(5));
+    }
+    bail!("a scan does not end: {:?}", pool.scan_status())
+}
