@@ -361,7 +361,9 @@ fn options_of(imported: &Imported) -> ImportOptions {
         },
         // Of a pool that is written to it is gone: the rewind was for good.
         checkpoint_rewind: options.rewind_to_checkpoint && readonly,
-        missing_log: options.missing_logs,
+        // What was given up at the import is gone. A log device that is away now may hold what
+        // was promised since.
+        missing_log: options.missing_logs && readonly,
         no_mount: true,
         replay_in_memory: options.replay_in_memory,
         mount_options: imported.mount_options.clone(),

@@ -102,11 +102,19 @@ pub(super) struct Lists {
     ordered: VecDeque<Item>,
     objects: BTreeMap<ObjectId, VecDeque<Item>>,
     bytes: u64,
+    /// The last group of any operation that was noted.
+    last_txg: Txg,
+    /// Objects with writes among the ordered operations that are still to be read, each with the
+    /// last group of such a write.
+    late_in_order: BTreeMap<ObjectId, Txg>,
 }
 
 /// There is no room for an operation, or no record can hold it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Unlogged;
+pub(super) struct Unlogged {
+    /// The last group of an operation that no commit can put into the log any more.
+    pub upto: Txg,
+}
 
 impl Lists {
     /// Notes an operation.
@@ -125,7 +133,7 @@ impl Lists {
             _ => Body::Encoded(record.encode()),
         };
         if matches!(&body, Body::Encoded(bytes) if bytes.len() > RECORD_SIZE_MAX) {
-            return Err(Unlogged);
+            return Err(Unlogged { upto: record.txg });
         }
         let txg = record.txg;
         self.add(object_of(record), Item { txg, body })
@@ -155,9 +163,12 @@ impl Lists {
 
     fn add(&mut self, object: Option<ObjectId>, item: Item) -> Result<(), Unlogged> {
         let bytes = item.bytes();
+        self.last_txg = self.last_txg.max(item.txg);
         if self.bytes + bytes > BYTES_MAX {
+            // Two groups may be open, and operations of the later one are dropped, too.
+            let upto = self.last_txg;
             *self = Self::default();
-            return Err(Unlogged);
+            return Err(Unlogged { upto });
         }
         self.bytes += bytes;
         match object {
@@ -170,6 +181,7 @@ impl Lists {
     /// Takes what a commit of `object` needs, or of everything.
     pub fn take(&mut self, object: Option<ObjectId>) -> Vec<Item> {
         let mut taken: Vec<Item> = self.ordered.drain(..).collect();
+        self.late_in_order.clear();
         match object {
             Some(object) => taken.extend(self.objects.remove(&object).unwrap_or_default()),
             None => taken.extend(std::mem::take(&mut self.objects).into_values().flatten()),
@@ -186,8 +198,17 @@ impl Lists {
 
     /// Puts what was done to an object before all operations on names that are still to come.
     pub fn put_in_order(&mut self, object: ObjectId) {
-        self.ordered
-            .extend(self.objects.remove(&object).unwrap_or_default());
+        let items = self.objects.remove(&object).unwrap_or_default();
+        let late = items.iter().filter(|item| item.to_be_read().is_some());
+        if let Some(txg) = late.map(|item| item.txg).max() {
+            self.late_in_order.insert(object, txg);
+        }
+        self.ordered.extend(items);
+    }
+
+    /// The last group of a write of the object that was put in order and is still to be read.
+    pub fn late_in_order(&self, object: ObjectId) -> Option<Txg> {
+        self.late_in_order.get(&object).copied()
     }
 
     /// Drops the operations of groups that are on disk. Each list is in the order of groups, but
@@ -201,6 +222,7 @@ impl Lists {
             }
         };
         drop_from(&mut self.ordered);
+        self.late_in_order.retain(|_, txg| *txg > synced);
         self.objects.retain(|_, list| {
             drop_from(list);
             !list.is_empty()

@@ -2,6 +2,8 @@
 
 #[path = "ending_tests.rs"]
 mod ending;
+#[path = "holes_tests.rs"]
+mod holes;
 
 use super::*;
 use crate::chain::judge;

@@ -295,6 +295,10 @@ impl State {
 
     /// What the log has to be told of an object that is shorter now, or gone.
     fn note_shrunk(&mut self, object: ObjectId) {
+        // A change of names takes these contents along, and they cannot be read any more.
+        if let Some(txg) = self.lists.late_in_order(object) {
+            self.make_hole(txg);
+        }
         if self.is_writing || !self.queue.is_empty() {
             self.shrunk.insert(object, self.gathered);
         }
@@ -399,16 +403,17 @@ impl LogWriter {
         {
             state.note_shrunk(object);
         }
-        if state.lists.append(record) == Err(Unlogged) {
-            state.make_hole(record.txg);
+        if let Err(Unlogged { upto }) = state.lists.append(record) {
+            state.make_hole(upto);
         }
     }
 
     /// Notes a write whose data is read when a commit needs it.
     pub fn append_write(&self, txg: Txg, object: ObjectId, offset: u64, length: u64) {
         let mut state = self.lock();
-        if state.lists.append_write(txg, object, offset, length) == Err(Unlogged) {
-            state.make_hole(txg);
+        let appended = state.lists.append_write(txg, object, offset, length);
+        if let Err(Unlogged { upto }) = appended {
+            state.make_hole(upto);
         }
     }
 
