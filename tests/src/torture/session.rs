@@ -10,6 +10,7 @@ use anyhow::{Context, Result};
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
@@ -69,7 +70,9 @@ pub(super) fn run(seed: u64, kills: u64, options: &Options, counts: &mut Counts)
             return Err(error.context(format!("{story}, kill {kill}")));
         }
     }
-    session.end();
+    // The last kill was judged: nothing is under way.
+    session.site.export()?;
+    session.site.abandon();
     Ok(story)
 }
 
@@ -172,6 +175,15 @@ impl Session {
         let _ = self.site.kill();
         for load in &mut self.loads {
             let _ = load.stop();
+        }
+        // Dead mounts, the inner ones first.
+        let inner = self
+            .loads
+            .iter()
+            .map(|load| format!("tank/{}", load.name()));
+        for dataset in inner.chain(["tank".to_owned()]) {
+            let mut unmount = Command::new("umount");
+            let _ = unmount.arg("-l").arg(self.site.path(&dataset)).output();
         }
         self.site.abandon();
     }
