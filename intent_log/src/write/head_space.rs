@@ -8,6 +8,9 @@ use cenote_io::{IoError, LogMark, ObjsetKeys, Writer};
 use cenote_ondisk::BlockPointer;
 use std::sync::Arc;
 
+/// Dirty data brings this share of itself in metadata, at most.
+const METADATA_SHARE: u64 = 8;
+
 /// A pool that is open for writing, for the log of one of its heads.
 #[derive(Debug)]
 pub struct HeadSpace {
@@ -54,7 +57,10 @@ impl LogHold for HeadHold<'_> {
         keys: Option<&ObjsetKeys>,
     ) -> Result<BlockPointer, IoError> {
         let writer = &self.space.writer;
-        writer.allocate_log_block(self.txg(), size, verifier, keys)
+        // The group needs space for what is dirty, and for as much metadata as comes with it.
+        let dirty = self.space.gate.dirty_bytes();
+        let leaves = dirty.saturating_add(dirty / METADATA_SHARE);
+        writer.allocate_log_block(self.txg(), size, verifier, keys, leaves)
     }
 }
 

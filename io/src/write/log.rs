@@ -63,6 +63,7 @@ impl Writer {
         size: u64,
         verifier: [u64; 4],
         keys: Option<&ObjsetKeys>,
+        leaves: u64,
     ) -> Result<BlockPointer, IoError> {
         let bookmark = bookmark_of(verifier);
         let properties = Properties {
@@ -92,6 +93,7 @@ impl Writer {
             level: Level(0),
             for_gang: false,
             hint: None,
+            leaves: Some(leaves),
         };
         let allocation = self.allocator.allocate(txg, request);
         let allocation = allocation.map_err(|source| IoError::NoSpace { bookmark, source })?;

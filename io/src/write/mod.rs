@@ -178,6 +178,9 @@ pub struct AllocationRequest {
     pub for_gang: bool,
     /// An address near which the block would be read with others.
     pub hint: Option<Dva>,
+    /// For a block of an intent log: bytes of contents for which vdevs that are not for logs keep
+    /// space. Other requests leave nothing.
+    pub leaves: Option<u64>,
 }
 
 /// Space for the copies of one block.

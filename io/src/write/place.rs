@@ -125,6 +125,7 @@ impl Placer<'_> {
             level: request.level,
             for_gang: false,
             hint: None,
+            leaves: None,
         };
         let refused = match self.allocator.allocate(self.txg, wanted) {
             Ok(allocation) => {

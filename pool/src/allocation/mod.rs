@@ -488,9 +488,36 @@ impl Space {
 }
 
 impl Space {
+    /// Whether vdevs of a class that is not the request's have space for it beside what it is to
+    /// leave there: for a log, what its group has to write, and half of what nobody may use.
+    ///
+    /// A log that took all space would leave none to the group, and the pool would be suspended.
+    fn leaves_enough(&self, class: AllocationClass, txg: Txg, request: &AllocationRequest) -> bool {
+        let Some(leaves) = request.leaves else {
+            return true;
+        };
+        let shape = self.vdevs.shape();
+        let wanted = leaves.saturating_add(request.size);
+        let (mut size, mut available, mut needed) = (0_u64, 0_u64, 0_u64);
+        for top in self.members(class) {
+            let top = top.lock();
+            size = size.saturating_add(top.size());
+            available = available.saturating_add(top.available());
+            // With parity; the vdev that needs most of it counts.
+            let stored = shape.asize(top.vdev, request.size.max(1), txg);
+            let stored = u128::from(stored.unwrap_or(request.size));
+            let stored = u128::from(wanted) * stored / u128::from(request.size.max(1));
+            needed = needed.max(u64::try_from(stored).unwrap_or(u64::MAX));
+        }
+        available >= needed.saturating_add(cenote_dsl::slop(size, 0) / 2)
+    }
+
     fn try_allocate(&self, txg: Txg, request: &AllocationRequest) -> Result<Allocation, NoSpace> {
         let mut best: Vec<Dva> = Vec::new();
         for class in class_order(request.class) {
+            if *class != request.class && !self.leaves_enough(*class, txg, request) {
+                continue;
+            }
             let dvas = self.allocate_in(*class, txg, request);
             let (keep, drop) = match dvas.len() > best.len() {
                 true => (dvas, best),

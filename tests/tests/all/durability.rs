@@ -9,7 +9,7 @@ use rustix::fs::{CWD, FallocateFlags, RenameFlags, XattrFlags};
 use rustix::io::ReadWriteFlags;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, IoSlice, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -385,5 +385,34 @@ fn what_was_unmounted_from_outside_is_on_disk_soon() -> Result<()> {
         let referenced = site.ok("zfs get -Hp -o value referenced tank/fs")?;
         Ok(referenced.trim_end().parse::<u64>()? > 3_000_000)
     })?;
+    site.finish()
+}
+
+/// Log blocks used to take all the space, the group had none to write in, and the pool was
+/// suspended. A log that would take what its group needs is refused: then the group is written.
+#[test]
+fn a_log_leaves_space_for_its_group() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("single", 96, "-O compression=off")?;
+    quiet(&site)?;
+    let path = site.path("tank").join("file");
+    let file = File::create(&path)?;
+    let mut written = 0;
+    // More than the device has, in a file that is always as large.
+    while written < 160 << 20 {
+        let data = noise(written, 400_000);
+        file.write_all_at(&data, 0).context("a write")?;
+        file.sync_all().context("fsync")?;
+        written += data.len() as u64;
+    }
+    drop(file);
+    let last = written - 400_000;
+    crash(&site)?;
+    ensure!(
+        fs::read(&path)? == noise(last, 400_000),
+        "the last version is lost"
+    );
     site.finish()
 }
