@@ -139,7 +139,7 @@ fn replies_that_make_no_sense_end_the_connection_and_not_the_client() {
 fn exports_that_cannot_be_are_refused() {
     let opener = NbdOpener::default();
     let fake = Fake::new(handshake(1 << 20, export_flag::HAS_FLAGS), Vec::new());
-    let error = opener.open_device(&fake.url()).err().expect("refused");
+    let error = opener.open_device(&fake.url()).expect_err("refused");
     assert!(
         error.to_string().contains("does not offer flushes"),
         "{error}"
@@ -160,7 +160,7 @@ fn a_server_in_the_same_process_is_refused_to_those_who_ask_for_that() {
     let opener = NbdOpener {
         must_be_foreign: true,
     };
-    let error = opener.open_device(Path::new(&url)).err().expect("refused");
+    let error = opener.open_device(Path::new(&url)).expect_err("refused");
     assert!(
         error.to_string().contains("served by this daemon"),
         "{error}"

@@ -313,10 +313,15 @@ fn export_raw(device: &dyn Device, part: &Path, progress: &Progress) -> Result<u
     Ok(copied)
 }
 
+/// Fills a buffer from a place.
+type ReadAt<'a> = dyn Fn(u64, &mut [u8]) -> Result<(), String> + Sync + 'a;
+/// Writes bytes at a place.
+type WriteAt<'a> = dyn Fn(u64, &[u8]) -> Result<(), String> + Sync + 'a;
+
 /// Copies what is no zeros, several pieces at once; the target is all zeros.
 struct Copy<'a> {
-    read: &'a (dyn Fn(u64, &mut [u8]) -> Result<(), String> + Sync),
-    write: &'a (dyn Fn(u64, &[u8]) -> Result<(), String> + Sync),
+    read: &'a ReadAt<'a>,
+    write: &'a WriteAt<'a>,
 }
 
 impl Copy<'_> {
