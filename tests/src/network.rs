@@ -2,8 +2,8 @@
 //! runs, and the servers for the tests.
 //!
 //! The servers are `cenote nbd serve --device` on files that lie where the devices of a site do, so
-//! that OpenZFS can judge them. Writers make files durable one after the other while servers and the
-//! daemon are killed; whatever `fsync` has promised must be there, with its bytes.
+//! that OpenZFS can judge them. Writers make files durable one after the other while servers and
+//! the daemon are killed; whatever `fsync` has promised must be there, with its bytes.
 
 use crate::patience::wait_until;
 use crate::random::Random;

@@ -231,7 +231,8 @@ fn changes_are_told(volumes: &Volumes) -> Result<()> {
         d = b''.join(c.pread(1 << 20, o << 20) for o in range(64))\n  c.shutdown()\n  return d\n\
         def check(new, old, context, most):\n  \
         a, b = content(new), content(old)\n  \
-        differ = {n for n in range(4096) if a[n << 14:(n + 1) << 14] != b[n << 14:(n + 1) << 14]}\n  \
+        block = lambda d, n: d[n << 14:(n + 1) << 14]\n  \
+        differ = {n for n in range(4096) if block(a, n) != block(b, n)}\n  \
         c = nbd.NBD()\n  c.add_meta_context(context)\n  c.connect_uri(uri(new))\n  \
         assert c.can_meta_context(context)\n  told, at, flags = set(), 0, []\n  \
         def note(name, offset, entries, err):\n    flags.extend(entries)\n  \

@@ -234,12 +234,7 @@ fn serve(arguments: &Arguments) -> Outcome {
     if let Err(error) = server.leave_note(&places.note()) {
         log::warn!("{}.note is not written: {error}", socket.display());
     }
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [SIGTERM, SIGINT, SIGHUP] {
-        if let Err(error) = signal_hook::flag::register(signal, Arc::clone(&stop)) {
-            return failed(format!("cannot listen for signals: {error}"));
-        }
-    }
+    let stop = stop_on_signals()?;
     let auto = arguments.has("auto");
     let service = engine::service(engine::Wanted {
         memory,
@@ -267,6 +262,16 @@ fn serve(arguments: &Arguments) -> Outcome {
     log::info!("the daemon ends");
     log::logger().flush();
     Ok(0)
+}
+
+/// What the signals set that end the daemon.
+fn stop_on_signals() -> Result<Arc<AtomicBool>, Stop> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT, SIGHUP] {
+        let registered = signal_hook::flag::register(signal, Arc::clone(&stop));
+        registered.map_err(|error| Stop::Failed(format!("cannot listen for signals: {error}")))?;
+    }
+    Ok(stop)
 }
 
 /// Whoever started us stops reading once we listen; a closed pipe must not end us.
