@@ -141,6 +141,43 @@ pub(crate) fn flags_after(flags: u64, extended: &ExtendedAttributes) -> u64 {
     flags
 }
 
+/// The extended attribute block that brings those flags that changed, a project and a creation
+/// time to a znode; `None` if there is nothing to bring.
+pub(crate) fn extended_of(
+    (changed, flags): (u64, u64),
+    project: Option<u64>,
+    created: Option<Timestamp>,
+) -> Option<ExtendedAttributes> {
+    let mut extended = ExtendedAttributes {
+        requested: 0,
+        values: 0,
+        crtime: (0, 0),
+        scanstamp: [0; 32],
+    };
+    for (bit, flag) in FLAG_TABLE {
+        if changed & flag != 0 {
+            extended.requested |= bit;
+        }
+        if changed & flags & flag != 0 {
+            extended.values |= u64::from(bit);
+        }
+    }
+    if let Some(project) = project {
+        extended.requested |= REQUEST_PROJECT;
+        extended.scanstamp[..8].copy_from_slice(&project.to_le_bytes());
+    }
+    if let Some(created) = created {
+        extended.requested |= REQUEST_CREATION_TIME;
+        extended.crtime = words_of(created);
+    }
+    (extended.requested != 0).then_some(extended)
+}
+
+/// The two words of a time in a record.
+pub(crate) fn words_of(time: Timestamp) -> (u64, u64) {
+    (time.seconds.cast_unsigned(), u64::from(time.nanoseconds))
+}
+
 /// The creation time that an extended attribute block sets.
 pub(crate) fn created_by(extended: &ExtendedAttributes) -> Option<Timestamp> {
     let is_set = extended.requested & REQUEST_CREATION_TIME != 0;

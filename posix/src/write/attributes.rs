@@ -18,7 +18,7 @@ use std::sync::Arc;
 const PERMISSIONS: u64 = 0o7777;
 const ALL_EXECUTE: u64 = 0o111;
 /// The flags that a caller may set: those of DOS, those that forbid, and inheritance of projects.
-const FLAGS_SETTABLE: u64 = 0xFF_0000_0000 | FLAG_PROJECT_INHERIT;
+pub(super) const FLAGS_SETTABLE: u64 = 0xFF_0000_0000 | FLAG_PROJECT_INHERIT;
 
 /// New values; `None` stays as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,6 +54,12 @@ impl SetAttributes {
             accessed: Some(time),
             ..Self::default()
         }
+    }
+
+    /// The flags of a file that had `flags`, but for what else they follow.
+    pub(super) fn flags_of(&self, flags: u64) -> u64 {
+        let wanted = self.flags.unwrap_or(flags);
+        flags & !FLAGS_SETTABLE | wanted & FLAGS_SETTABLE
     }
 
     /// Whether a file that only grows takes it.
@@ -110,7 +116,13 @@ impl FileSystem {
             if let Some(mode) = rest.mode {
                 self.change_hidden_list(&tx, &file, mode)?;
             }
-            self.log_attributes(&tx, &file, &rest);
+            if rest.flags.is_some() {
+                // Flags forbid operations on names: a log has both in the order in which they were.
+                self.log_attributes(&tx, &file, &rest);
+                self.log_in_order(id);
+            } else {
+                self.log_attributes(&tx, &file, &rest);
+            }
             if rest.uid.is_some() || rest.gid.is_some() {
                 self.drop_capabilities(&tx, &*self.znode(id)?)?;
             }
@@ -137,10 +149,7 @@ impl FileSystem {
     fn attribute_changes(&self, file: &Znode, set: &SetAttributes) -> Result<Changes, PosixError> {
         let now = file.attributes();
         let mut changes = Changes::new();
-        let mut flags = now.flags;
-        if let Some(wanted) = set.flags {
-            flags = flags & !FLAGS_SETTABLE | wanted & FLAGS_SETTABLE;
-        }
+        let mut flags = set.flags_of(now.flags);
         if let Some(mode) = set.mode {
             let mode = now.mode & !PERMISSIONS | mode & PERMISSIONS;
             (changes, flags) = self.mode_changes(changes, file, mode, flags)?;

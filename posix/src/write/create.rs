@@ -322,7 +322,9 @@ impl FileSystem {
         let object = self.allocate(tx, new.kind, &attributes, None)?;
         if self.tables().is_none() {
             for (name, value) in placed.posix_lists() {
-                self.write_xattr_file(tx, object.id(), name, value)?;
+                // No record could come behind the one that makes the file.
+                self.log_nothing(tx);
+                self.put_xattr_file(tx, object.id(), (name, value), false)?;
             }
         }
         Ok(object)
@@ -392,27 +394,27 @@ impl FileSystem {
         file: &Znode,
     ) -> Result<Object, PosixError> {
         let new = NewFile::new(FileKind::Directory, 0o1777);
-        self.make_hidden(tx, file, file.id(), &new, 2)
+        self.make_hidden(tx, file, file, &new)
     }
 
-    /// Makes the file that holds an extended attribute of `file`.
+    /// Makes the file that holds an extended attribute of `file`. It is counted for the project of
+    /// the hidden directory.
     pub(super) fn make_xattr_file(
         &self,
         tx: &Transaction,
         file: &Znode,
-        directory: ObjectId,
+        directory: &Znode,
     ) -> Result<Object, PosixError> {
         let new = NewFile::new(FileKind::Regular, 0o644);
-        self.make_hidden(tx, file, directory, &new, 1)
+        self.make_hidden(tx, file, directory, &new)
     }
 
     fn make_hidden(
         &self,
         tx: &Transaction,
         file: &Znode,
-        parent: ObjectId,
+        parent: &Znode,
         new: &NewFile,
-        links: u64,
     ) -> Result<Object, PosixError> {
         let owner = file.attributes();
         let new = new.clone().owned_by(owner.uid.0, owner.gid.0);
@@ -422,13 +424,14 @@ impl FileSystem {
             mode,
             gid: owner.gid.0,
             flags: FLAG_XATTR | new_flags(mode, is_directory, self.has_projects()),
-            project: owner.project,
+            project: parent.attributes().project,
             list: trivial(mode, is_directory),
             is_inherited: false,
             access: None,
             default: None,
         };
-        self.make(tx, parent, links, &new, &placed)
+        let links = if is_directory { 2 } else { 1 };
+        self.make(tx, parent.id(), links, &new, &placed)
     }
 
     /// Checks that a name may be made.

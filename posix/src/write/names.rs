@@ -130,12 +130,11 @@ impl FileSystem {
         }
         let tx = writer.begin(0)?;
         self.apply_link(&tx, &directory, &file, name)?;
-        self.log_in_order(object);
         if is_unnamed {
-            // No record made it.
             self.dequeue(&tx, object)?;
-            self.log_nothing(&tx);
+            self.log_first_name(&tx, (parent, name), &file)?;
         } else {
+            self.log_in_order(object);
             let directory = parent;
             let body = RecordBody::Link {
                 directory,

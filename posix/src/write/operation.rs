@@ -3,29 +3,38 @@
 //! Each public change makes the record that a replay repeats it from, in its own transaction, and
 //! gives it to the [`cenote_dataset::LogSink`] if there is one. A change that no record tells in
 //! full says that (`log_nothing`): whoever wants it to be durable waits for its group. These are
-//! attributes in hidden directories or in a pool without the feature `zilsaxattr`, lists of POSIX
-//! with the mode that they stand for, flags and projects, ids of domains, clones, the first name of
-//! an unnamed file, quotas and the version, and all that takes a number of an object that no record
-//! names. Times of reads are stored now and then, and nobody is promised them.
+//! attributes in a list in a pool without the feature `zilsaxattr`, empty ones there (a record
+//! without a value removes one), ids of domains, clones, quotas and the version, the first name of
+//! a file that is large or was made in an earlier group, and all that takes a number of an object
+//! that no record names. Times of reads are stored now and then, and nobody is promised them.
 
 use super::SetAttributes;
-use super::create::{NewFile, Placed};
+use super::access_list::trivial;
+use super::attributes::FLAGS_SETTABLE;
+use super::create::{FLAG_ACL_TRIVIAL, FLAGS_MODIFIED, NewFile, Placed};
+use crate::attributes::{Attributes, FLAG_PROJECT_INHERIT};
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::fuid::Fuid;
 use crate::kind::FileKind;
+use crate::record::{extended_of, words_of as words};
 use crate::time::Timestamp;
 use crate::znode::Znode;
 use cenote_base::ObjectId;
 use cenote_dmu::{Object, Transaction};
+use cenote_ondisk::NvValue;
 use cenote_ondisk::acl::{self, Ace, Who};
 use cenote_ondisk::intent_log::record::{
-    self, AclBody, Create, NewObject, Record, RecordBody, Whiteout, WriteData, record_type,
+    self, AclBody, Create, ExtendedAttributes, NewObject, Record, RecordBody, Whiteout, WriteData,
+    record_type,
 };
 
 /// The most bytes of a write that are in its record: half of what a log block can have. Longer
 /// ones are read again when the log is written.
 const IMMEDIATE_MAX: usize = 32 << 10;
+
+/// The largest file without a name that gets its first one by records, which have all of it.
+const UNNAMED_MAX: u64 = 1 << 20;
 
 /// Bits of a setattr record's mask, as Linux numbers them.
 const MASK_MODE: u64 = 1;
@@ -33,11 +42,7 @@ const MASK_UID: u64 = 2;
 const MASK_GID: u64 = 4;
 const MASK_ATIME: u64 = 16;
 const MASK_MTIME: u64 = 32;
-
-/// The two words of a time in a record.
-fn words(time: Timestamp) -> (u64, u64) {
-    (time.seconds.cast_unsigned(), u64::from(time.nanoseconds))
-}
+const MASK_EXTENDED: u64 = 1 << 31;
 
 /// A new object, as records name it.
 fn named(object: &Object) -> NewObject {
@@ -180,6 +185,101 @@ impl FileSystem {
         }
     }
 
+    /// Notes a new hidden directory, or a file in it.
+    pub(super) fn log_hidden(
+        &self,
+        tx: &Transaction,
+        of_type: u64,
+        (directory, name): (ObjectId, &[u8]),
+        object: &Object,
+    ) -> Result<(), PosixError> {
+        if !self.is_logged() {
+            return Ok(());
+        }
+        let made = self.znode(object.id())?;
+        let now = made.attributes();
+        if has_domain(now.uid.0) || has_domain(now.gid.0) {
+            self.log_nothing(tx);
+            return Ok(());
+        }
+        let create = created((directory, name), (object, now), None);
+        self.log(tx, of_type, RecordBody::Create(create));
+        Ok(())
+    }
+
+    /// Notes what a file in a hidden directory has from now on. Whoever makes the attributes of the
+    /// visible file durable does not know that one: so this comes among the changes of names.
+    pub(super) fn log_hidden_value(&self, tx: &Transaction, object: ObjectId, value: &[u8]) {
+        self.log_freed(tx, object, (0, 0));
+        let mut offset = 0;
+        for piece in value.chunks(IMMEDIATE_MAX) {
+            self.log_write(tx, (object, offset), piece);
+            offset += piece.len() as u64;
+        }
+        self.log_in_order(object);
+    }
+
+    /// Notes the first name of a file that was made without one, as it is by now: until then it
+    /// was nobody's after a crash.
+    ///
+    /// Only a file of the same group gets records. An older one may be among those without a name
+    /// on disk, and who makes its number anew has to remove it before; OpenZFS may not have done
+    /// so when it repeats the record.
+    pub(super) fn log_first_name(
+        &self,
+        tx: &Transaction,
+        place: (ObjectId, &[u8]),
+        file: &Znode,
+    ) -> Result<(), PosixError> {
+        if !self.is_logged() {
+            return Ok(());
+        }
+        let (id, now) = (file.id(), file.attributes());
+        let aces = self.acl(file)?;
+        let list = file.xattr_list()?.unwrap_or_default();
+        let is_new = now.generation == tx.txg().0 && now.size <= UNNAMED_MAX;
+        let is_plain = !has_domain(now.uid.0) && !has_domain(now.gid.0) && !name_domains(&aces);
+        if !is_new || !is_plain || now.xattr_directory.is_some() {
+            self.log_in_order(id);
+            self.log_nothing(tx);
+            return Ok(());
+        }
+        // What was done to it before is in its contents, which come now.
+        self.log_freed_object(id);
+        let entries = acl::encode(&aces);
+        let object = self.newest(id)?;
+        let create = created(place, (&object, now), Some(body(&aces, &entries)));
+        self.log(tx, record_type::CREATE_ACL, RecordBody::Create(create));
+        for (name, value) in list.iter() {
+            match value {
+                NvValue::ByteArray(value) => {
+                    self.log_xattr(tx, file, (name, Some(value)));
+                }
+                _ => self.log_nothing(tx),
+            }
+        }
+        if now.size > 0 {
+            self.log_long_write(tx, (id, 0), now.size);
+        }
+        let projects = self.has_projects();
+        let inheritance = if projects { FLAG_PROJECT_INHERIT } else { 0 };
+        let changed = (now.flags ^ FLAGS_MODIFIED) & FLAGS_SETTABLE & !FLAG_PROJECT_INHERIT;
+        let project = projects.then_some(now.project);
+        let set = record::SetAttributes {
+            mask: MASK_ATIME | MASK_MTIME,
+            atime: words(now.accessed),
+            mtime: words(now.modified),
+            ..unset(id)
+        };
+        let set = extended(
+            set,
+            extended_of((changed | inheritance, now.flags), project, None),
+        );
+        self.log(tx, record_type::SETATTR, RecordBody::SetAttributes(set));
+        self.log_in_order(id);
+        Ok(())
+    }
+
     /// When an object was made, as it is stored.
     fn made_at(&self, object: &Object) -> Result<Timestamp, PosixError> {
         Ok(self.znode(object.id())?.attributes().created)
@@ -262,15 +362,25 @@ impl FileSystem {
         self.log(tx, record_type::SETATTR, RecordBody::SetAttributes(set));
     }
 
+    /// Notes the mode that a new POSIX list stands for; a list of NFSv4 follows it.
+    pub(super) fn log_posix_mode(&self, tx: &Transaction, file: &Znode, mode: u64) {
+        if file.attributes().flags & FLAG_ACL_TRIVIAL == 0 {
+            let is_directory = file.kind() == FileKind::Directory;
+            self.log_access_list(tx, file.id(), &trivial(mode, is_directory));
+        }
+        self.log_mode(tx, file.id(), mode);
+    }
+
     /// Notes new attributes of a file, its size not among them.
     pub(super) fn log_attributes(&self, tx: &Transaction, file: &Znode, set: &SetAttributes) {
-        let is_told = set.flags.is_none() && set.project.is_none() && set.created.is_none();
-        // A list in a hidden directory follows the mode.
-        let is_hidden = set.mode.is_some() && file.attributes().xattr_directory.is_some();
-        if !is_told || is_hidden {
+        let ids = [set.uid, set.gid];
+        if ids.into_iter().flatten().any(has_domain) {
             self.log_nothing(tx);
         }
-        let mut new = unset(file.id());
+        let before = file.attributes().flags;
+        let flags = set.flags_of(before);
+        let more = extended_of((before ^ flags, flags), set.project, set.created);
+        let mut new = extended(unset(file.id()), more);
         for (value, bit, field) in [
             (set.mode, MASK_MODE, &mut new.mode),
             (set.uid, MASK_UID, &mut new.uid),
@@ -325,6 +435,45 @@ impl FileSystem {
             value,
         };
         self.log(tx, record_type::SETSAXATTR, body);
+    }
+}
+
+/// A record that makes an object as it is by now.
+fn created<'a>(
+    (directory, name): (ObjectId, &'a [u8]),
+    (object, now): (&Object, &Attributes),
+    acl: Option<AclBody<'a>>,
+) -> Create<'a> {
+    Create {
+        directory,
+        new: named(object),
+        mode: now.mode,
+        uid: now.uid.0,
+        gid: now.gid.0,
+        generation: now.generation,
+        crtime: words(now.created),
+        device: 0,
+        attributes: None,
+        acl,
+        domains: &[],
+        name,
+        target: None,
+    }
+}
+
+/// A setattr record that sets more, too.
+fn extended(
+    set: record::SetAttributes<'static>,
+    attributes: Option<ExtendedAttributes>,
+) -> record::SetAttributes<'static> {
+    let mask = match attributes {
+        Some(_) => set.mask | MASK_EXTENDED,
+        None => set.mask,
+    };
+    record::SetAttributes {
+        mask,
+        attributes,
+        ..set
     }
 }
 

@@ -6,7 +6,7 @@
 //! of POSIX are attributes whose change changes the mode.
 
 use super::XattrStorage;
-use super::access_list::mode_of;
+use super::access_list::{mode_of, trivial};
 use super::create::exists;
 use super::nfs4::list_flags;
 use super::store::Changes;
@@ -19,6 +19,7 @@ use crate::xattr::{POSIX_ACL_ACCESS, POSIX_ACL_DEFAULT, stored_names};
 use crate::znode::Znode;
 use cenote_base::ObjectId;
 use cenote_dmu::Transaction;
+use cenote_ondisk::intent_log::record::{RecordBody, record_type};
 use cenote_ondisk::system_attributes::Attribute;
 use cenote_ondisk::{NvList, NvValue, ObjectType};
 
@@ -82,12 +83,21 @@ impl FileSystem {
                 SetXattr::ByStranger => SETGID,
                 _ => 0,
             };
-            changes = self.take_permissions(changes, &file, (permissions, lost));
-            // No record has both the list and the mode.
-            self.log_nothing(&tx);
+            let mode = file.attributes().mode & !0o777 & !lost | permissions;
+            changes = take_permissions(changes, &file, mode);
+            // A log may end between the two records: there the file must not let anybody in whom
+            // neither the old list nor the new one does. So the mask of a list stays for as long
+            // as there is a list, and comes only after it.
             if is_minimal {
+                self.log_posix_mode(&tx, &file, mode);
+                if file.attributes().xattr_directory.is_some() {
+                    self.log_in_order(id);
+                }
                 return self.take_away(&tx, &file, name, changes).map(drop);
             }
+            self.put_xattr(&tx, &file, name, value, changes)?;
+            self.log_posix_mode(&tx, &file, mode);
+            return Ok(());
         }
         self.put_xattr(&tx, &file, name, value, changes)
     }
@@ -122,26 +132,6 @@ impl FileSystem {
         Ok(file)
     }
 
-    /// The mode that a POSIX list stands for, without the bits `lost`. The NFSv4 list follows it.
-    fn take_permissions(
-        &self,
-        changes: Changes,
-        file: &Znode,
-        (permissions, lost): (u64, u64),
-    ) -> Changes {
-        let now = file.attributes();
-        let mode = now.mode & !0o777 & !lost | permissions;
-        let is_directory = file.kind() == FileKind::Directory;
-        let aces = super::access_list::trivial(mode, is_directory);
-        changes
-            .word(Attribute::Mode, mode)
-            .word(
-                Attribute::Flags,
-                list_flags(now.flags, &aces, mode, is_directory),
-            )
-            .access_list(&aces)
-    }
-
     fn put_xattr(
         &self,
         tx: &Transaction,
@@ -167,19 +157,29 @@ impl FileSystem {
             if packed.len() <= LIST_SIZE_MAX {
                 self.remove_xattr_file(tx, file, name)?;
                 let changes = changes.bytes(Attribute::Dxattr, packed);
+                let before = before.unwrap_or_default();
+                let others = stored_names(name).filter(|other| *other != name);
+                for other in others.filter(|other| before.contains(other)) {
+                    self.log_xattr(tx, file, (other, None));
+                }
                 self.log_xattr(tx, file, (name, Some(value)));
                 return self.change(tx, file.id(), &changes);
             }
         }
         let changes = match before {
-            Some(before) if before != list => with_list(changes, &list),
+            Some(before) if before != list => {
+                for other in stored_names(name).filter(|other| before.contains(other)) {
+                    self.log_xattr(tx, file, (other, None));
+                }
+                with_list(changes, &list)
+            }
             _ => changes,
         };
         self.change(tx, file.id(), &changes)?;
         self.write_xattr_file(tx, file.id(), name, value)
     }
 
-    /// Writes a value as a file in the hidden directory.
+    /// Writes a value as a file in the hidden directory, which is made if there is none.
     pub(super) fn write_xattr_file(
         &self,
         tx: &Transaction,
@@ -187,15 +187,30 @@ impl FileSystem {
         name: &[u8],
         value: &[u8],
     ) -> Result<(), PosixError> {
+        // What has no name is gone after a crash, and no record can speak of it.
+        let is_told = self.znode(id)?.attributes().links > 0;
+        self.put_xattr_file(tx, id, (name, value), is_told)
+    }
+
+    /// The same; `is_told` if the log gets records of it.
+    pub(super) fn put_xattr_file(
+        &self,
+        tx: &Transaction,
+        id: ObjectId,
+        (name, value): (&[u8], &[u8]),
+        is_told: bool,
+    ) -> Result<(), PosixError> {
         let file = self.znode(id)?;
-        self.log_nothing(tx);
         let directory = match file.attributes().xattr_directory {
             Some(directory) => directory,
             None => {
-                let directory = self.make_xattr_directory(tx, &file)?.id();
-                let changes = Changes::new().word(Attribute::Xattr, directory.0);
+                let directory = self.make_xattr_directory(tx, &file)?;
+                let changes = Changes::new().word(Attribute::Xattr, directory.id().0);
                 self.change(tx, id, &changes)?;
-                directory
+                if is_told {
+                    self.log_hidden(tx, record_type::MKXATTR, (id, b""), &directory)?;
+                }
+                directory.id()
             }
         };
         let directory = self.znode(directory)?;
@@ -206,10 +221,14 @@ impl FileSystem {
         let object = match object {
             Some(target) => target.object,
             None => {
-                let object = self.make_xattr_file(tx, &file, directory.id())?.id();
-                self.add_entry(tx, &directory, name, object, FileKind::Regular)?;
+                let object = self.make_xattr_file(tx, &file, &directory)?;
+                self.add_entry(tx, &directory, name, object.id(), FileKind::Regular)?;
                 self.change_directory(tx, &directory, 1, 0)?;
-                object
+                if is_told {
+                    let place = (directory.id(), name);
+                    self.log_hidden(tx, record_type::CREATE, place, &object)?;
+                }
+                object.id()
             }
         };
         let contents = self.newest(object)?;
@@ -220,6 +239,9 @@ impl FileSystem {
                 contents.set_block_size(tx, size)?;
             }
             contents.write(tx, 0, value)?;
+        }
+        if is_told {
+            self.log_hidden_value(tx, object, value);
         }
         let now = self.require_writer()?.now();
         let changes = Changes::new()
@@ -304,14 +326,29 @@ impl FileSystem {
             let Some(target) = self.lookup(&directory, stored)? else {
                 continue;
             };
-            self.log_nothing(tx);
             self.set().free(tx, target.object)?;
             self.remove_entry(tx, &directory, stored)?;
             self.change_directory(tx, &directory, -1, 0)?;
+            if file.attributes().links > 0 {
+                let (directory, name) = (directory.id(), stored);
+                let body = RecordBody::Remove { directory, name };
+                self.log(tx, record_type::REMOVE, body);
+            }
             self.forget(target.object);
         }
         Ok(())
     }
+}
+
+/// The mode that a POSIX list stands for. The NFSv4 list follows it.
+fn take_permissions(changes: Changes, file: &Znode, mode: u64) -> Changes {
+    let is_directory = file.kind() == FileKind::Directory;
+    let aces = trivial(mode, is_directory);
+    let flags = list_flags(file.attributes().flags, &aces, mode, is_directory);
+    changes
+        .word(Attribute::Mode, mode)
+        .word(Attribute::Flags, flags)
+        .access_list(&aces)
 }
 
 /// Stores a list; an empty one is not stored at all.

@@ -14,6 +14,7 @@ mod golden_kinds_write;
 mod golden_replay;
 mod golden_replay_write;
 mod golden_volumes;
+mod logged;
 mod made;
 mod mutants;
 mod power_cut;

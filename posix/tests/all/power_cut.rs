@@ -33,7 +33,7 @@ const XATTR: &[u8] = b"user.round";
 /// Files by name: their contents, and the value of an extended attribute.
 type State = BTreeMap<String, (Vec<u8>, Vec<u8>)>;
 
-struct Silent;
+pub struct Silent;
 
 impl Watcher for Silent {
     fn progress(&self, _: &VerifyProgress) {}
@@ -43,7 +43,7 @@ impl Watcher for Silent {
     }
 }
 
-fn import(world: &Arc<Disks>, read_only: bool) -> Pool {
+pub fn import(world: &Arc<Disks>, read_only: bool) -> Pool {
     let candidates = assemble(scan(&world.paths(), world.as_ref()));
     let options = ImportOptions {
         read_only,
@@ -54,7 +54,7 @@ fn import(world: &Arc<Disks>, read_only: bool) -> Pool {
 }
 
 /// Opens the root file system, whose key is loaded first.
-fn files(pool: &Pool, writable: bool) -> Arc<FileSystem> {
+pub fn files(pool: &Pool, writable: bool) -> Arc<FileSystem> {
     let dataset = pool.dsl().dataset(pool.dsl().pool_name()).expect("exists");
     if dataset
         .directory()
@@ -209,12 +209,12 @@ fn judge(pool: &Pool, writable: bool, states: &[&State], what: &str) {
     }
 }
 
-struct Layout {
-    vdevs: Vec<(VdevShape, AllocationClass, usize)>,
-    encrypted: bool,
+pub struct Layout {
+    pub vdevs: Vec<(VdevShape, AllocationClass, usize)>,
+    pub encrypted: bool,
 }
 
-fn plain(shape: VdevShape, count: usize) -> Layout {
+pub fn plain(shape: VdevShape, count: usize) -> Layout {
     let vdevs = vec![(shape, AllocationClass::Normal, count)];
     Layout {
         vdevs,
@@ -222,7 +222,7 @@ fn plain(shape: VdevShape, count: usize) -> Layout {
     }
 }
 
-fn create(world: &Arc<Disks>, layout: &Layout) -> Pool {
+pub fn create(world: &Arc<Disks>, layout: &Layout) -> Pool {
     let bench = pools::Bench::new("world");
     let mut leaves = world.leaves().into_iter();
     let vdevs = layout.vdevs.iter().map(|(shape, class, count)| NewVdev {

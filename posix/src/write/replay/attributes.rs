@@ -55,6 +55,13 @@ impl<'a> NewAttributes<'a> {
         }
     }
 
+    /// Counts for the project of the file whose hidden directory it is; projects are passed on to
+    /// what has names.
+    pub(super) fn belong_to(&mut self, file: &Znode) {
+        self.project = file.attributes().project;
+        self.flags &= !FLAG_PROJECT_INHERIT;
+    }
+
     /// Takes an extended attribute block in.
     pub(super) fn extend(&mut self, extended: &ExtendedAttributes) {
         self.flags = flags_after(self.flags, extended);
@@ -242,9 +249,9 @@ impl LogReplay<'_> {
     ) -> Result<(), PosixError> {
         let file = self.files.znode(object)?;
         let mut list = file.xattr_list()?.unwrap_or_default();
-        match value {
-            Some(value) => list.set(name, NvValue::ByteArray(value.to_vec())),
-            None => drop(list.remove(name)),
+        list.remove(name);
+        if let Some(value) = value {
+            list.set(name, NvValue::ByteArray(value.to_vec()));
         }
         let changes = Changes::new().time(Attribute::Ctime, self.files.now()?);
         let tx = self.begin(0)?;

@@ -137,6 +137,7 @@ impl LogReplay<'_> {
         }
         let mut new = NewAttributes::of(&create, &file, self.files.has_projects());
         new.flags |= FLAG_XATTR;
+        new.belong_to(&file);
         let tx = self.begin(0)?;
         let number = Some((create.new.object, usize::from(create.new.dnode_slots)));
         let kind = FileKind::Directory;

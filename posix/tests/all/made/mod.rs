@@ -33,5 +33,9 @@ pub fn open(pool: &Pool) -> Arc<FileSystem> {
         damage: None,
     };
     let open = Arc::new(access.open(&dataset).expect("opens"));
-    Arc::new(FileSystem::open_writable(open, WriteSettings::default()).expect("opens"))
+    let settings = WriteSettings {
+        posix_acls: true,
+        ..WriteSettings::default()
+    };
+    Arc::new(FileSystem::open_writable(open, settings).expect("opens"))
 }

@@ -15,7 +15,7 @@ use cenote_dmu::{ObjectSet, TxCost, TxgGate};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_posix::write::{FormatParams, NewFile, WriteOptions, WriteSettings, format_new};
-use cenote_posix::{BlockBuffer, FileKind, FileSystem, PosixError};
+use cenote_posix::{BlockBuffer, FileKind, FileSystem, PosixError, Znode};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -115,10 +115,22 @@ pub fn errno<T>(result: Result<T, PosixError>) -> i32 {
     }
 }
 
+/// Notes the hidden directory of a file, and what is in it.
+fn note_hidden(fs: &Arc<FileSystem>, file: &Znode, names: &mut HashMap<ObjectId, u64>) {
+    if let Some(hidden) = file.attributes().xattr_directory {
+        names.insert(hidden, 0);
+        let hidden = fs.znode(hidden).expect("exists");
+        for entry in fs.read_directory(&hidden, 0).expect("lists").skip(2) {
+            names.insert(entry.expect("valid").target.object, 1);
+        }
+    }
+}
+
 /// Checks that the tree and the attributes agree, and that no object is lost.
 pub fn check(fs: &Arc<FileSystem>) {
     let mut names: HashMap<ObjectId, u64> = HashMap::new();
     let mut directories = vec![fs.root()];
+    note_hidden(fs, &fs.znode(fs.root()).expect("exists"), &mut names);
     let mut seen = 0;
     while let Some(id) = directories.pop() {
         let directory = fs.znode(id).expect("exists");
@@ -136,13 +148,7 @@ pub fn check(fs: &Arc<FileSystem>) {
                 subdirectories += 1;
                 directories.push(child.id());
             }
-            if let Some(hidden) = child.attributes().xattr_directory {
-                names.insert(hidden, 0);
-                let hidden = fs.znode(hidden).expect("exists");
-                for entry in fs.read_directory(&hidden, 0).expect("lists").skip(2) {
-                    names.insert(entry.expect("valid").target.object, 1);
-                }
-            }
+            note_hidden(fs, &child, &mut names);
         }
         assert_eq!(directory.attributes().size, entries + 2, "size of {id}");
         assert_eq!(
