@@ -8,7 +8,7 @@ use super::server::HangUp;
 use crate::errors::{of_dsl, of_volume};
 use crate::registry::imported::Imported;
 use crate::registry::sent::Pins;
-use cenote_base::ObjectId;
+use cenote_base::{Guid, ObjectId};
 use cenote_control::model::{ControlError, NbdRefusal};
 use cenote_dmu::IoContext;
 use cenote_dsl::{Dataset, DatasetType, KeyStatus};
@@ -168,20 +168,33 @@ impl ServedVolume {
         Ok(names)
     }
 
-    /// Which parts of a range may have changed since an older snapshot; see
-    /// [`Volume::changed_since`].
+    /// The guid of one of [`Self::snapshots`], if it is there.
+    ///
+    /// # Errors
+    /// If they cannot be read.
+    pub fn guid_of(&self, snapshot: &str) -> Result<Option<Guid>, ControlError> {
+        let mut found = None;
+        self.older(|name, older| {
+            found = (name == snapshot).then(|| older.phys().guid);
+            found.is_some()
+        })?;
+        Ok(found)
+    }
+
+    /// Which parts of a range may have changed since an older snapshot, known by its name and guid;
+    /// see [`Volume::changed_since`].
     ///
     /// # Errors
     /// If there is no such snapshot, or it cannot be read.
     pub fn changed_since(
         &self,
-        snapshot: &str,
+        (snapshot, guid): (&str, Guid),
         range: Range<u64>,
         most: usize,
     ) -> Result<Vec<Changed>, ControlError> {
         let mut found = None;
         self.older(|name, older| {
-            let is_it = name == snapshot;
+            let is_it = name == snapshot && older.phys().guid == guid;
             if is_it {
                 found = Some(older.id());
             }

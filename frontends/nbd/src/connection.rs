@@ -185,6 +185,8 @@ impl Drop for Present<'_> {
 
 impl Connection {
     pub fn new(agreed: Agreed, common: Arc<Common>, counters: Arc<Counters>) -> Arc<Self> {
+        let names = agreed.contexts.iter().map(|chosen| chosen.name.as_str());
+        agreed.device.bind_contexts(&names.collect::<Vec<_>>());
         let most = common.limits.payload_max();
         Arc::new(Self {
             payload_max: agreed.device.block_sizes().maximum.min(most),
@@ -337,9 +339,14 @@ impl Connection {
             0 => None,
             bytes => Some(self.lease(bytes)?),
         };
-        let follows = usize::try_from(follows).expect("at most the largest payload");
-        payload.resize(follows, 0);
-        receiver.fill(payload)?;
+        if follows > 0 {
+            let time = self.common.limits.payload_time(follows);
+            let follows = usize::try_from(follows).expect("at most the largest payload");
+            payload.resize(follows, 0);
+            receiver.set_deadline(Some(Instant::now() + time))?;
+            receiver.fill(payload)?;
+            receiver.set_deadline(None)?;
+        }
         Ok(Taken {
             request,
             refused: None,

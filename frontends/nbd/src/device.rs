@@ -157,6 +157,10 @@ pub trait BlockDevice: Send + Sync {
         Vec::new()
     }
 
+    /// A client has chosen these contexts: what they refer to now is what they mean from now on.
+    /// Called once, before its first request.
+    fn bind_contexts(&self, _names: &[&str]) {}
+
     /// Extents of the range from its start on, at most `most` of them, at least one.
     ///
     /// They need not reach its end. `context` is [`BASE_ALLOCATION`] or one of

@@ -71,6 +71,10 @@ pub struct Limits {
     pub handshake_time: Duration,
     /// How long a client may take no byte of a reply.
     pub send_time: Duration,
+    /// How long the data of a request may take to come, and a second for each MiB of it.
+    ///
+    /// It has memory meanwhile that others wait for.
+    pub payload_time: Duration,
 }
 
 impl Limits {
@@ -78,6 +82,11 @@ impl Limits {
     pub(crate) fn payload_max(&self) -> u32 {
         let bytes = self.connection_bytes.min(self.bytes);
         u32::try_from(bytes).unwrap_or(u32::MAX)
+    }
+
+    /// How long so many bytes of a request's data may take to come.
+    pub(crate) fn payload_time(&self, bytes: u64) -> Duration {
+        self.payload_time + Duration::from_secs(bytes >> 20)
     }
 }
 
@@ -91,6 +100,7 @@ impl Default for Limits {
             bytes: 256 << 20,
             handshake_time: Duration::from_secs(20),
             send_time: Duration::from_secs(60),
+            payload_time: Duration::from_secs(20),
         }
     }
 }

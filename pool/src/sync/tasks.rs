@@ -140,19 +140,27 @@ impl TaskQueue {
 /// A task whose owner gets it back afterwards.
 struct Shared<T>(Arc<Mutex<Option<T>, ranks::SyncTask>>);
 
+impl<T: SyncTask> Shared<T> {
+    /// Carries something out with the task. Its lock is not held meanwhile: a task takes whatever
+    /// locks it needs.
+    fn with(&self, act: impl FnOnce(&mut T) -> Result<(), DslError>) -> Result<(), DslError> {
+        let taken = self.0.lock().take();
+        let Some(mut task) = taken else {
+            return Ok(());
+        };
+        let outcome = act(&mut task);
+        *self.0.lock() = Some(task);
+        outcome
+    }
+}
+
 impl<T: SyncTask> SyncTask for Shared<T> {
     fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
-        match &mut *self.0.lock() {
-            Some(task) => task.check(context),
-            None => Ok(()),
-        }
+        self.with(|task| task.check(context))
     }
 
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
-        match &mut *self.0.lock() {
-            Some(task) => task.sync(context),
-            None => Ok(()),
-        }
+        self.with(|task| task.sync(context))
     }
 }
 

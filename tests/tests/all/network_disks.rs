@@ -89,30 +89,31 @@ fn a_mirror_lives_through_restarts_of_its_servers() -> Result<()> {
     site.crash()?;
     import(&site, "", &[&urls[0], &urls[1]])?;
     writer.check(&directory)?;
-    site.ok(&format!(
-        "zpool replace -w tank {} {}",
-        urls[1],
-        c.url("&timeout=30")
-    ))?;
+    devices_are_exchanged(&site, &urls, &c.url("&timeout=30"))?;
+    let line = format!("cenote verify -q -d {} -d {} tank", urls[0], urls[1]);
+    site.ok(&line)?;
+    fs::remove_file(site.devices().join("c.img"))?;
+    site.judge()
+}
+
+/// What is done with devices, done with those of the network; the pool is exported in the end.
+fn devices_are_exchanged(site: &Site, urls: &[String; 2], spare: &str) -> Result<()> {
+    site.ok(&format!("zpool replace -w tank {} {}", urls[1], spare))?;
     // It is let go a moment after the replacement is done.
     let words = ["attach", "-w", "tank", &urls[0], &urls[1]];
     wait_until("attached", || {
         Ok(site.cenote().run("zpool", &words)?.code == Some(0))
     })?;
     site.ok(&format!("zpool offline tank {}", urls[0]))?;
-    put(&directory.join("late"), b"late")?;
+    put(&site.path("tank").join("late"), b"late")?;
     site.ok(&format!("zpool online tank {}", urls[0]))?;
     site.ok("zpool wait -t resilver tank")?;
-    site.ok(&format!("zpool detach tank {}", c.url("&timeout=30")))?;
+    site.ok(&format!("zpool detach tank {}", spare))?;
     site.ok("zpool scrub -w tank")?;
     has(&site.ok("zpool status -x tank")?, "healthy")?;
     let line = format!("cenote ls -d {} -d {} tank:/late", urls[0], urls[1]);
     has(&site.ok(&line)?, "late")?;
-    site.ok("zpool export tank")?;
-    let line = format!("cenote verify -q -d {} -d {} tank", urls[0], urls[1]);
-    site.ok(&line)?;
-    fs::remove_file(site.devices().join("c.img"))?;
-    site.judge()
+    site.ok("zpool export tank").map(drop)
 }
 
 /// A server that stays away suspends the pool after the time that was said, and never hangs it.

@@ -158,6 +158,10 @@ impl<F: Filter> BlockDevice for Filtered<F> {
         self.inner.contexts()
     }
 
+    fn bind_contexts(&self, names: &[&str]) {
+        self.inner.bind_contexts(names);
+    }
+
     fn extents(
         &self,
         context: &str,

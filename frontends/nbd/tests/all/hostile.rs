@@ -125,6 +125,29 @@ fn a_silent_client_is_sent_away() {
     assert_eq!(raw.chunk(16).payload.len(), 16);
 }
 
+/// A few clients announced large writes and sent nothing; all memory for requests was theirs, and
+/// nobody else was served any more.
+#[test]
+fn data_that_was_announced_has_to_come() {
+    let limits = Limits {
+        bytes: 64 << 10,
+        payload_time: Duration::from_millis(200),
+        ..Limits::default()
+    };
+    let site = Site::with(limits, TlsPolicy::Off);
+    site.shelf.put("disk", Arc::new(MemoryDisk::new(1 << 20)));
+    let mut stalled = Raw::to(&site.socket(), "disk", ReplyStyle::Simple);
+    stalled.request(request(command::WRITE, 0, 0, 64 << 10), &[1; 100]);
+    let mut other = Raw::to(&site.socket(), "disk", ReplyStyle::Simple);
+    other.request(request(command::WRITE, 0, 0, 512), &[2; 512]);
+    assert!(other.chunk(0).payload.is_empty());
+    assert!(stalled.is_closed());
+    // Between requests, silence is a client's right.
+    std::thread::sleep(Duration::from_millis(400));
+    other.request(request(command::READ, 0, 0, 512), &[]);
+    assert_eq!(other.chunk(512).payload, [2; 512]);
+}
+
 #[test]
 fn thousands_of_connections_leave_room_for_none_and_then_for_all() {
     let limits = Limits {

@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
+use cenote_base::Guid;
 use cenote_control::model::{ControlError, NbdClient, NbdListen, NbdRefusal};
 use cenote_engine::{HangUp, ServedVolume, VolumeOffer, VolumeServer, VolumeServing};
 use cenote_nbd::protocol::{BASE_ALLOCATION, ErrorCode};
@@ -163,7 +165,7 @@ impl Exports for Volumes {
 
     fn open(&self, name: &str, _client: &Client) -> Result<Arc<dyn BlockDevice>, OpenError> {
         match self.offer.open(name, self.hang_up(name)) {
-            Ok(served) => Ok(Arc::new(VolumeDisk(served))),
+            Ok(served) => Ok(Arc::new(VolumeDisk(served, OnceLock::new()))),
             Err(ControlError::NoSuchDataset { .. }) => Err(OpenError::Unknown(name.to_owned())),
             Err(error) => Err(OpenError::Refused(format!(
                 "'{name}' cannot be opened: {error}"
@@ -173,7 +175,12 @@ impl Exports for Volumes {
 }
 
 /// A volume as a block device.
-struct VolumeDisk(ServedVolume);
+struct VolumeDisk(
+    ServedVolume,
+    /// The snapshots of the contexts that the client has chosen. One that is made under the name
+    /// later is another.
+    OnceLock<BTreeMap<String, Guid>>,
+);
 
 /// A piece of a block, lent to the server.
 struct Lent(Segment);
@@ -297,6 +304,18 @@ impl BlockDevice for VolumeDisk {
         names.map(|name| format!("{CHANGED_SINCE}{name}")).collect()
     }
 
+    fn bind_contexts(&self, names: &[&str]) {
+        let bound = names.iter().filter_map(|name| {
+            let snapshot = name.strip_prefix(CHANGED_SINCE)?;
+            let guid = self.0.guid_of(snapshot).unwrap_or_else(|error| {
+                log::warn!("{}: its snapshots are not read: {error}", self.0.name());
+                None
+            });
+            Some((snapshot.to_owned(), guid?))
+        });
+        self.1.get_or_init(|| bound.collect());
+    }
+
     fn extents(
         &self,
         context: &str,
@@ -311,7 +330,12 @@ impl BlockDevice for VolumeDisk {
             let text = format!("there is no metadata context '{context}'");
             return Err(BlockError::new(ErrorCode::Invalid, text));
         };
-        let changed = self.0.changed_since(snapshot, range, most);
+        let guid = self.1.get().and_then(|bound| bound.get(snapshot).copied());
+        let guid = guid.ok_or_else(|| {
+            let text = format!("there was no snapshot '{snapshot}' when the client came");
+            BlockError::new(ErrorCode::Io, text)
+        })?;
+        let changed = self.0.changed_since((snapshot, guid), range, most);
         let changed = changed.map_err(|error| BlockError::new(ErrorCode::Io, error))?;
         let extents = changed.into_iter().map(|part| Extent {
             length: part.length,

@@ -4,7 +4,7 @@
 //! another format is left to `qemu-img`, which is a client of the daemon's NBD server then.
 
 use super::served::Served;
-use super::size_of;
+use super::size::size_of;
 use crate::command::Arguments;
 use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::reading::progress::{Progress, Style};

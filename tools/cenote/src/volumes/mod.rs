@@ -1,16 +1,16 @@
 //! `cenote volume` and `cenote volumes`: volumes as files, and images of them.
 //!
-//! The daemon has the volumes and serves them over NBD; these commands are its clients ([`served`]).
+//! The daemon has the volumes and serves them over NBD; these commands are its clients
+//! ([`served`]).
 
 mod image;
 mod served;
+mod size;
 
 use crate::command::{Arguments, Command, Run, flags};
 use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::devices::mounted::{MountedDevices, ShownAs, show};
-use cenote_control::model::{
-    ControlError, DatasetKind, Depth, KindSet, Part, PropertySelection, Request,
-};
+use cenote_control::model::{DatasetKind, Depth, KindSet, Part, PropertySelection, Request};
 use served::Served;
 use std::path::Path;
 use std::sync::Arc;
@@ -119,33 +119,4 @@ fn mount(directory: &str, roots: &[&str], arguments: &Arguments, context: &mut C
         .map(|(name, device)| (name.clone(), ShownAs::Network(Arc::clone(device))));
     let shown = show(devices.collect(), &how, context);
     shown.and(served.end(context))
-}
-
-/// Whether a dataset is there, and its size if it is a volume.
-fn size_of(name: &str, context: &mut Context) -> Result<Option<u64>, Stop> {
-    let mut found = None;
-    let request = Request::DatasetList {
-        roots: vec![name.to_owned()],
-        depth: Depth::Roots,
-        kinds: KindSet::ALL,
-        properties: PropertySelection::Named(vec!["volsize".to_owned()]),
-    };
-    let answer = context.ask_in_parts(request, &mut |part| {
-        if let Part::Datasets(rows) = part {
-            found = found.take().or_else(|| rows.into_iter().next());
-        }
-    });
-    if let Err(error) = answer
-        && !matches!(error, ControlError::NoSuchDataset { .. })
-    {
-        return failed(format!("{name}: {error}"));
-    }
-    let Some(found) = found else {
-        return Ok(None);
-    };
-    let size = found.property("volsize").and_then(|p| p.value.number());
-    match size {
-        Some(size) => Ok(Some(size)),
-        None => failed(format!("{name} is no volume")),
-    }
 }
