@@ -13,7 +13,7 @@
 //! open: by what the pool itself knows of its devices.
 
 use crate::import::label_tree::{assemble_tree, config_of, is_readable, newest_config};
-use crate::import::lineage::{Groups, Moment, Past, complete_from, groups_of};
+use crate::import::lineage::{Groups, Moment, Past, State, complete_from, groups_of};
 use crate::import::outsider::{Outsider, Why};
 use cenote_base::{Guid, Txg};
 use cenote_vdev::Member;
@@ -96,6 +96,27 @@ impl Known {
             .filter(|(txg, _)| !self.groups.contains_key(txg))
             .count()
             > LACKING_MAX
+    }
+
+    /// Whether the power went while it was about to get the uberblock of this group, in which one
+    /// of the devices beside it joined the pool.
+    ///
+    /// That device has no older group, so none is on both. But the labels are written before the
+    /// uberblocks, and those that name the newcomer were written in this group or after it.
+    pub fn was_about_to_get(&self, (txg, state): (Txg, State), beside: &[Self]) -> bool {
+        let has_joined = |other: &&Self| {
+            let only = other.groups.iter().next();
+            other.groups.len() == 1 && only == Some((&txg, &state)) && other.top == self.top
+        };
+        let newest = self.groups.keys().next_back();
+        let Some(config) = config_of(&self.member).filter(|_| newest.is_some_and(|n| *n < txg))
+        else {
+            return false;
+        };
+        let tree = config.vdev_tree.as_ref();
+        let names = |leaf: Guid| tree.is_some_and(|tree| tree.leaves().any(|l| l.guid == leaf));
+        let mut newcomers = beside.iter().filter(has_joined);
+        config.txg == Some(txg) && newcomers.any(|newcomer| names(newcomer.leaf))
     }
 
     pub fn outsider(&self, why: Why, ours: Option<Moment>) -> Outsider {

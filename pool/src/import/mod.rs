@@ -426,7 +426,8 @@ fn check_parted(
     for (index, one) in known.iter().enumerate() {
         let leaf = tree.leaves().find(|leaf| leaf.guid == one.leaf);
         let has_opened = one.groups.get(&opened.txg) == Some(&state);
-        let Some(leaf) = leaf.filter(|_| !has_opened) else {
+        let is_ours = has_opened || one.was_about_to_get((opened.txg, state), &known);
+        let Some(leaf) = leaf.filter(|_| !is_ours) else {
             continue;
         };
         let others = known

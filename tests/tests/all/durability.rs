@@ -416,3 +416,36 @@ fn a_log_leaves_space_for_its_group() -> Result<()> {
     );
     site.finish()
 }
+
+/// `zpool import -m` said that a log device might be missing. None was, but the daemon that was
+/// resumed after a crash did without the one that was away by then, and with it went what `fsync`
+/// had promised.
+#[test]
+fn a_log_that_is_away_is_not_given_up_when_the_daemon_is_resumed() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = site("")?;
+    let (log, aside) = (
+        site.devices().join("log.img"),
+        site.cenote().directory().join("log"),
+    );
+    File::create(&log)?.set_len(128 << 20)?;
+    site.ok(&format!("zpool add tank log {}", log.display()))?;
+    site.export()?;
+    site.import("-m")?;
+    let path = site.path("tank").join("file");
+    let file = File::create(&path)?;
+    quiet(&site)?;
+    (&file).write_all(b"promised")?;
+    file.sync_all()?;
+    drop(file);
+    site.kill()?;
+    fs::rename(&log, &aside)?;
+    site.start()?;
+    site.fails("cenote daemon resume")?;
+    fs::rename(&aside, &log)?;
+    site.import("-f")?;
+    ensure!(fs::read(&path)? == b"promised", "the log was given up");
+    site.finish()
+}

@@ -29,9 +29,14 @@ struct Holder(Child, ChildStdin);
 
 impl Holder {
     fn new(uri: &str) -> Result<Self> {
+        Self::with(uri, "", "h.pread(512, 0)")
+    }
+
+    /// One that does something before it connects, and something else when it goes on.
+    fn with(uri: &str, before: &str, then: &str) -> Result<Self> {
         let script = format!(
-            "import sys\nh.connect_uri('{uri}')\nprint('ready', flush=True)\n\
-             sys.stdin.readline()\nh.pread(512, 0)\n"
+            "import sys\n{before}\nh.connect_uri('{uri}')\nprint('ready', flush=True)\n\
+             sys.stdin.readline()\n{then}\n"
         );
         let mut child = program("nbdsh", &["-c", &script])
             .stdin(Stdio::piped())
@@ -45,7 +50,7 @@ impl Holder {
         Ok(Self(child, input.context("a pipe")?))
     }
 
-    /// Whether it can still read.
+    /// Whether that can still be done.
     fn goes_on(mut self) -> Result<bool> {
         writeln!(self.1)?;
         Ok(self.0.wait()?.success())
@@ -256,6 +261,17 @@ fn changes_are_told(volumes: &Volumes) -> Result<()> {
         check('tank/clone', 'tank/changes@b', 'cenote:changed-since:tank/changes@b', 1)\n\
         check('tank/clone', 'tank/changes@a', 'cenote:changed-since:tank/changes@a', 21)\n";
     run("nbdsh", &["-c", &format!("{place}{script}{checks}")])?;
+    // Who asked for the changes since a snapshot is not told those since another of that name: one
+    // that was made in its place had nothing to tell, and a backup left the changes out.
+    site.ok("zfs snapshot tank/changes@c")?;
+    let context = "h.add_meta_context('cenote:changed-since:c')";
+    let asks = "h.block_status(65536, 0, lambda *a: 0)";
+    let holder = || Holder::with(&uri, context, asks);
+    ensure!(holder()?.goes_on()?, "the snapshot is there");
+    let holder = holder()?;
+    site.ok("zfs destroy tank/changes@c")?;
+    site.ok("zfs snapshot tank/changes@c")?;
+    ensure!(!holder.goes_on()?, "another snapshot answers for it");
     // A snapshot that is read stays.
     let holder = Holder::new(&volumes.uri("tank/changes@a"))?;
     let refused = site.fails("zfs destroy tank/changes@a")?;

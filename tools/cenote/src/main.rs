@@ -31,6 +31,7 @@ mod reading;
 #[cfg(test)]
 mod reference;
 mod snapshots;
+mod sparse;
 mod streams;
 mod suggest;
 mod texts;

@@ -8,11 +8,11 @@ use super::target::style;
 use crate::command::Arguments;
 use crate::context::{Context, Outcome, Stop, failed};
 use crate::reading::progress::Progress;
+use crate::sparse::data_of;
 use cenote_cloud::is_url;
 use cenote_cloud::location::Location;
 use cenote_cloud::{Close, CloudDevice, CloudError, Opening, StoreOpener};
 use cenote_device::{Device, FileDevice, FileOptions};
-use rustix::fs::SeekFrom;
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -102,28 +102,6 @@ impl Source {
             Self::File(_, file) => Ok(data_of(file, range)),
         }
     }
-}
-
-/// What is no hole of a file; all of what has none.
-fn data_of(file: &File, range: Range<u64>) -> Vec<Range<u64>> {
-    let mut found = Vec::new();
-    let mut at = range.start;
-    while at < range.end {
-        let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
-            Ok(start) => start.max(at),
-            // Nothing but a hole comes.
-            Err(rustix::io::Errno::NXIO) => break,
-            Err(_) => at,
-        };
-        if start >= range.end {
-            break;
-        }
-        let end = rustix::fs::seek(file, SeekFrom::Hole(start));
-        let end = end.ok().filter(|end| *end > start).unwrap_or(range.end);
-        found.push(start..end.min(range.end));
-        at = end;
-    }
-    found
 }
 
 impl Target {

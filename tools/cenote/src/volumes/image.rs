@@ -8,6 +8,7 @@ use super::size::size_of;
 use crate::command::Arguments;
 use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::reading::progress::{Progress, Style};
+use crate::sparse::data_of;
 use cenote_control::model::{Change, NewDataset, NewVolume, Request};
 use cenote_device::Device;
 use cenote_nbd_client::NbdDevice;
@@ -223,28 +224,6 @@ fn import_raw(
         .flush()
         .map_err(|error| Stop::Failed(error.to_string()))?;
     Ok(copied)
-}
-
-/// What is no hole of a file; all of what has none.
-fn data_of(file: &File, range: Range<u64>) -> Vec<Range<u64>> {
-    let mut found = Vec::new();
-    let mut at = range.start;
-    while at < range.end {
-        let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
-            Ok(start) => start.max(at),
-            // Nothing but a hole comes.
-            Err(rustix::io::Errno::NXIO) => break,
-            Err(_) => at,
-        };
-        if start >= range.end {
-            break;
-        }
-        let end = rustix::fs::seek(file, SeekFrom::Hole(start));
-        let end = end.ok().filter(|end| *end > start).unwrap_or(range.end);
-        found.push(start..end.min(range.end));
-        at = end;
-    }
-    found
 }
 
 /// Copies a volume or a snapshot of one into an image.
