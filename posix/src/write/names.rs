@@ -132,7 +132,8 @@ impl FileSystem {
         self.apply_link(&tx, &directory, &file, name)?;
         if is_unnamed {
             self.dequeue(&tx, object)?;
-            self.log_first_name(&tx, (parent, name), &file)?;
+            self.log_in_order(object);
+            self.log_nothing(&tx);
         } else {
             self.log_in_order(object);
             let directory = parent;

@@ -5,14 +5,14 @@
 //! full says that (`log_nothing`): whoever wants it to be durable waits for its group. These are
 //! attributes in a list in a pool without the feature `zilsaxattr`, empty ones there (a record
 //! without a value removes one), ids of domains, clones, quotas and the version, the first name of
-//! a file that is large or was made in an earlier group, and all that takes a number of an object
-//! that no record names. Times of reads are stored now and then, and nobody is promised them.
+//! an unnamed file (its contents would be further records, and whoever publishes a file so wants
+//! all of it or nothing), and all that takes a number of an object that no record names. Times of
+//! reads are stored now and then, and nobody is promised them.
 
 use super::SetAttributes;
 use super::access_list::trivial;
-use super::attributes::FLAGS_SETTABLE;
-use super::create::{FLAG_ACL_TRIVIAL, FLAGS_MODIFIED, NewFile, Placed};
-use crate::attributes::{Attributes, FLAG_PROJECT_INHERIT};
+use super::create::{FLAG_ACL_TRIVIAL, NewFile, Placed};
+use crate::attributes::Attributes;
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::fuid::Fuid;
@@ -22,7 +22,6 @@ use crate::time::Timestamp;
 use crate::znode::Znode;
 use cenote_base::ObjectId;
 use cenote_dmu::{Object, Transaction};
-use cenote_ondisk::NvValue;
 use cenote_ondisk::acl::{self, Ace, Who};
 use cenote_ondisk::intent_log::record::{
     self, AclBody, Create, ExtendedAttributes, NewObject, Record, RecordBody, Whiteout, WriteData,
@@ -32,9 +31,6 @@ use cenote_ondisk::intent_log::record::{
 /// The most bytes of a write that are in its record: half of what a log block can have. Longer
 /// ones are read again when the log is written.
 const IMMEDIATE_MAX: usize = 32 << 10;
-
-/// The largest file without a name that gets its first one by records, which have all of it.
-const UNNAMED_MAX: u64 = 1 << 20;
 
 /// Bits of a setattr record's mask, as Linux numbers them.
 const MASK_MODE: u64 = 1;
@@ -202,7 +198,7 @@ impl FileSystem {
             self.log_nothing(tx);
             return Ok(());
         }
-        let create = created((directory, name), (object, now), None);
+        let create = created((directory, name), (object, now));
         self.log(tx, of_type, RecordBody::Create(create));
         Ok(())
     }
@@ -217,67 +213,6 @@ impl FileSystem {
             offset += piece.len() as u64;
         }
         self.log_in_order(object);
-    }
-
-    /// Notes the first name of a file that was made without one, as it is by now: until then it
-    /// was nobody's after a crash.
-    ///
-    /// Only a file of the same group gets records. An older one may be among those without a name
-    /// on disk, and who makes its number anew has to remove it before; OpenZFS may not have done
-    /// so when it repeats the record.
-    pub(super) fn log_first_name(
-        &self,
-        tx: &Transaction,
-        place: (ObjectId, &[u8]),
-        file: &Znode,
-    ) -> Result<(), PosixError> {
-        if !self.is_logged() {
-            return Ok(());
-        }
-        let (id, now) = (file.id(), file.attributes());
-        let aces = self.acl(file)?;
-        let list = file.xattr_list()?.unwrap_or_default();
-        let is_new = now.generation == tx.txg().0 && now.size <= UNNAMED_MAX;
-        let is_plain = !has_domain(now.uid.0) && !has_domain(now.gid.0) && !name_domains(&aces);
-        if !is_new || !is_plain || now.xattr_directory.is_some() {
-            self.log_in_order(id);
-            self.log_nothing(tx);
-            return Ok(());
-        }
-        // What was done to it before is in its contents, which come now.
-        self.log_freed_object(id);
-        let entries = acl::encode(&aces);
-        let object = self.newest(id)?;
-        let create = created(place, (&object, now), Some(body(&aces, &entries)));
-        self.log(tx, record_type::CREATE_ACL, RecordBody::Create(create));
-        for (name, value) in list.iter() {
-            match value {
-                NvValue::ByteArray(value) => {
-                    self.log_xattr(tx, file, (name, Some(value)));
-                }
-                _ => self.log_nothing(tx),
-            }
-        }
-        if now.size > 0 {
-            self.log_long_write(tx, (id, 0), now.size);
-        }
-        let projects = self.has_projects();
-        let inheritance = if projects { FLAG_PROJECT_INHERIT } else { 0 };
-        let changed = (now.flags ^ FLAGS_MODIFIED) & FLAGS_SETTABLE & !FLAG_PROJECT_INHERIT;
-        let project = projects.then_some(now.project);
-        let set = record::SetAttributes {
-            mask: MASK_ATIME | MASK_MTIME,
-            atime: words(now.accessed),
-            mtime: words(now.modified),
-            ..unset(id)
-        };
-        let set = extended(
-            set,
-            extended_of((changed | inheritance, now.flags), project, None),
-        );
-        self.log(tx, record_type::SETATTR, RecordBody::SetAttributes(set));
-        self.log_in_order(id);
-        Ok(())
     }
 
     /// When an object was made, as it is stored.
@@ -442,7 +377,6 @@ impl FileSystem {
 fn created<'a>(
     (directory, name): (ObjectId, &'a [u8]),
     (object, now): (&Object, &Attributes),
-    acl: Option<AclBody<'a>>,
 ) -> Create<'a> {
     Create {
         directory,
@@ -454,7 +388,7 @@ fn created<'a>(
         crtime: words(now.created),
         device: 0,
         attributes: None,
-        acl,
+        acl: None,
         domains: &[],
         name,
         target: None,

@@ -300,40 +300,6 @@ fn posix_list(mode: u64, is_minimal: bool) -> Vec<u8> {
     bytes
 }
 
-/// Makes a file without a name, changes it, and gives it one.
-fn name_the_unnamed(
-    world: &World,
-    known: &mut Vec<ObjectId>,
-    (one, two, name): (ObjectId, ObjectId, &[u8]),
-    random: &mut Random,
-) {
-    let fs = &world.fs;
-    let file = NewFile::new(FileKind::Regular, 0o4751).owned_by(random.below(3), 7);
-    let Ok(made) = fs.create_unnamed(one, &file) else {
-        return;
-    };
-    let id = made.id();
-    let length = usize::try_from(random.below(50_000)).expect("small");
-    let data = vec![u8::try_from(random.below(256)).expect("small"); length];
-    drop(fs.write(id, random.below(9000), &data, WriteOptions::default()));
-    if random.below(2) == 0 {
-        let value = vec![3; usize::try_from(random.below(200)).expect("small") + 1];
-        drop(fs.set_xattr(id, b"user.unnamed", &value, SetXattr::Any));
-        let list = posix_list(0o640, false);
-        drop(fs.set_xattr(id, b"system.posix_acl_access", &list, SetXattr::Any));
-    }
-    let set = SetAttributes {
-        flags: (random.below(2) == 0).then_some(0x80 << 32),
-        modified: Some(Timestamp::from_stored((55, 3))),
-        ..SetAttributes::default()
-    };
-    drop(fs.set_attributes(id, &set));
-    if fs.link(id, two, name).is_ok() {
-        known.push(id);
-    }
-    fs.release(id).expect("it was held once");
-}
-
 /// A list of POSIX.
 fn change_posix_list(fs: &FileSystem, one: ObjectId, random: &mut Random) {
     let modes = [0o700, 0o644, 0o070, 0o007];
@@ -447,7 +413,6 @@ fn change(world: &World, known: &mut Vec<ObjectId>, random: &mut Random) {
         11 => change_posix_list(fs, one, random),
         12 => change_xattr(fs, one, random),
         13 => change_flags(fs, one, random),
-        14 => name_the_unnamed(world, known, (one, two, &new), random),
         _ => change_attributes(fs, one, random),
     }
 }
@@ -502,15 +467,15 @@ fn records_have_lists_attributes_and_what_is_inherited() {
     let before = unlogged();
     let new = NewFile::new(FileKind::Regular, 0o600);
     let unnamed = fs.create_unnamed(top, &new).expect("made").id();
-    world.reopened();
+    world.write(unnamed, 0, &[9; 40_001]);
     fs.link(unnamed, top, b"named").expect("linked");
-    assert!(unlogged() > before, "it is among the unnamed on disk");
+    assert!(unlogged() > before, "a name and its contents are one");
 }
 
-/// `fsync` waited for the whole transaction group after a POSIX list, a large attribute, chattr or
-/// the first name of an unnamed file, in every file of the dataset: none of these had records.
+/// `fsync` waited for the whole transaction group after a POSIX list, a large attribute or chattr,
+/// in every file of the dataset: none of these had records.
 #[test]
-fn lists_large_attributes_flags_and_first_names_have_records() {
+fn lists_large_attributes_and_flags_have_records() {
     let (world, tape) = taped();
     let fs = &world.fs;
     let top = world.directory(world.root(), "top");
@@ -552,12 +517,6 @@ fn lists_large_attributes_flags_and_first_names_have_records() {
         ..SetAttributes::default()
     };
     fs.set_attributes(top, &flags).expect("set");
-    let new = NewFile::new(FileKind::Regular, 0o600);
-    let unnamed = fs.create_unnamed(inner, &new).expect("made").id();
-    world.write(unnamed, 5000, &[9; 40_001]);
-    fs.link(unnamed, inner, b"named").expect("linked");
-    fs.link(unnamed, inner, b"again").expect("linked");
-    fs.release(unnamed).expect("held once");
     assert_eq!(*tape.unlogged.lock(), 0);
     repeat_and_compare(&world, &tape);
 }
