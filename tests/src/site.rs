@@ -153,6 +153,7 @@ impl Site {
 
     /// Starts a daemon with these variables in its environment.
     pub fn start_with(&self, variables: &[(&str, String)]) -> Result<()> {
+        self.end_resumed()?;
         let mut command = self.cenote.command("cenote", &["daemon", "run"]);
         command.envs(variables.iter().map(|(name, value)| (name, value)));
         let log = File::options()
@@ -171,6 +172,22 @@ impl Site {
                 start.elapsed() < START_TIMEOUT,
                 "the daemon does not listen"
             );
+            thread::sleep(Duration::from_millis(10));
+        }
+        Ok(())
+    }
+
+    /// Ends the daemon of a command that ran beside `kill` and came too late for ours: it had the
+    /// pool imported again by one of its own, which leaves with its last pool.
+    fn end_resumed(&self) -> Result<()> {
+        let answers = || std::os::unix::net::UnixStream::connect(self.cenote.socket()).is_ok();
+        if !answers() {
+            return Ok(());
+        }
+        self.export()?;
+        let start = Instant::now();
+        while answers() {
+            ensure!(start.elapsed() < START_TIMEOUT, "the daemon does not leave");
             thread::sleep(Duration::from_millis(10));
         }
         Ok(())
