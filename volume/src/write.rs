@@ -12,7 +12,7 @@
 use crate::error::VolumeError;
 use crate::format;
 use crate::volume::Volume;
-use cenote_base::ObjectId;
+use cenote_base::{ObjectId, settings};
 use cenote_dataset::{Commit, LogData, OpenDataset, read_for_log};
 use cenote_dmu::{DmuError, IoContext, ObjectSet, Transaction};
 use cenote_ondisk::intent_log::record::{Record, RecordBody, WriteData, record_type};
@@ -21,9 +21,6 @@ use std::sync::Arc;
 
 /// The most bytes written in one transaction, unless a block is larger.
 const CHUNK: u64 = 4 << 20;
-/// The most bytes of a write that are in its record: half of what a log block can have. Longer
-/// ones are read again when the log is written.
-const IMMEDIATE_MAX: usize = 32 << 10;
 /// The most blocks that one transaction makes holes of: 64 indirect blocks of the usual size.
 const ZEROED_BLOCKS_MAX: u64 = 64 << 10;
 /// What a change of the volume's size makes dirty.
@@ -112,7 +109,7 @@ impl Volume {
 
     fn log_write(&self, tx: &Transaction, offset: u64, data: &[u8]) {
         let (object, length) = (VOLUME_DATA, data.len() as u64);
-        if data.len() <= IMMEDIATE_MAX {
+        if length <= settings::ZIL_COPIED_MAX.get() {
             let data = WriteData::Immediate(data);
             let body = RecordBody::Write {
                 object,

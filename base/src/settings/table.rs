@@ -180,6 +180,15 @@ settings! {
     NOP_WRITE_ENABLED = "zfs_nopwrite_enabled", Switch, [1, 0, 1],
         "1: a block that is overwritten with what it holds stays where it is, if it is compressed \
          and its checksum is a cryptographic one.";
+    ZIL_BLOCK_SIZE_MAX = "zil_maxblocksize", Bytes, [128 << 10, 4 << 10, 128 << 10],
+        "Bytes of a block of an intent log at most, in steps of 4 KiB; a record that needs a \
+         larger block gets one.";
+    ZIL_COPIED_MAX = "zil_maxcopied", Bytes, [32 << 10, 0, 64 << 10],
+        "Bytes of a write that are kept in memory for the intent log; those of a longer write \
+         are read again when it is committed. (OpenZFS's default is 7680.)";
+    ZIL_NO_CACHE_FLUSH = "zil_nocacheflush", Switch, [0, 0, 1],
+        "1: devices are not flushed after writes of intent logs. What fsync promised is then \
+         lost in a power cut, unless every device keeps its cache without power.";
     SLOW_IO_MS = "zio_slow_io_ms", Milliseconds, [30_000, 0, WORD],
         "A request to a device that takes longer counts as slow (zpool status -s); 0 counts none.";
     CLOUD_LOG_BYTES = "cloud_log_bytes", Bytes, [256 << 20, 16 << 20, BYTES],

@@ -136,19 +136,24 @@ pub(super) static UNUSED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "The intent log goes by none of these: a commit of up to 4 MiB is written at once.",
+        "A commit of the intent log is written at once; it never waits for others to join it.",
+        &["zfs_commit_timeout_pct", "zil_min_commit_timeout"],
+    ),
+    (
+        "A commit of more than 4 MiB is written by its transaction group, not by the intent log.",
         &[
-            "zfs_commit_timeout_pct",
             "zfs_immediate_write_sz",
             "zfs_wrlog_data_max",
-            "zil_maxblocksize",
-            "zil_maxcopied",
-            "zil_min_commit_timeout",
-            "zil_nocacheflush",
-            "zil_replay_disable",
             "zil_slog_bulk",
-            "zil_special_is_slog",
         ],
+    ),
+    (
+        "Intent logs are always replayed: what they hold was promised to a program.",
+        &["zil_replay_disable"],
+    ),
+    (
+        "Without log devices, intent logs are always written to special vdevs, if there are any.",
+        &["zil_special_is_slog"],
     ),
     (
         "Files have the ashift of the pool's property, or 9.",

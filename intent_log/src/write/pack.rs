@@ -76,8 +76,9 @@ impl Packer<'_> {
         self.current.max_txg = self.current.max_txg.max(txg);
     }
 
-    fn next_block(&mut self) {
-        let next = Contents::of_size(block_size_for(self.left));
+    /// Begins another block, for a record of `size` bytes and more.
+    fn next_block(&mut self, size: usize) {
+        let next = Contents::of_size(block_size_for(self.left, size));
         self.done.push(std::mem::replace(&mut self.current, next));
     }
 
@@ -85,8 +86,9 @@ impl Packer<'_> {
         loop {
             let room = self.current.room().saturating_sub(WRITE_HEAD);
             let room = room / RECORD_ALIGNMENT * RECORD_ALIGNMENT;
-            if room < data.len().min(PIECE_MIN) {
-                self.next_block();
+            let piece_min = data.len().min(PIECE_MIN);
+            if room < piece_min {
+                self.next_block(WRITE_HEAD + piece_min.next_multiple_of(RECORD_ALIGNMENT));
                 continue;
             }
             let (piece, rest) = data.split_at(data.len().min(room));
@@ -127,7 +129,7 @@ pub(super) fn pack(items: Vec<Item>, first_size: usize, sequence: &mut u64) -> V
         match item.body {
             Body::Encoded(record) => {
                 if record.len() > packer.current.room() {
-                    packer.next_block();
+                    packer.next_block(record.len());
                 }
                 packer.push(record, item.txg);
                 packer.left = packer.left.saturating_sub(size);
@@ -152,6 +154,8 @@ pub(super) fn pack(items: Vec<Item>, first_size: usize, sequence: &mut u64) -> V
 mod tests {
     use super::super::sizes::{BLOCK_SIZE_MAX, RECORD_SIZE_MAX};
     use super::*;
+    use cenote_base::rt::World;
+    use cenote_base::settings;
     use cenote_ondisk::intent_log::record::Records;
 
     fn write(offset: u64, length: usize) -> Item {
@@ -230,6 +234,26 @@ mod tests {
         assert!(blocks[0].records.is_empty() && blocks[0].max_txg == Txg(0));
         assert_eq!((blocks[1].size, blocks[1].max_txg), (8192, Txg(6)));
         assert_eq!(sequence, 41);
+    }
+
+    #[test]
+    fn blocks_are_as_large_as_the_setting_allows() {
+        World::simulated(1).run(|| {
+            settings::ZIL_BLOCK_SIZE_MAX.set(5000).expect("in range");
+            for length in [1, 3700, 4096, 100_000] {
+                let items = vec![write(0, length), other(6000), other(20)];
+                let blocks = pack(items, 4096, &mut 0);
+                let (bytes, last) = written(&blocks);
+                assert_eq!(bytes.len(), length);
+                assert!(last >= 3);
+                assert!(blocks.iter().all(|block| block.size <= 8192), "{length}");
+            }
+            settings::ZIL_BLOCK_SIZE_MAX.set(4096).expect("in range");
+            let longest = other(RECORD_SIZE_MAX - 41);
+            let blocks = pack(vec![other(20), longest, other(20)], 4096, &mut 0);
+            let sizes: Vec<usize> = blocks.iter().map(|block| block.size).collect();
+            assert_eq!(sizes, [4096, BLOCK_SIZE_MAX, 4096]);
+        });
     }
 
     #[test]

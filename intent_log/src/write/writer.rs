@@ -289,7 +289,7 @@ impl State {
             upto: self.taken,
             tail,
             sequence: self.sequence,
-            next_size: block_size_for(expected),
+            next_size: block_size_for(expected, 0),
         }
     }
 
@@ -572,7 +572,7 @@ impl LogWriter {
         let objset = self.params.objset;
         let guid = self.params.space.random_guid();
         let guid = guid.map_err(|source| LogWriteError::Random { objset, source })?;
-        let size = block_size_for(FIRST_GUESS) as u64;
+        let size = block_size_for(FIRST_GUESS, 0) as u64;
         let first = hold.allocate(size, self.verifier(guid, 1), self.keys());
         first.map(Some).map_err(|source| self.block_error(source))
     }

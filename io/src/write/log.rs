@@ -12,7 +12,7 @@ use super::{AllocationRequest, flight};
 use crate::crypt::ObjsetKeys;
 use crate::error::IoError;
 use crate::pipeline::Pipeline;
-use cenote_base::{BlockId, Bookmark, Level, ObjectId, ObjsetId, Txg, VdevId};
+use cenote_base::{BlockId, Bookmark, Level, ObjectId, ObjsetId, Txg, VdevId, settings};
 use cenote_device::{BlockBuffer, Purpose};
 use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, ObjectType};
 use cenote_vdev::{AllocationClass, FlushMark, IoClass, VdevWrite};
@@ -165,8 +165,10 @@ impl Pipeline {
     /// was exchanged in between.
     pub fn flush_log(&self, mark: &LogMark) -> Result<(), IoError> {
         let bookmark = mark.bookmark;
-        let flushed = self.vdevs().flush_since(&mark.before, &mark.vdevs);
-        flushed.map_err(|source| IoError::Unwritable { bookmark, source })?;
+        if !settings::ZIL_NO_CACHE_FLUSH.is_on() {
+            let flushed = self.vdevs().flush_since(&mark.before, &mark.vdevs);
+            flushed.map_err(|source| IoError::Unwritable { bookmark, source })?;
+        }
         match self.writing.unflushed.exchanges() == mark.exchanges {
             true => Ok(()),
             false => Err(IoError::Exchanged { bookmark }),

@@ -20,7 +20,7 @@ use crate::kind::FileKind;
 use crate::record::{extended_of, words_of as words};
 use crate::time::Timestamp;
 use crate::znode::Znode;
-use cenote_base::ObjectId;
+use cenote_base::{ObjectId, settings};
 use cenote_dmu::{Object, Transaction};
 use cenote_ondisk::acl::{self, Ace, Who};
 use cenote_ondisk::intent_log::record::{
@@ -28,9 +28,8 @@ use cenote_ondisk::intent_log::record::{
     record_type,
 };
 
-/// The most bytes of a write that are in its record: half of what a log block can have. Longer
-/// ones are read again when the log is written.
-const IMMEDIATE_MAX: usize = 32 << 10;
+/// The most bytes of a hidden file's value that are in one record.
+const PIECE_MAX: usize = 32 << 10;
 
 /// Bits of a setattr record's mask, as Linux numbers them.
 const MASK_MODE: u64 = 1;
@@ -208,7 +207,7 @@ impl FileSystem {
     pub(super) fn log_hidden_value(&self, tx: &Transaction, object: ObjectId, value: &[u8]) {
         self.log_freed(tx, object, (0, 0));
         let mut offset = 0;
-        for piece in value.chunks(IMMEDIATE_MAX) {
+        for piece in value.chunks(PIECE_MAX) {
             self.log_write(tx, (object, offset), piece);
             offset += piece.len() as u64;
         }
@@ -246,7 +245,7 @@ impl FileSystem {
         data: &[u8],
     ) {
         let length = data.len() as u64;
-        if data.len() > IMMEDIATE_MAX {
+        if length > settings::ZIL_COPIED_MAX.get() {
             return self.log_long_write(tx, (object, offset), length);
         }
         let data = WriteData::Immediate(data);
