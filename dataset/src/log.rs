@@ -5,6 +5,7 @@
 
 use crate::log_sink::LogSink;
 use crate::open::OpenDataset;
+use crate::sync_policy::SyncPolicy;
 use cenote_base::ObjectId;
 use cenote_dmu::{DmuError, ObjectSet, Transaction};
 use cenote_dsl::write::Head;
@@ -100,6 +101,14 @@ impl OpenDataset {
         head.set_log(writer_of(self, blocks, data));
         if let Some(writer) = head.log() {
             self.set_log_sink(Arc::clone(writer) as Arc<dyn LogSink>);
+            self.tell_log(self.sync_policy());
+        }
+    }
+
+    /// Tells the log what the property `sync` is.
+    pub(crate) fn tell_log(&self, policy: SyncPolicy) {
+        if let Some(writer) = self.writer() {
+            writer.set_aging(policy != SyncPolicy::Disabled);
         }
     }
 

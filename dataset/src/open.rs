@@ -145,6 +145,7 @@ impl OpenDataset {
     /// Changes what goes by the property `sync` from now on.
     pub fn set_sync_policy(&self, policy: SyncPolicy) {
         self.sync.store(policy.number(), Ordering::Relaxed);
+        self.tell_log(policy);
     }
 
     /// Notes that the dataset uses a feature that is counted by dataset.

@@ -192,8 +192,9 @@ struct State {
     wanted: Txg,
     reserved: u64,
     dirty_sets: Vec<Arc<ObjectSet>>,
-    /// When the open group got its first change.
+    /// When the open group got its first change, and when the frozen one had.
     dirty_since: Option<Duration>,
+    frozen_since: Option<Duration>,
     suspended: Option<Arc<str>>,
     /// When the transaction that was delayed last goes on.
     last_wakeup: Option<Duration>,
@@ -275,6 +276,7 @@ impl TxgGate {
             reserved: 0,
             dirty_sets: Vec::new(),
             dirty_since: None,
+            frozen_since: None,
             suspended: None,
             last_wakeup: None,
             memory,
@@ -459,7 +461,7 @@ impl TxgGate {
         state.open = Txg(txg.0 + 1);
         self.open_data.store(0, Ordering::Relaxed);
         let dirty_sets = std::mem::take(&mut state.dirty_sets);
-        state.dirty_since = None;
+        state.frozen_since = state.dirty_since.take();
         drop(state);
         self.enter.notify_all();
         Ok(Quiesced { txg, dirty_sets })
@@ -470,9 +472,20 @@ impl TxgGate {
         let mut state = self.lock();
         assert!(txg < state.open && txg > state.synced);
         state.synced = txg;
+        state.frozen_since = None;
         drop(state);
         self.done.notify_all();
         self.enter.notify_all();
+    }
+
+    /// How long the oldest change may still wait for its group until it is late: half as old again
+    /// as `cenote_dirty_age_max` has it. `None` if no change waits, or none may be late.
+    pub fn until_late(&self) -> Option<Duration> {
+        let age_max = dirty_age_max()?;
+        let now = self.env.monotonic();
+        let state = self.lock();
+        let since = state.frozen_since.or(state.dirty_since)?;
+        Some((since + age_max + age_max / 2).saturating_sub(now))
     }
 
     /// Asks for the open group to be synced soon; returns it.

@@ -28,6 +28,6 @@ pub use log::{IntentLog, LogSummary, ReplayWindow};
 pub use owned::OwnedBlocks;
 pub use pointed::read_pointed;
 pub use write::{
-    Commit, Committed, HeadSpace, LogData, LogFigures, LogHold, LogParams, LogSpace, LogSync,
+    Aged, Commit, Committed, HeadSpace, LogData, LogFigures, LogHold, LogParams, LogSpace, LogSync,
     LogWriteError, LogWriter,
 };

@@ -141,6 +141,7 @@ impl Pool {
         if self.is_waiting() {
             self.give_up();
         }
+        self.aging().stop();
         self.stop_treatments();
         self.rebuilds().stop();
         self.scans().stop();
@@ -150,6 +151,14 @@ impl Pool {
         let stopped = syncer.stop();
         syncer.heartbeat.stop();
         stopped
+    }
+
+    /// Begins to give logs what is late.
+    pub(crate) fn begin_aging(&self) {
+        if let Some(syncer) = self.syncer() {
+            // Without a thread it waits for its group, as it does in a dataset without a log.
+            let _ = self.aging().start(syncer);
+        }
     }
 
     fn stop_treatments(&self) {
@@ -165,6 +174,7 @@ impl Pool {
         if self.is_waiting() {
             self.give_up();
         }
+        self.aging().stop();
         self.stop_treatments();
         self.rebuilds().stop();
         self.scans().stop();

@@ -9,7 +9,7 @@ use crate::import::unread::{Unread, UnreadTable};
 use crate::rebuild::Rebuilds;
 use crate::scan::Scans;
 use crate::space::{self, Metaslabs};
-use crate::sync::Syncer;
+use crate::sync::{Aging, Syncer};
 use crate::treatment::Treatments;
 use crate::view::Hold;
 use cenote_base::rt::{Mutex, ranks};
@@ -61,6 +61,7 @@ pub struct Pool {
     outsiders: Mutex<Vec<Outsider>, ranks::Outsiders>,
     syncer: Option<Arc<Syncer>>,
     treatments: OnceLock<Arc<Treatments>>,
+    aging: Aging,
     scans: Arc<Scans>,
     rebuilds: Arc<Rebuilds>,
     notes: Arc<ErrorNotes>,
@@ -224,6 +225,7 @@ impl Pool {
             outsiders: Mutex::new(candidate.outsiders.clone()),
             syncer: None,
             treatments: OnceLock::new(),
+            aging: Aging::default(),
             scans: Arc::default(),
             rebuilds: Arc::default(),
             notes: Arc::default(),
@@ -263,6 +265,7 @@ impl Pool {
             outsiders: Mutex::new(self.outsiders()),
             syncer: None,
             treatments: OnceLock::new(),
+            aging: Aging::default(),
             scans: Arc::default(),
             rebuilds: Arc::default(),
             notes: Arc::default(),
@@ -298,6 +301,7 @@ impl Pool {
             outsiders: Mutex::default(),
             syncer: Some(syncer),
             treatments: OnceLock::new(),
+            aging: Aging::default(),
             scans: Arc::default(),
             rebuilds: Arc::default(),
             notes: Arc::default(),
@@ -326,6 +330,10 @@ impl Pool {
 
     pub(crate) fn rebuilds(&self) -> &Arc<Rebuilds> {
         &self.rebuilds
+    }
+
+    pub(crate) fn aging(&self) -> &Aging {
+        &self.aging
     }
 
     pub(crate) fn scans(&self) -> &Arc<Scans> {

@@ -53,7 +53,8 @@ settings! {
         "Changes wait for company for so long before they are written.";
     DIRTY_AGE_MAX = "cenote_dirty_age_max", Milliseconds, [1000, 0, 3_600_000],
         "Changes are written after so long if the group is small or nobody writes any more: the \
-         kernel does not pass sync(2) on. 0 turns it off; so does a zfs_txg_timeout above 5.";
+         kernel does not pass sync(2) on. Small changes in a large group go to the intent log \
+         about then. 0 turns both off; so does a zfs_txg_timeout above 5.";
     DIRTY_DATA_MAX = "zfs_dirty_data_max", Bytes, [0, 0, BYTES],
         "Bytes of changes that a pool has in memory at most; beyond them writers wait. 0 is \
          zfs_dirty_data_max_percent of the memory. Never less than 16 MiB, nor more than three \

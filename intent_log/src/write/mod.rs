@@ -20,6 +20,8 @@
 //! changes in moves the start of the chain past the blocks whose records are all in groups on
 //! disk, and frees these.
 //!
+//! **What nobody asks for** goes to the log if its group is late and it is small (`writer::aged`).
+//!
 //! **What cannot be logged** makes a *hole*: an operation without a record, a failed write, no
 //! space. Whatever comes after it may depend on it, so commits wait for groups until the group of
 //! the hole is on disk. The first commit of all does, too: the header has to be on disk that
@@ -46,4 +48,4 @@ pub use chain::LogSync;
 pub use error::LogWriteError;
 pub use head_space::HeadSpace;
 pub use space::{LogData, LogHold, LogSpace};
-pub use writer::{Commit, Committed, LogFigures, LogParams, LogWriter};
+pub use writer::{Aged, Commit, Committed, LogFigures, LogParams, LogWriter};

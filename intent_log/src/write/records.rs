@@ -96,6 +96,14 @@ fn object_of(record: &Record<'_>) -> Option<ObjectId> {
     }
 }
 
+/// What a list takes in the log, unless that is more than `max`.
+fn load_up_to(list: &VecDeque<Item>, max: u64) -> Option<u64> {
+    let mut items = list.iter();
+    items.try_fold(0, |sum, item| {
+        Some(sum + item.load()).filter(|sum| *sum <= max)
+    })
+}
+
 /// Operations that no commit has asked for.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
@@ -185,6 +193,58 @@ impl Lists {
         match object {
             Some(object) => taken.extend(self.objects.remove(&object).unwrap_or_default()),
             None => taken.extend(std::mem::take(&mut self.objects).into_values().flatten()),
+        }
+        self.bytes -= taken.iter().map(Item::bytes).sum::<u64>();
+        taken
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.ordered.is_empty() && self.objects.is_empty()
+    }
+
+    /// Whether an object has a list.
+    #[cfg(test)]
+    pub fn has(&self, object: ObjectId) -> bool {
+        self.objects.contains_key(&object)
+    }
+
+    /// Takes little, `bytes_max` bytes at most: operations on names from the first on, and once all
+    /// of these are taken, lists of objects of up to `list_max` bytes, from the object `next` on,
+    /// around to it; `next` becomes the object behind the last one taken.
+    pub fn take_small(
+        &mut self,
+        (bytes_max, list_max): (u64, u64),
+        next: &mut ObjectId,
+    ) -> Vec<Item> {
+        let (mut taken, mut left) = (Vec::new(), bytes_max);
+        while let Some(item) = self.ordered.pop_front_if(|item| item.load() <= left) {
+            left -= item.load();
+            taken.push(item);
+        }
+        // What is done to an object before it has its name is skipped by a replay.
+        if self.ordered.is_empty() {
+            self.late_in_order.clear();
+            let from = self.objects.range(*next..);
+            let around = from.chain(self.objects.range(..*next));
+            let mut small = Vec::new();
+            for (object, list) in around {
+                let Some(load) = load_up_to(list, left.min(list_max)) else {
+                    continue;
+                };
+                left -= load;
+                small.push(*object);
+                if left < ENTRY_SIZE {
+                    break;
+                }
+            }
+            if let Some(last) = small.last() {
+                *next = ObjectId(last.0 + 1);
+            }
+            let lists = small
+                .iter()
+                .filter_map(|object| self.objects.remove(object));
+            taken.extend(lists.flatten());
         }
         self.bytes -= taken.iter().map(Item::bytes).sum::<u64>();
         taken

@@ -1,5 +1,7 @@
 //! The writer on a simulated pool: commits by several threads, failures, power cuts.
 
+#[path = "aged_tests.rs"]
+mod aged;
 #[path = "ending_tests.rs"]
 mod ending;
 #[path = "holes_tests.rs"]

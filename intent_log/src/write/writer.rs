@@ -1,5 +1,6 @@
 //! The log writer of one open head: who does what when several commit at once.
 
+mod aged;
 mod ending;
 
 use super::block;
@@ -108,12 +109,33 @@ struct State {
     /// commits had asked for then: what is read for earlier ones is not what was written.
     shrunk: BTreeMap<ObjectId, u64>,
     ending: Ending,
+    aging: Aging,
     /// Threads that are about to change the head for the log's sake, and the last group in which
     /// one did.
     holding: usize,
     held_txg: Txg,
     figures: LogFigures,
     last_failure: Option<Arc<LogWriteError>>,
+}
+
+/// What the log knows of aged changes.
+#[derive(Clone, Copy, Debug, Default)]
+struct Aging {
+    /// They are not committed: `sync=disabled`.
+    is_off: bool,
+    /// The object at which the next call begins.
+    next: ObjectId,
+}
+
+/// What became of changes that are late.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Aged {
+    /// There is nothing that the log could take.
+    Nothing,
+    /// Some are in the log now.
+    Committed,
+    /// The log cannot take them before a group is on disk.
+    NeedsGroup,
 }
 
 /// Whether the log is to end.
@@ -218,6 +240,21 @@ impl State {
 
     fn make_hole(&mut self, txg: Txg) {
         self.hole_txg = self.hole_txg.max(txg);
+    }
+
+    /// Notes that a commit asks for operations.
+    fn enqueue(&mut self, items: Vec<Item>) -> Target {
+        for item in items {
+            self.gathered += 1;
+            self.gathered_txg = self.gathered_txg.max(item.txg);
+            self.queue.push_back((self.gathered, item));
+        }
+        // An operation without a record may be what the caller waits for.
+        Target {
+            position: self.gathered,
+            txg: self.gathered_txg.max(self.hole_txg),
+            hole_txg: self.hole_txg,
+        }
     }
 
     /// Decides what a commit does, and takes the stage if it is to work.
@@ -495,24 +532,9 @@ impl LogWriter {
         if items.iter().map(Item::load).sum::<u64>() > COMMIT_BYTES_MAX {
             let txg = items.iter().map(|item| item.txg).max();
             state.make_hole(txg.unwrap_or_default());
-            return Target {
-                position: state.gathered,
-                txg: state.gathered_txg.max(state.hole_txg),
-                hole_txg: state.hole_txg,
-            };
+            return state.enqueue(Vec::new());
         }
-        for item in items {
-            state.gathered += 1;
-            state.gathered_txg = state.gathered_txg.max(item.txg);
-            let position = state.gathered;
-            state.queue.push_back((position, item));
-        }
-        // An operation without a record may be what the caller waits for.
-        Target {
-            position: state.gathered,
-            txg: state.gathered_txg.max(state.hole_txg),
-            hole_txg: state.hole_txg,
-        }
+        state.enqueue(items)
     }
 
     /// Decides what a commit does next; waits if that is for others to end.

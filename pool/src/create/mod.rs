@@ -335,6 +335,7 @@ pub fn create(
     let pool = Pool::of_syncer(syncer, options, &env);
     pool.note_devices(known);
     pool.resume_treatments();
+    pool.begin_aging();
     Ok(pool)
 }
 

@@ -258,6 +258,7 @@ impl Pool {
         self.resume_treatments();
         self.resume_rebuilds();
         self.resume_scans();
+        self.begin_aging();
         Ok(self)
     }
 

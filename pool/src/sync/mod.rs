@@ -9,6 +9,7 @@
 //! If anything fails the pool is suspended: whoever waits gets the reason, and the disk keeps
 //! the group before.
 
+mod aging;
 mod away;
 mod checkpoint;
 mod commit;
@@ -24,6 +25,7 @@ mod shared;
 mod syncer;
 mod tasks;
 
+pub(crate) use aging::Aging;
 pub(crate) use checkpoint::{DiscardCheckpoint, TakeCheckpoint};
 pub(crate) use config::{LiveConfig, store_packed};
 pub use error::SyncError;

@@ -85,7 +85,7 @@ fn change(fs: &FileSystem, top: ObjectId) {
 }
 
 /// Replays the log for good; the number of its records.
-fn replay(pool: &Pool) -> u64 {
+pub fn replay(pool: &Pool) -> u64 {
     // The key, if there is one.
     drop(files(pool, false));
     let dataset = pool.dsl().dataset(pool.dsl().pool_name()).expect("exists");

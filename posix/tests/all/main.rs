@@ -6,6 +6,7 @@ mod pool;
 mod pools;
 
 mod access_lists;
+mod aged;
 mod common;
 mod golden_diff;
 mod golden_extras;

@@ -1,0 +1,111 @@
+//! A busy writer, and small changes of others beside it, without `fsync`.
+
+use crate::logged::replay;
+use crate::made;
+use crate::pools;
+use crate::power_cut::{create, files, import, plain};
+use cenote_base::rt::{self, World};
+use cenote_base::{ObjectId, settings};
+use cenote_pool::VdevShape;
+use cenote_posix::FileKind;
+use cenote_posix::write::{NewFile, WriteOptions};
+use cenote_sim::Random;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Small changes that were made, and those that were there after a power cut: each is the number of
+/// a file, made 50 ms after the one before.
+struct Outcome {
+    made: u64,
+    kept: Vec<u64>,
+}
+
+const TICK: Duration = Duration::from_millis(10);
+const TICKS: u64 = 320;
+const TICKS_PER_FILE: u64 = 5;
+
+fn contents(number: u64) -> Vec<u8> {
+    format!("the contents of {number}").into_bytes()
+}
+
+fn run(age_ms: u64) -> Outcome {
+    settings::DIRTY_AGE_MAX.set(age_ms).expect("in range");
+    let disks = pools::disks(1, 96 << 20);
+    let pool = create(&disks, &plain(VdevShape::Single, 1));
+    let fs = files(&pool, true);
+    let new = NewFile::new(FileKind::Regular, 0o644);
+    let make = |name: &str| {
+        let made = fs.create(fs.root(), name.as_bytes(), &new);
+        made.expect("makes").id()
+    };
+    let write = |file: ObjectId, offset: u64, data: &[u8]| {
+        let written = fs.write(file, offset, data, WriteOptions::default());
+        written.expect("writes");
+    };
+    let big = make("big");
+    // The first commit begins the log, whose header comes with a group.
+    for name in ["a", "b", "c"] {
+        make(name);
+        fs.fsync_all().expect("durable");
+        pool.sync().expect("written");
+    }
+    let synced = pool.synced_txg();
+    disks.record();
+    let mut end = 0;
+    for _ in 0..10 {
+        write(big, end, &vec![7; 1 << 20]);
+        end += 1 << 20;
+    }
+    let mut number = 0;
+    for tick in 0..TICKS {
+        rt::sleep(TICK);
+        write(big, end, &[8; 20_000]);
+        end += 20_000;
+        if tick % TICKS_PER_FILE == 0 {
+            let file = make(&format!("small {number}"));
+            write(file, 0, &contents(number));
+            number += 1;
+        }
+    }
+    assert_eq!(pool.synced_txg(), synced, "the group is late");
+    let record = disks.take_record();
+    let cut = Arc::new(disks.after(&record, record.len(), 0, &mut Random::new(1)));
+    let pool = import(&cut, false);
+    if age_ms > 0 {
+        assert!(replay(&pool) > 0);
+    }
+    let fs = made::open(&pool);
+    let root = fs.znode(fs.root()).expect("exists");
+    let mut kept = Vec::new();
+    for number in 0..number {
+        let name = format!("small {number}");
+        let found = fs.lookup(&root, name.as_bytes()).expect("readable");
+        let Some(found) = found else { continue };
+        let file = fs.znode(found.object).expect("exists");
+        let mut data = vec![0; 100];
+        let length = fs.read(&file, 0, &mut data).expect("readable");
+        assert_eq!(data[..length], contents(number), "{name}");
+        kept.push(number);
+    }
+    Outcome { made: number, kept }
+}
+
+/// A bulk copy made the transaction group large, and large groups are left to grow for up to five
+/// seconds. A crash lost all that others had written meanwhile, however small, where it loses about
+/// a second of that otherwise.
+#[test]
+fn small_changes_beside_a_busy_writer_are_not_lost() {
+    World::simulated(1).run(|| {
+        let outcome = run(1000);
+        let seconds = 1000 / (10 * TICKS_PER_FILE);
+        let missing = outcome.made - outcome.kept.len() as u64;
+        assert!(missing < 2 * seconds, "{missing} of {}", outcome.made);
+        let in_order = (0..).zip(&outcome.kept);
+        assert!(in_order.clone().all(|(index, kept)| index == *kept));
+    });
+}
+
+#[test]
+fn at_age_0_they_wait_for_their_group() {
+    World::simulated(1).run(|| assert!(run(0).kept.is_empty()));
+}
