@@ -188,7 +188,7 @@ impl FileSystem {
         let length = (found.len() as u64 * size).min(range.length);
         self.put_shared(&tx, range, size, &found)?;
         self.note_shared(&tx, writer, &file, range.offset + length)?;
-        self.log_nothing(&tx);
+        self.log_clones(&tx, (range.target, range.offset, length), size, &found)?;
         Ok(Sharing::Shared(length))
     }
 

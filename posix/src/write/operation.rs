@@ -4,10 +4,10 @@
 //! gives it to the [`cenote_dataset::LogSink`] if there is one. A change that no record tells in
 //! full says that (`log_nothing`): whoever wants it to be durable waits for its group. These are
 //! attributes in a list in a pool without the feature `zilsaxattr`, empty ones there (a record
-//! without a value removes one), ids of domains, clones, quotas and the version, the first name of
-//! an unnamed file (its contents would be further records, and whoever publishes a file so wants
-//! all of it or nothing), and all that takes a number of an object that no record names. Times of
-//! reads are stored now and then, and nobody is promised them.
+//! without a value removes one), ids of domains, quotas and the version, clones of blocks that no
+//! group on disk has yet, the first name of an unnamed file (its contents would be further records,
+//! and whoever publishes a file so wants all of it or nothing), and all that takes a number of an
+//! object that no record names. Times of reads are stored now and then, and nobody is promised them.
 
 use super::SetAttributes;
 use super::access_list::trivial;
@@ -21,7 +21,8 @@ use crate::record::{extended_of, words_of as words};
 use crate::time::Timestamp;
 use crate::znode::Znode;
 use cenote_base::{ObjectId, settings};
-use cenote_dmu::{Object, Transaction};
+use cenote_dmu::{Object, StoredBlock, Transaction};
+use cenote_ondisk::BlockPointer;
 use cenote_ondisk::acl::{self, Ace, Who};
 use cenote_ondisk::intent_log::record::{
     self, AclBody, Create, ExtendedAttributes, NewObject, Record, RecordBody, Whiteout, WriteData,
@@ -30,6 +31,9 @@ use cenote_ondisk::intent_log::record::{
 
 /// The most bytes of a hidden file's value that are in one record.
 const PIECE_MAX: usize = 32 << 10;
+
+/// The most blocks in one record of clones: half of what a log block can have.
+const CLONES_MAX: usize = 512;
 
 /// Bits of a setattr record's mask, as Linux numbers them.
 const MASK_MODE: u64 = 1;
@@ -269,6 +273,49 @@ impl FileSystem {
         if let Some(sink) = sink {
             sink.append_write(tx, object, offset, length);
         }
+    }
+
+    /// Notes that blocks of `size` bytes that other files have are those of a range, too.
+    pub(super) fn log_clones(
+        &self,
+        tx: &Transaction,
+        (object, offset, length): (ObjectId, u64, u64),
+        size: u64,
+        blocks: &[StoredBlock],
+    ) -> Result<(), PosixError> {
+        if !self.is_logged() {
+            return Ok(());
+        }
+        // A log ends before a record whose blocks are younger than the last group on disk.
+        let synced = self.dataset()?.gate().synced_txg();
+        let pointer_of = |block: &StoredBlock| match block {
+            StoredBlock::Hole => Some(BlockPointer::HOLE),
+            StoredBlock::Pointer(pointer) => {
+                let is_on_disk = pointer.is_embedded() || pointer.physical_birth() <= synced;
+                is_on_disk.then_some(**pointer)
+            }
+            StoredBlock::Dirty => None,
+        };
+        let pointers: Option<Vec<_>> = blocks.iter().map(pointer_of).collect();
+        let Some(pointers) = pointers else {
+            self.log_nothing(tx);
+            return Ok(());
+        };
+        let (mut at, end) = (offset, offset + length);
+        for pointers in pointers.chunks(CLONES_MAX) {
+            let length = (pointers.len() as u64 * size).min(end - at);
+            let pointers: Vec<u8> = pointers.iter().flat_map(BlockPointer::encode).collect();
+            let body = RecordBody::CloneRange {
+                object,
+                offset: at,
+                length,
+                block_size: size,
+                pointers: &pointers,
+            };
+            self.log(tx, record_type::CLONE_RANGE, body);
+            at += length;
+        }
+        Ok(())
     }
 
     /// Notes that a range is free, or with length 0 that the file ends at the offset.

@@ -13,7 +13,7 @@ use cenote_dataset::Access;
 use cenote_pool::verify::{VerifyOptions, verify};
 use cenote_pool::{Pool, VdevShape};
 use cenote_posix::write::{
-    NewFile, RenameMode, SetAttributes, SetXattr, WriteOptions, WriteSettings,
+    CopySource, NewFile, RenameMode, SetAttributes, SetXattr, WriteOptions, WriteSettings,
 };
 use cenote_posix::{FLAG_NO_DUMP, FileKind, FileSystem, Timestamp};
 use cenote_sim::Random;
@@ -74,6 +74,25 @@ fn change(fs: &FileSystem, top: ObjectId) {
         .expect("sets");
     fs.set_xattr(one, b"user.large", &bytes(3, 50_000), SetXattr::Any)
         .expect("sets");
+    let source = fs.znode(top).expect("exists");
+    let source = fs.lookup(&source, b"source").expect("readable");
+    let source = source.expect("was made").object;
+    // Whole blocks of a new file, the end among them; a part of an old one; blocks of itself.
+    for (target, name, range, at) in [
+        (None, b"clone".as_slice(), (0, 1_000_000), 0),
+        (None, b"front", (131_072, 262_144), 0),
+        (Some(one), b"", (0, 393_216), 524_288),
+    ] {
+        let target = target.unwrap_or_else(|| fs.create(top, name, &new).expect("makes").id());
+        let (offset, length) = range;
+        let from = CopySource {
+            files: fs,
+            id: source,
+            offset,
+        };
+        let copied = fs.copy_range(from, target, at, length, &|| false);
+        assert_eq!(copied.expect("shares"), length);
+    }
     let set = SetAttributes {
         flags: Some(FLAG_NO_DUMP),
         created: Some(Timestamp::from_stored((7, 8))),

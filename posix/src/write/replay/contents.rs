@@ -10,7 +10,7 @@ use crate::kind::FileKind;
 use crate::write::data::{free_to_end, modified};
 use crate::znode::Znode;
 use cenote_base::{BlockId, ObjectId};
-use cenote_dmu::Transaction;
+use cenote_dmu::{Transaction, clone_of};
 use cenote_intent_log::read_pointed;
 use cenote_ondisk::BlockPointer;
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
@@ -183,7 +183,37 @@ impl LogReplay<'_> {
         self.files.change(tx, object, &changes)
     }
 
-    /// Type 24: the contents of the blocks are copied.
+    /// Makes a block of another file one of this file as well; `false` if it is not just one whole
+    /// block here. The log holds a reference of its own, which it gives up when it is destroyed.
+    fn share(
+        &self,
+        object: ObjectId,
+        stretch: Stretch,
+        (size, pointer): (u64, &BlockPointer),
+    ) -> Result<bool, PosixError> {
+        // Nobody knows what is behind the end of a block that is not needed as a whole.
+        let is_whole = stretch.length == size && stretch.offset.is_multiple_of(size);
+        if self.is_in_memory() || !is_whole || pointer.logical_size() != size {
+            return Ok(false);
+        }
+        let file_size = self.files.znode(object)?.attributes().size;
+        let tx = self.begin(self.edge_cost()?)?;
+        let contents = self.files.set().object(object)?;
+        let dnode = contents.dnode();
+        if dnode.data_block_size != size {
+            // Of a file of one block that block is as large as the file needs.
+            if dnode.block_id_max.0 > 0 || file_size > size {
+                return Ok(false);
+            }
+            contents.set_block_size(&tx, size)?;
+        }
+        let block = BlockId(stretch.offset / size);
+        contents.set_block_pointer(&tx, block, clone_of(pointer, tx.txg()))?;
+        self.grown(&tx, object, stretch.file_end)?;
+        Ok(true)
+    }
+
+    /// Type 24: blocks are shared as they were, and copied where they do not fit.
     pub(super) fn clone_range(
         &self,
         object: ObjectId,
@@ -206,7 +236,9 @@ impl LogReplay<'_> {
                 length: piece,
                 file_end: at + piece,
             };
-            self.put_block(object, stretch, &pointer)?;
+            if pointer.is_hole() || !self.share(object, stretch, (block_size, &pointer))? {
+                self.put_block(object, stretch, &pointer)?;
+            }
             at += piece;
         }
         self.note(&self.begin(0)?)
