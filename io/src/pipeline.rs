@@ -196,7 +196,8 @@ impl Pipeline {
     /// redundancy, that `is_valid` accepts.
     ///
     /// `None` when there is none. Then, if `speculative`, nothing says that the block was ever
-    /// written, and nobody is charged with an error.
+    /// written, and nobody is charged with an error. Nor is who has other bytes where another has
+    /// the block: a power cut leaves it so.
     pub fn read_log_block(
         &self,
         pointer: &BlockPointer,
@@ -216,10 +217,7 @@ impl Pipeline {
         let mut failure = None;
         let vdevs = self.vdevs();
         for dva in pointer.dvas() {
-            let read = match speculative {
-                true => vdevs.read_speculative(dva, size, birth, is_valid, io),
-                false => vdevs.read(dva, size, birth, is_valid, io),
-            };
+            let read = vdevs.read_log_block(dva, size, birth, is_valid, !speculative, io);
             match read.map(|outcome| outcome.bytes) {
                 Ok(data) => {
                     self.counters.blocks_read.add(1);

@@ -9,7 +9,7 @@
 use crate::geometry::Map;
 use crate::io_context::IoContext;
 use crate::leaf::{Fitness, Place};
-use crate::request::Request;
+use crate::request::{Blame, Request};
 use crate::shape::Shape;
 use crate::tree::{Layout, Slot};
 use cenote_base::{Txg, settings};
@@ -212,7 +212,7 @@ impl Shape {
                     size: read.size,
                     birth,
                     verify: &|_| false,
-                    speculative: false,
+                    blame: Blame::Each,
                     io: &IoContext::USER,
                 };
                 for segment in self.segments(&request).ok()? {

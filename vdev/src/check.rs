@@ -3,7 +3,7 @@
 use crate::error::VdevError;
 use crate::io_context::IoContext;
 use crate::leaf::{Fitness, Place};
-use crate::request::{Faults, Request};
+use crate::request::{Blame, Faults, Request};
 use crate::shape::Shape;
 use crate::stripe::{CellState, Policy, Stripe};
 use crate::tree::{Layout, Slot, Source};
@@ -98,7 +98,7 @@ impl Shape {
             size,
             birth,
             verify,
-            speculative: false,
+            blame: Blame::Each,
             io,
         };
         let mut ballot = Ballot::default();

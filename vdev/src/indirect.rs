@@ -12,7 +12,7 @@ use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::indirect_mapping::{IndirectEntry, IndirectMapping};
 use crate::io_context::IoContext;
 use crate::leaf::{Fitness, Place};
-use crate::request::{FaultKind, Faults, Request};
+use crate::request::{Blame, FaultKind, Faults, Request};
 use crate::shape::Shape;
 use crate::tree::{Layout, Slot, Top};
 use cenote_base::{SECTOR_SIZE, Txg, VdevId};
@@ -258,7 +258,7 @@ impl Shape {
                 block[variants.segment.block_offset..][..bytes.len()].copy_from_slice(bytes);
             }
             if (request.verify)(&block) {
-                self.note_wrong_copies(&all, &block, faults);
+                self.note_wrong_copies(&all, &block, (request.blame, faults));
                 return Ok(block);
             }
             if !advance(&mut choice, &all) {
@@ -277,7 +277,12 @@ impl Shape {
         })
     }
 
-    fn note_wrong_copies(&self, all: &[Variants], block: &[u8], faults: &mut Faults) {
+    fn note_wrong_copies(
+        &self,
+        all: &[Variants],
+        block: &[u8],
+        (blame, faults): (Blame, &mut Faults),
+    ) {
         let mut wrong = Faults::default();
         for variants in all {
             let right = &block[variants.segment.block_offset..][..variants.segment.length];
@@ -287,7 +292,9 @@ impl Shape {
                 }
             }
         }
-        self.charge(&wrong.to_charge());
+        if blame == Blame::Each {
+            self.charge(&wrong.to_charge());
+        }
         faults.extend(wrong);
     }
 

@@ -7,7 +7,7 @@
 use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::io_context::IoContext;
 use crate::leaf::{Fitness, Place};
-use crate::request::{FaultKind, Faults, ReadOutcome, Request};
+use crate::request::{Blame, FaultKind, Faults, ReadOutcome, Request};
 use crate::shape::Shape;
 use crate::stripe::Stripe;
 use crate::tree::{Layout, Slot, Top};
@@ -36,27 +36,33 @@ impl Shape {
             size,
             birth,
             verify,
-            speculative: false,
+            blame: Blame::Each,
             io,
         })
     }
 
-    /// As [`Self::read`], of a block that may never have been written: when nobody has the right
-    /// bytes, no checksum error is counted. The ends of intent logs are found this way.
-    pub fn read_speculative(
+    /// As [`Self::read`], of a block of an intent log. A power cut leaves such a block on some
+    /// leaves and not on others, which is no fault of theirs: a checksum error is counted only
+    /// when nobody has a block that `is_known` to have been written.
+    pub fn read_log_block(
         &self,
         dva: Dva,
         size: usize,
         birth: Txg,
         verify: &dyn Fn(&[u8]) -> bool,
+        is_known: bool,
         io: &IoContext,
     ) -> Result<ReadOutcome, VdevError> {
+        let blame = match is_known {
+            true => Blame::IfLost,
+            false => Blame::Nobody,
+        };
         self.read_request(&Request {
             dva,
             size,
             birth,
             verify,
-            speculative: true,
+            blame,
             io,
         })
     }
@@ -93,7 +99,7 @@ impl Shape {
             counters.read_operations.add(1);
             match error {
                 None => counters.read_bytes.add(request.size as u64),
-                Some(VdevError::Damaged { .. }) if request.speculative => {}
+                Some(VdevError::Damaged { .. }) if request.blame == Blame::Nobody => {}
                 Some(VdevError::Damaged { .. }) => counters.checksum_errors.add(1),
                 Some(_) => counters.read_errors.add(1),
             }
@@ -152,7 +158,9 @@ impl Shape {
             let leaf = &self.tree.leaves[candidate.leaf];
             match leaf.read_vec(Place::at(offset), size, request.io) {
                 Ok(bytes) if (request.verify)(&bytes) => {
-                    self.charge(&faults.to_charge());
+                    if request.blame == Blame::Each {
+                        self.charge(&faults.to_charge());
+                    }
                     for other in &candidates {
                         // Nobody asks it while others have the block; it lacks it all the same.
                         if other.fitness == Fitness::Stale && other.leaf != candidate.leaf {
@@ -173,7 +181,7 @@ impl Shape {
                 }
             }
         }
-        if !request.speculative {
+        if request.blame != Blame::Nobody {
             self.charge(&faults.to_charge());
         }
         if any_error

@@ -4,7 +4,7 @@ use crate::batch::{BatchRead, Extent};
 use crate::geometry::Map;
 use crate::io_context::IoContext;
 use crate::leaf::{Fitness, Place};
-use crate::request::Request;
+use crate::request::{Blame, Request};
 use crate::shape::Shape;
 use crate::tree::{Layout, Slot};
 use crate::window::{Window, Windows};
@@ -68,7 +68,7 @@ impl Shape {
                     size: read.size,
                     birth,
                     verify: &|_| false,
-                    speculative: false,
+                    blame: Blame::Each,
                     io: &IoContext::USER,
                 };
                 for segment in self.segments(&request).unwrap_or_default() {

@@ -14,7 +14,7 @@ use crate::error::VdevError;
 use crate::geometry::Map;
 use crate::io_context::IoContext;
 use crate::leaf::{Fitness, Leaf, Place};
-use crate::request::Request;
+use crate::request::{Blame, Request};
 use crate::shape::Shape;
 use crate::sources::Holder;
 use crate::tree::{Layout, Slot};
@@ -216,7 +216,7 @@ fn request_for(dva: Dva, size: usize, birth: Txg) -> Request<'static> {
         size,
         birth,
         verify: &|_| false,
-        speculative: false,
+        blame: Blame::Each,
         io: &UNREAD,
     }
 }

@@ -15,10 +15,21 @@ pub(crate) struct Request<'a> {
     pub birth: Txg,
     /// Whether bytes are the block's.
     pub verify: &'a dyn Fn(&[u8]) -> bool,
-    /// Whether the block may never have been written, so that nobody is to blame for others.
-    pub speculative: bool,
+    /// Who is charged with a checksum error.
+    pub blame: Blame,
     /// What it is read for.
     pub io: &'a IoContext,
+}
+
+/// Who is charged with a checksum error for bytes that are not the block's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blame {
+    /// Every leaf that gave some.
+    Each,
+    /// Those that gave some, if the block is nowhere: a power cut leaves it on some leaves only.
+    IfLost,
+    /// Nobody: it may never have been written.
+    Nobody,
 }
 
 /// Why a leaf's part of a block was not to be used.

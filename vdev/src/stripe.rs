@@ -14,7 +14,7 @@ use crate::error::{LeafFailures, VdevError};
 use crate::geometry::{Column, Map};
 use crate::io_context::IoContext;
 use crate::leaf::{Fitness, Place};
-use crate::request::{FaultKind, Faults, Request};
+use crate::request::{Blame, FaultKind, Faults, Request};
 use crate::shape::Shape;
 use crate::suspects::Suspects;
 use crate::tree::Slot;
@@ -441,7 +441,7 @@ impl<'a> Stripe<'a> {
             any_solution = true;
             if let Some(mut block) = self.search(request, policy) {
                 if self.silent_damage {
-                    self.note_wrong(&block);
+                    self.note_wrong(&block, request.blame);
                 }
                 self.note_stale();
                 block.truncate(request.size);
@@ -534,15 +534,17 @@ impl<'a> Stripe<'a> {
         wrong
     }
 
-    /// Notes and charges each leaf that gave wrong bytes.
-    fn note_wrong(&mut self, block: &[u8]) {
+    /// Notes each leaf that gave wrong bytes, and charges it if it is to blame.
+    fn note_wrong(&mut self, block: &[u8], blame: Blame) {
         let mut wrong = Faults::default();
         for cell in self.wrong_cells(block) {
             if let CellState::Read(leaf, fitness) = self.cells[cell].state {
                 wrong.note_wrong(leaf, fitness);
             }
         }
-        self.vdevs.charge(&wrong.to_charge());
+        if blame == Blame::Each {
+            self.vdevs.charge(&wrong.to_charge());
+        }
         self.faults.extend(wrong);
     }
 
