@@ -98,6 +98,12 @@ impl Ledger {
     }
 
     fn work(&mut self, place: &Path, random: &mut Random) -> io::Result<()> {
+        // A draft that a crash left may be a second name of a message: to write to it is to change
+        // that.
+        match fs::remove_file(place.join("tmp/draft")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         loop {
             match random.index(4) {
                 0 => self.replace(place)?,
