@@ -84,6 +84,9 @@ pub struct RecordedPool {
     pub lasting: bool,
     /// Its mounts, parents first.
     pub mounts: Vec<RecordedMount>,
+    /// Whether mounts came or went since: there may be others than these.
+    #[serde(default)]
+    pub mounts_changed: bool,
     /// Volumes that commands served.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exports: Vec<RecordedExport>,
@@ -437,6 +440,7 @@ mod tests {
             options: ImportOptions::default(),
             lasting: true,
             mounts: Vec::new(),
+            mounts_changed: false,
             exports: Vec::new(),
         }
     }

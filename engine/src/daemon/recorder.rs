@@ -1,8 +1,9 @@
 //! The record of what this daemon has, kept up to date on disk.
 //!
 //! `cenote_control::record` says what it is for. Pools are written down before the request that
-//! imports or exports them is answered; mounts within a second, since there may be thousands of
-//! them in a row, and those that their properties ask for come back with the import.
+//! imports or exports them is answered. There may be thousands of mounts in a row: before the
+//! first of them is answered it is written down that mounts changed, and within a second which
+//! there are. Who resumes in between mounts what is written down and what properties ask for.
 //!
 //! Where the record cannot be written it goes beside the socket, and the daemon says so. If not
 //! even that can be done, the note beside the socket goes away: a socket without daemon, note and
@@ -73,6 +74,9 @@ struct State {
     failure: Option<String>,
     /// The text of the note beside the socket while that is taken away.
     note: Option<Vec<u8>>,
+    /// The mounts' changes that the record knows, and whether it says that there are others.
+    changes: u64,
+    mounts_changed: bool,
 }
 
 impl Recorder {
@@ -92,6 +96,8 @@ impl Recorder {
                     touched: env.monotonic(),
                     failure: None,
                     note: None,
+                    changes: 0,
+                    mounts_changed: false,
                 }),
                 file: place.file,
                 beside: beside_socket(&place.socket),
@@ -122,13 +128,15 @@ impl Recorder {
         }
     }
 
-    /// Writes down which pools there are, if that changed. Before the answer to whoever changed it.
+    /// Writes down which pools there are, if that changed, and whether mounts changed. Before the
+    /// answer to whoever changed it.
     pub fn note_pools(&self, context: &Context, mounts: &Mounts) {
         let Some(kept) = &self.0 else {
             return;
         };
         let (env, pools) = (context.env.as_ref(), context.registry.all());
         let mut state = kept.lock();
+        state.mounts_changed |= state.changes != mounts.changes();
         // If some are known already they are as before: they are looked at now and then.
         let before = &state.record.pools;
         let mounts = |name: &str| -> Vec<RecordedMount> {
@@ -154,6 +162,7 @@ impl Recorder {
             return;
         };
         let (env, pools) = (context.env.as_ref(), context.registry.all());
+        (state.changes, state.mounts_changed) = (mounts.changes(), false);
         let pools: Vec<RecordedPool> = pools
             .iter()
             .map(|imported| recorded(imported, context, mounts.recorded(imported.name())))
@@ -210,6 +219,9 @@ impl State {
                     pool.exports.push(export.clone());
                 }
             }
+        }
+        for pool in &mut pools {
+            pool.mounts_changed = self.mounts_changed;
         }
         self.is_stored &= pools == self.record.pools;
         self.record.pools = pools;
@@ -334,6 +346,7 @@ fn recorded(imported: &Imported, context: &Context, mounts: Vec<RecordedMount>) 
         options: options_of(imported),
         lasting: imported.is_lasting(&context.registry.cache_files),
         mounts,
+        mounts_changed: false,
         exports: context.recorded_exports(imported),
     }
 }
@@ -394,6 +407,8 @@ mod tests {
                 touched: Duration::ZERO,
                 failure: None,
                 note: None,
+                changes: 0,
+                mounts_changed: false,
             }),
         };
         (kept, socket)
@@ -447,6 +462,7 @@ mod tests {
             options: ImportOptions::default(),
             lasting: true,
             mounts: mounts.iter().map(mount).collect(),
+            mounts_changed: false,
             exports: Vec::new(),
         }
     }
@@ -466,6 +482,8 @@ mod tests {
             touched: Duration::ZERO,
             failure: None,
             note: None,
+            changes: 0,
+            mounts_changed: false,
         };
         let start = Duration::from_secs(1000);
         state.take_up(vec![pool(&[])], 1, start);

@@ -10,6 +10,7 @@ use cenote_control::model::{ControlError, MountEntry, MountOptions};
 use cenote_control::record::RecordedMount;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 /// A mount that was made.
@@ -41,6 +42,8 @@ pub(crate) struct Mounts {
     entries: Mutex<Vec<Entry>, ranks::Mounts>,
     /// Those that only other mount namespaces have.
     elsewhere: Mutex<Vec<Entry>, ranks::MountsElsewhere>,
+    /// How often mounts came, went or changed.
+    changes: AtomicU64,
     /// Datasets that somebody is mounting.
     being_mounted: Mutex<BTreeSet<String>, ranks::MountTurns>,
     turn_ended: Condvar,
@@ -68,6 +71,7 @@ impl Mounts {
             itself: Weak::clone(itself),
             entries: Mutex::default(),
             elsewhere: Mutex::default(),
+            changes: AtomicU64::new(0),
             being_mounted: Mutex::default(),
             turn_ended: Condvar::new(),
             mounter,
@@ -210,9 +214,19 @@ impl Mounts {
         each.collect()
     }
 
+    fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often mounts came, went or changed so far.
+    pub fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Relaxed)
+    }
+
     /// Takes a mount in.
     pub fn add(&self, entry: Entry) {
         self.lock().push(entry);
+        self.changed();
     }
 
     /// Mounts for which `wanted` holds, the newest first.
@@ -282,6 +296,7 @@ impl Mounts {
         let mut found = entries.iter_mut();
         if let Some(entry) = found.find(|entry| Arc::ptr_eq(&entry.mounted, mounted)) {
             change(entry);
+            self.changed();
         }
     }
 
@@ -312,6 +327,7 @@ impl Mounts {
         let gone = gone.position(|entry| Arc::ptr_eq(&entry.mounted, mounted));
         let gone = gone.map(|index| entries.remove(index));
         drop(entries);
+        self.changed();
         self.lock_elsewhere().extend(gone);
         // Only what lives on stays: a mount that is kept has its files and keys open.
         self.forget_ended();

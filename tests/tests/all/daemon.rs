@@ -130,12 +130,15 @@ fn a_dead_daemon_is_told_and_what_it_had_comes_back() -> Result<()> {
     ensure!(fs::read_to_string(aside.join("file"))? == "tank");
     site.ok("zpool status -x")?;
 
-    // Whoever works on a pool next need not know of a death.
+    // Whoever works on a pool next need not know of a death. What was mounted a moment before was
+    // left out once, and nobody said so.
+    site.ok("zfs create tank/late")?;
     kill_daemon(&site)?;
     let snapshot = site.cenote().run("zfs", &["snapshot", "tank@after"])?;
     ensure!(snapshot.stderr.contains("its pools are imported again"));
     snapshot.success()?;
     ensure!(site.ok("zfs list -H -o name tank@after")? == "tank@after\n");
+    ensure!(site.ok("zfs get -H -o value mounted tank/late")? == "yes\n");
 
     let log = site.ok("cenote daemon log")?;
     ensure!(log.contains("INFO  pool 'tank': pool_import"), "{log}");

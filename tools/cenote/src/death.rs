@@ -344,6 +344,7 @@ mod tests {
             options: ImportOptions::default(),
             lasting: true,
             mounts: (0..mounts).map(mount).collect(),
+            mounts_changed: false,
             exports: Vec::new(),
         };
         let loss = Loss {

@@ -63,6 +63,7 @@ fn wanted(death: Option<&Death>, places: &Places, socket: &Path) -> (Vec<Wanted>
                 },
                 lasting: true,
                 mounts: Vec::new(),
+                mounts_changed: false,
                 exports: Vec::new(),
             },
             is_recorded: false,
@@ -132,10 +133,15 @@ fn resume_one(wanted: &Wanted, context: &mut Context) -> u8 {
         context.complain(&with_context(&format!("cannot import '{name}'"), error));
     }
     let (locked, key_code) = crate::zfs::load_keys_from_files(&pool.name, context);
-    let (mounted, mount_code) = match wanted.is_recorded {
+    let (mut mounted, mut mount_code) = match wanted.is_recorded {
         true => mount_recorded(pool, &locked, context),
         false => mount_all(&pool.name, context),
     };
+    if wanted.is_recorded && pool.mounts_changed {
+        // The daemon died before it wrote down which mounts came last.
+        let (more, code) = mount_all(&pool.name, context);
+        (mounted, mount_code) = (mounted + more, mount_code.max(code));
+    }
     let (served, serve_code) = match wanted.is_recorded {
         true => serve_recorded(pool, context),
         false => (0, 0),
