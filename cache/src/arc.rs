@@ -10,7 +10,6 @@
 //! neighbours in the list, each a line that no other core's cache has, which took most of a hit.
 
 use crate::hash::BlockHashState;
-use cenote_base::metrics::Counter;
 use cenote_base::rt::{Mutex, ranks};
 use cenote_device::BlockBuffer;
 use std::collections::HashMap;
@@ -27,17 +26,8 @@ pub struct BlockId {
     pub birth: u64,
 }
 
-/// What a cache did so far.
-#[derive(Debug, Default)]
-pub struct ArcCounters {
-    /// Lookups that found the block.
-    pub hits: Counter,
-    /// Lookups that did not.
-    pub misses: Counter,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ListId {
+pub(crate) enum ListId {
     Recent,
     Frequent,
     RecentGhost,
@@ -61,6 +51,7 @@ struct Node {
     list: ListId,
     /// Hit since it came to its place in the frequent list.
     is_used: bool,
+    is_metadata: bool,
     previous: usize,
     next: usize,
 }
@@ -73,6 +64,34 @@ struct List {
     head: usize,
     tail: usize,
     bytes: u64,
+    /// Of these, what is metadata.
+    metadata_bytes: u64,
+}
+
+/// What a cache has, and what it did so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArcFigures {
+    /// Lists in the order *recent*, *frequent*, and the ghosts of both.
+    pub lists: [ListFigures; 4],
+    /// Bytes that the recent list should have.
+    pub recent_target: u64,
+    /// Blocks that were dropped for want of room.
+    pub evicted_blocks: u64,
+    /// Their bytes.
+    pub evicted_bytes: u64,
+    /// Blocks that are cached.
+    pub blocks: u64,
+}
+
+/// One list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ListFigures {
+    /// Bytes of the blocks in it; of a ghost, those that its blocks had.
+    pub bytes: u64,
+    /// Of these, what is metadata.
+    pub metadata_bytes: u64,
+    /// Lookups that found a block in it; of a ghost, blocks that came back.
+    pub hits: u64,
 }
 
 #[derive(Debug)]
@@ -84,6 +103,12 @@ struct Shard {
     /// Bytes that the recent list should have.
     recent_target: u64,
     limit: u64,
+    /// Counted under the shard's lock, so plain words do.
+    hits: [u64; 4],
+    /// Blocks and bytes.
+    evicted: [u64; 2],
+    /// Nodes that have their block.
+    blocks: u64,
 }
 
 /// A cache of blocks, bounded in bytes, safe to use from many threads.
@@ -92,7 +117,6 @@ pub struct ArcCache {
     shards: Vec<Mutex<Shard, ranks::ArcShard>>,
     hasher: BlockHashState,
     limit: AtomicU64,
-    pub(crate) counters: ArcCounters,
 }
 
 /// A shard must have room for several blocks of 16 MiB, or those would never be cached.
@@ -112,7 +136,6 @@ impl ArcCache {
             shards,
             hasher: BlockHashState::new(),
             limit: AtomicU64::new(limit),
-            counters: ArcCounters::default(),
         }
     }
 
@@ -138,14 +161,26 @@ impl ArcCache {
 
     /// The block, if it is cached.
     pub fn get(&self, id: &BlockId) -> Option<Arc<BlockBuffer>> {
-        let found = self.shard(id).lock().get(id);
-        let counter = if found.is_some() {
-            &self.counters.hits
-        } else {
-            &self.counters.misses
-        };
-        counter.add(1);
-        found
+        self.shard(id).lock().get(id)
+    }
+
+    /// What it has and did.
+    pub fn figures(&self) -> ArcFigures {
+        let mut all = ArcFigures::default();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            for (sum, (list, hits)) in all.lists.iter_mut().zip(shard.lists.iter().zip(shard.hits))
+            {
+                sum.bytes += list.bytes;
+                sum.metadata_bytes += list.metadata_bytes;
+                sum.hits += hits;
+            }
+            all.recent_target += shard.recent_target;
+            all.evicted_blocks += shard.evicted[0];
+            all.evicted_bytes += shard.evicted[1];
+            all.blocks += shard.blocks;
+        }
+        all
     }
 
     /// Whether the block is cached; not counted as a use.
@@ -158,8 +193,8 @@ impl ArcCache {
     }
 
     /// Caches a block; a block larger than a shard is not kept.
-    pub fn insert(&self, id: BlockId, block: Arc<BlockBuffer>) {
-        self.shard(&id).lock().insert(id, block);
+    pub fn insert(&self, id: BlockId, block: Arc<BlockBuffer>, is_metadata: bool) {
+        self.shard(&id).lock().insert(id, block, is_metadata);
     }
 
     /// Forgets a block.
@@ -171,7 +206,12 @@ impl ArcCache {
     pub fn clear(&self) {
         for shard in &self.shards {
             let mut shard = shard.lock();
-            *shard = Shard::new(shard.limit);
+            let (hits, evicted) = (shard.hits, shard.evicted);
+            *shard = Shard {
+                hits,
+                evicted,
+                ..Shard::new(shard.limit)
+            };
         }
     }
 
@@ -191,6 +231,7 @@ impl Shard {
             head: NONE,
             tail: NONE,
             bytes: 0,
+            metadata_bytes: 0,
         };
         let lists = [empty; 4];
         let (index, nodes, free) = (
@@ -205,6 +246,9 @@ impl Shard {
             lists,
             recent_target: 0,
             limit,
+            hits: [0; 4],
+            evicted: [0; 2],
+            blocks: 0,
         }
     }
 
@@ -222,6 +266,7 @@ impl Shard {
         let index = *self.index.get(id)?;
         let node = &mut self.nodes[index];
         let block = node.block.clone()?;
+        self.hits[node.list as usize] += 1;
         match node.list {
             Frequent => node.is_used = true,
             _ => self.move_to(index, Frequent),
@@ -229,7 +274,7 @@ impl Shard {
         Some(block)
     }
 
-    fn insert(&mut self, id: BlockId, block: Arc<BlockBuffer>) {
+    fn insert(&mut self, id: BlockId, block: Arc<BlockBuffer>, is_metadata: bool) {
         let size = block.capacity() as u64 + ENTRY_OVERHEAD;
         if size > self.limit {
             return;
@@ -238,11 +283,16 @@ impl Shard {
             Some(node) => {
                 self.learn_from_ghost(node);
                 self.unlink(node);
-                (self.nodes[node].block, self.nodes[node].size) = (Some(block), size);
+                let node_of_block = &mut self.nodes[node];
+                self.blocks += u64::from(node_of_block.block.is_none());
+                (node_of_block.block, node_of_block.size) = (Some(block), size);
+                node_of_block.is_metadata = is_metadata;
                 self.link(node, Frequent);
             }
             None => {
                 let node = self.allocate(id, block, size);
+                self.nodes[node].is_metadata = is_metadata;
+                self.blocks += 1;
                 self.index.insert(id, node);
                 self.link(node, Recent);
             }
@@ -260,15 +310,23 @@ impl Shard {
         let enough = self.bytes(Recent).saturating_sub(size);
         while self.bytes(Recent) > enough {
             let node = self.lists[Recent as usize].tail;
-            self.nodes[node].block = None;
-            self.move_to(node, RecentGhost);
+            self.evict(node, RecentGhost);
         }
+    }
+
+    /// Drops the block of a node, whose name goes to `ghost`.
+    fn evict(&mut self, node: usize, ghost: ListId) {
+        self.nodes[node].block = None;
+        self.blocks -= 1;
+        self.evicted[0] += 1;
+        self.evicted[1] += self.nodes[node].size;
+        self.move_to(node, ghost);
     }
 
     fn remove(&mut self, id: &BlockId) {
         if let Some(node) = self.index.remove(id) {
             self.unlink(node);
-            self.nodes[node].block = None;
+            self.blocks -= u64::from(self.nodes[node].block.take().is_some());
             self.free.push(node);
         }
     }
@@ -276,6 +334,9 @@ impl Shard {
     /// Moves the target towards the list whose ghost came back.
     fn learn_from_ghost(&mut self, node: usize) {
         let size = self.nodes[node].size;
+        if let list @ (RecentGhost | FrequentGhost) = self.nodes[node].list {
+            self.hits[list as usize] += 1;
+        }
         let (recent, frequent) = (self.bytes(RecentGhost), self.bytes(FrequentGhost));
         match self.nodes[node].list {
             RecentGhost => {
@@ -309,8 +370,7 @@ impl Shard {
                 self.move_to(node, Frequent);
                 continue;
             }
-            self.nodes[node].block = None;
-            self.move_to(node, ghost);
+            self.evict(node, ghost);
         }
         for ghost in [RecentGhost, FrequentGhost] {
             while self.bytes(ghost) > self.limit / 2 {
@@ -329,6 +389,7 @@ impl Shard {
             size,
             list: Recent,
             is_used: false,
+            is_metadata: false,
             previous: NONE,
             next: NONE,
         };
@@ -355,6 +416,7 @@ impl Shard {
             next,
             list,
             size,
+            is_metadata,
             ..
         } = self.nodes[node];
         match previous {
@@ -365,7 +427,9 @@ impl Shard {
             NONE => self.lists[list as usize].tail = previous,
             _ => self.nodes[next].previous = previous,
         }
-        self.lists[list as usize].bytes -= size;
+        let list = &mut self.lists[list as usize];
+        list.bytes -= size;
+        list.metadata_bytes -= if is_metadata { size } else { 0 };
     }
 
     fn link(&mut self, node: usize, list: ListId) {
@@ -379,7 +443,12 @@ impl Shard {
             _ => self.nodes[head].previous = node,
         }
         self.lists[list as usize].head = node;
-        self.lists[list as usize].bytes += self.nodes[node].size;
+        let Node {
+            size, is_metadata, ..
+        } = self.nodes[node];
+        let list = &mut self.lists[list as usize];
+        list.bytes += size;
+        list.metadata_bytes += if is_metadata { size } else { 0 };
     }
 }
 
@@ -403,11 +472,11 @@ mod tests {
     fn stays_below_its_limit_whatever_comes() {
         let cache = ArcCache::new(100_000);
         for n in 0..10_000 {
-            cache.insert(id(n * 7919 % 300), block(500 + n % 900));
+            cache.insert(id(n * 7919 % 300), block(500 + n % 900), false);
             cache.get(&id(n % 17));
             assert!(cache.bytes() <= 100_000);
         }
-        cache.insert(id(1 << 40), block(100_001));
+        cache.insert(id(1 << 40), block(100_001), false);
         assert!(!cache.contains(&id(1 << 40)), "larger than the cache");
     }
 
@@ -415,14 +484,14 @@ mod tests {
     fn a_smaller_limit_holds_at_once() {
         let cache = ArcCache::new(256 << 20);
         for n in 0..1000 {
-            cache.insert(id(n), block(100_000));
+            cache.insert(id(n), block(100_000), false);
         }
         let before = cache.bytes();
         cache.set_limit(4 << 20);
         assert!(before > 90_000_000 && cache.bytes() <= 4 << 20);
         cache.set_limit(256 << 20);
         for n in 0..1000 {
-            cache.insert(id(n), block(100_000));
+            cache.insert(id(n), block(100_000), false);
         }
         assert_eq!(cache.bytes(), before, "room again");
         assert_eq!(cache.limit(), 256 << 20);
@@ -432,7 +501,7 @@ mod tests {
     fn what_is_given_back_was_seen_once() {
         let mut shard = Shard::new(1 << 20);
         for n in 0..20 {
-            shard.insert(id(n), block(10_000));
+            shard.insert(id(n), block(10_000), false);
         }
         assert!((0..5).all(|n| shard.get(&id(n)).is_some()));
         shard.give_back(20_000);
@@ -450,12 +519,12 @@ mod tests {
         for _ in 0..3 {
             for n in 0..20 {
                 if cache.get(&id(n)).is_none() {
-                    cache.insert(id(n), block(1000));
+                    cache.insert(id(n), block(1000), false);
                 }
             }
         }
         for n in 1000..5000 {
-            cache.insert(id(n), block(1000));
+            cache.insert(id(n), block(1000), false);
         }
         let kept = (0..20).filter(|n| cache.contains(&id(*n))).count();
         assert_eq!(
@@ -468,14 +537,14 @@ mod tests {
     fn what_was_hit_outlives_what_was_not() {
         let mut shard = Shard::new(10_000);
         for n in 0..10 {
-            shard.insert(id(n), block(1000));
+            shard.insert(id(n), block(1000), false);
             shard.get(&id(n));
         }
         // All ten are frequent; the oldest is hit again.
         shard.get(&id(0));
         // The second time it comes as a ghost that returns, and pushes out a frequent block.
-        shard.insert(id(100), block(1000));
-        shard.insert(id(100), block(1000));
+        shard.insert(id(100), block(1000), false);
+        shard.insert(id(100), block(1000), false);
         let kept = |shard: &mut Shard, n| shard.get(&id(n)).is_some();
         assert!(kept(&mut shard, 0), "it was marked");
         assert!(!kept(&mut shard, 1), "it was the oldest without a mark");
@@ -485,13 +554,13 @@ mod tests {
     fn a_ghost_that_returns_moves_the_target() {
         let mut shard = Shard::new(10_000);
         for n in 0..10 {
-            shard.insert(id(n), block(1000));
+            shard.insert(id(n), block(1000), false);
             shard.get(&id(n));
         }
-        shard.insert(id(100), block(1000));
-        shard.insert(id(101), block(1000));
+        shard.insert(id(100), block(1000), false);
+        shard.insert(id(101), block(1000), false);
         assert!(shard.get(&id(100)).is_none(), "pushed out by the next one");
-        shard.insert(id(100), block(1000));
+        shard.insert(id(100), block(1000), false);
         assert!(shard.recent_target >= 1000);
     }
 }

@@ -1,7 +1,8 @@
 //! Reading blocks through the cache.
 
-use crate::arc::{ArcCache, ArcCounters, BlockId};
+use crate::arc::{ArcCache, ArcFigures, BlockId};
 use crate::flight::Flights;
+use crate::lookups::{Lookups, Outcome, is_ahead, is_metadata};
 use cenote_base::Bookmark;
 use cenote_device::BlockBuffer;
 use cenote_io::{IoContext, IoError, ObjsetKeys, Pipeline, ReadContext, Workers};
@@ -20,6 +21,15 @@ pub enum Retention {
     /// Until others like it push it out of a small cache of their own: long enough for what is
     /// read ahead to meet its reader, and for a reader of small pieces.
     Pass,
+}
+
+/// Whether a reader asks for a block the first time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// It does.
+    First,
+    /// It had it fetched together with others, and comes for it now: not counted again.
+    Again,
 }
 
 /// How much memory each part may take, in bytes.
@@ -62,6 +72,18 @@ struct Shared {
     /// Contents of blocks that are to [pass](Retention::Pass).
     passing: ArcCache,
     flights: Flights,
+    lookups: Lookups,
+}
+
+/// What the parts of a cache have and did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheFigures {
+    /// Blocks as stored.
+    pub stored: ArcFigures,
+    /// Decoded copies.
+    pub decoded: ArcFigures,
+    /// Contents of blocks that pass through.
+    pub passing: ArcFigures,
 }
 
 /// The part of the decoded blocks' memory that is for those that pass, and its most.
@@ -86,6 +108,7 @@ impl BlockCache {
             decoded,
             passing: ArcCache::new(passing),
             flights: Flights::default(),
+            lookups: Lookups::default(),
         };
         Self {
             shared: Arc::new(shared),
@@ -121,9 +144,18 @@ impl BlockCache {
         &self.shared.workers
     }
 
-    /// Hits and misses of the stored and the decoded part.
-    pub fn counters(&self) -> [&ArcCounters; 2] {
-        [&self.shared.stored.counters, &self.shared.decoded.counters]
+    /// How lookups ended.
+    pub fn lookups(&self) -> &Lookups {
+        &self.shared.lookups
+    }
+
+    /// What its parts have and did.
+    pub fn figures(&self) -> CacheFigures {
+        CacheFigures {
+            stored: self.shared.stored.figures(),
+            decoded: self.shared.decoded.figures(),
+            passing: self.shared.passing.figures(),
+        }
     }
 
     /// Bytes cached now: stored, decoded.
@@ -158,7 +190,7 @@ impl BlockCache {
 
     /// Counts a block that was asked for and found by who had noted where it is.
     pub fn note_hit(&self) {
-        self.shared.decoded.counters.hits.add(1);
+        self.shared.lookups.note_data_hit();
     }
 
     /// Whether a block's contents would be had without reading or decoding, now or shortly.
@@ -183,12 +215,30 @@ impl BlockCache {
         ctx: ReadContext<'_>,
         retention: Retention,
     ) -> Result<Block, IoError> {
+        self.read_asked(pointer, ctx, retention, Asked::First)
+    }
+
+    /// As [`Self::read_as`], where the reader may have asked for the block before.
+    pub fn read_asked(
+        &self,
+        pointer: &BlockPointer,
+        ctx: ReadContext<'_>,
+        retention: Retention,
+        asked: Asked,
+    ) -> Result<Block, IoError> {
+        let note = |outcome| {
+            if asked == Asked::First {
+                let lookups = &self.shared.lookups;
+                lookups.note(pointer, is_ahead(&self.io), outcome);
+            }
+        };
         if pointer.is_embedded() {
             let contents = self.shared.pipeline.read(pointer, ctx, &self.io)?;
             return Ok(Arc::new(contents.into()));
         }
         let id = id_of(pointer);
         if let Some(found) = self.find(pointer, id, ctx, retention) {
+            note(Outcome::Hit);
             return found;
         }
         // The flight ends when its owner has cached the block or given up.
@@ -196,12 +246,16 @@ impl BlockCache {
         if flight.is_none()
             && let Some(found) = self.find(pointer, id, ctx, retention)
         {
+            note(Outcome::Wait);
             return found;
         }
+        note(Outcome::Miss);
         let stored = self.read_stored(pointer, ctx.bookmark)?;
         let stored = Arc::new(BlockBuffer::from(stored));
         if retention == Retention::Keep {
-            self.shared.stored.insert(id, Arc::clone(&stored));
+            let is_metadata = is_metadata(pointer);
+            let part = &self.shared.stored;
+            part.insert(id, Arc::clone(&stored), is_metadata);
         }
         self.decode(pointer, id, stored, ctx, retention)
     }
@@ -247,24 +301,55 @@ impl BlockCache {
 
     /// Reads and decodes those of several blocks whose contents are not cached yet, neighbours in
     /// one request. What cannot be had this way is left to [`Self::read`], which says why.
+    ///
+    /// They are counted as read ahead: whoever comes for them asks for the first time.
     pub fn fetch(
         &self,
         blocks: &[(BlockPointer, Bookmark)],
         keys: Option<&ObjsetKeys>,
         retention: Retention,
     ) {
+        self.fetch_counting(blocks, keys, retention, true);
+    }
+
+    /// The same for a reader that waits for all of them, and comes for them [again](Asked::Again).
+    pub fn fetch_asked(
+        &self,
+        blocks: &[(BlockPointer, Bookmark)],
+        keys: Option<&ObjsetKeys>,
+        retention: Retention,
+    ) {
+        self.fetch_counting(blocks, keys, retention, is_ahead(&self.io));
+    }
+
+    fn fetch_counting(
+        &self,
+        blocks: &[(BlockPointer, Bookmark)],
+        keys: Option<&ObjsetKeys>,
+        retention: Retention,
+        is_ahead: bool,
+    ) {
+        let note = |pointer: &BlockPointer, outcome| {
+            self.shared.lookups.note(pointer, is_ahead, outcome);
+        };
         let mut wanted = Vec::with_capacity(blocks.len());
         let mut flights = Vec::with_capacity(blocks.len());
         for (pointer, bookmark) in blocks {
-            if pointer.is_embedded() || pointer.is_hole() || self.has(pointer) {
+            if pointer.is_embedded() || pointer.is_hole() {
+                continue;
+            }
+            if self.has(pointer) {
+                note(pointer, Outcome::Hit);
                 continue;
             }
             let id = id_of(pointer);
             let Some(flight) = self.shared.flights.try_begin(id) else {
+                note(pointer, Outcome::Wait);
                 continue;
             };
             match self.shared.stored.get(&id) {
                 Some(stored) => {
+                    note(pointer, Outcome::Hit);
                     let context = ReadContext {
                         bookmark: *bookmark,
                         keys,
@@ -273,6 +358,7 @@ impl BlockCache {
                     let _ = self.decode(pointer, id, stored, context, retention);
                 }
                 None => {
+                    note(pointer, Outcome::Miss);
                     wanted.push((*pointer, *bookmark));
                     flights.push(flight);
                 }
@@ -287,7 +373,9 @@ impl BlockCache {
             if let Some(stored) = stored {
                 let (id, stored) = (id_of(pointer), Arc::new(stored));
                 if retention == Retention::Keep {
-                    self.shared.stored.insert(id, Arc::clone(&stored));
+                    let is_metadata = is_metadata(pointer);
+                    let part = &self.shared.stored;
+                    part.insert(id, Arc::clone(&stored), is_metadata);
                 }
                 let context = ReadContext {
                     bookmark: *bookmark,
@@ -316,12 +404,13 @@ impl BlockCache {
         let contents = decoded.unwrap_or(stored);
         // What an encrypted dnode block decodes to depends on whether the key is loaded.
         if ctx.keys.is_some() || !pointer.uses_crypt() {
-            match retention {
-                Retention::Pass => self.shared.passing.insert(id, Arc::clone(&contents)),
-                Retention::Keep if is_decoded => {
-                    self.shared.decoded.insert(id, Arc::clone(&contents))
-                }
-                Retention::Keep => {}
+            let part = match retention {
+                Retention::Pass => Some(&self.shared.passing),
+                Retention::Keep if is_decoded => Some(&self.shared.decoded),
+                Retention::Keep => None,
+            };
+            if let Some(part) = part {
+                part.insert(id, Arc::clone(&contents), is_metadata(pointer));
             }
         }
         Ok(contents)
@@ -336,13 +425,12 @@ impl BlockCache {
         let id = id_of(pointer);
         self.forget(&id);
         let as_stored = pointer.physical_size() == pointer.logical_size();
-        match retention {
-            Retention::Pass => self.shared.passing.insert(id, contents),
-            Retention::Keep if as_stored && !pointer.uses_crypt() => {
-                self.shared.stored.insert(id, contents);
-            }
-            Retention::Keep => self.shared.decoded.insert(id, contents),
-        }
+        let part = match retention {
+            Retention::Pass => &self.shared.passing,
+            Retention::Keep if as_stored && !pointer.uses_crypt() => &self.shared.stored,
+            Retention::Keep => &self.shared.decoded,
+        };
+        part.insert(id, contents, is_metadata(pointer));
     }
 
     fn forget(&self, id: &BlockId) {

@@ -15,7 +15,9 @@ mod arc;
 mod block_cache;
 mod flight;
 mod hash;
+mod lookups;
 
-pub use arc::{ArcCounters, BlockId};
-pub use block_cache::{Block, BlockCache, CacheLimits, Retention};
+pub use arc::{ArcFigures, BlockId, ListFigures};
+pub use block_cache::{Asked, Block, BlockCache, CacheFigures, CacheLimits, Retention};
 pub use cenote_device::BlockBuffer;
+pub use lookups::{Lookups, Outcome, Outcomes};

@@ -5,7 +5,7 @@ use crate::error::DmuError;
 use crate::live::{LiveObject, Place};
 use crate::object_set::ObjectSet;
 use cenote_base::{BlockId, Bookmark, ObjectId};
-use cenote_cache::{Block, Retention};
+use cenote_cache::{Asked, Block, Retention};
 use cenote_io::IoContext;
 use cenote_ondisk::{BlockPointer, DecodeError, Dnode};
 use std::sync::Arc;
@@ -341,51 +341,60 @@ impl Object {
         let is_missing = |pointer: &&BlockPointer| !pointer.is_hole() && !cache.has(pointer);
         // A single block is read by its asker; only several are worth sharing out.
         let missing = pointers.iter().filter(is_missing).count();
+        let mut asked = Asked::First;
         if missing > 1 {
             self.fetch_shared(&pointers, first.0);
+            asked = Asked::Again;
         }
         // Blocks are fetched in order, so whoever waits for the last one seldom waits again.
         let each = pointers.iter().enumerate().rev();
-        let blocks = each.map(|(index, pointer)| self.read_data(pointer, first.0 + index as u64));
+        let blocks = each.map(|(index, pointer)| {
+            let block = BlockId(first.0 + index as u64);
+            let read = || self.read_asked(pointer, 0, block, asked);
+            (!pointer.is_hole()).then(read).transpose()
+        });
         let mut blocks = blocks.collect::<Result<Vec<_>, _>>()?;
         blocks.reverse();
         blocks.resize(count, None);
         Ok(blocks)
     }
 
-    /// Reads data blocks into the cache; `first` is the number of the first.
+    /// Reads data blocks into the cache ahead of need; `first` is the number of the first.
     pub(crate) fn fetch(&self, pointers: &[BlockPointer], first: u64) {
-        let (objset, object) = (self.set.id(), self.id);
-        let place = |id| Bookmark::data(objset, object, BlockId(id));
-        let blocks: Vec<_> = pointers
-            .iter()
-            .zip(first..)
-            .map(|(pointer, id)| (*pointer, place(id)))
-            .collect();
+        let blocks = self.with_bookmarks(pointers, first);
         let keys = self.set.keys().map(AsRef::as_ref);
         self.set.cache().fetch(&blocks, keys, self.retention(0));
     }
 
-    /// As [`Self::fetch`], shared out among the workers.
+    /// Reads data blocks into the cache for a reader that waits for them.
+    fn fetch_asked(&self, pointers: &[BlockPointer], first: u64) {
+        let blocks = self.with_bookmarks(pointers, first);
+        let keys = self.set.keys().map(AsRef::as_ref);
+        let cache = self.set.cache();
+        cache.fetch_asked(&blocks, keys, self.retention(0));
+    }
+
+    fn with_bookmarks(
+        &self,
+        pointers: &[BlockPointer],
+        first: u64,
+    ) -> Vec<(BlockPointer, Bookmark)> {
+        let (objset, object) = (self.set.id(), self.id);
+        let place = |id| Bookmark::data(objset, object, BlockId(id));
+        let blocks = pointers.iter().zip(first..);
+        blocks.map(|(pointer, id)| (*pointer, place(id))).collect()
+    }
+
+    /// As [`Self::fetch_asked`], shared out among the workers.
     fn fetch_shared(&self, pointers: &[BlockPointer], first: u64) {
         let size = self.dnode.data_block_size;
         let each = usize::try_from(FETCH_BYTES / size).unwrap_or(1).max(1);
         let groups = pointers.chunks(each).map(<[BlockPointer]>::to_vec);
         let items = groups.zip((first..).step_by(each)).collect();
         let object = self.clone();
-        let fetch = move |(group, first): (Vec<BlockPointer>, u64)| object.fetch(&group, first);
+        let fetch =
+            move |(group, first): (Vec<BlockPointer>, u64)| object.fetch_asked(&group, first);
         self.set.cache().workers().map(items, fetch);
-    }
-
-    pub(crate) fn read_data(
-        &self,
-        pointer: &BlockPointer,
-        id: u64,
-    ) -> Result<Option<Block>, DmuError> {
-        if pointer.is_hole() {
-            return Ok(None);
-        }
-        self.read_pointer(pointer, 0, BlockId(id)).map(Some)
     }
 
     /// The first byte at or behind `offset` that lies in a stored block.

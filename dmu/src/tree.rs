@@ -5,7 +5,7 @@ use crate::live::{LiveObject, Place};
 use crate::memo::Place as MemoPlace;
 use crate::object::Object;
 use cenote_base::{BlockId, Bookmark, Level};
-use cenote_cache::Block;
+use cenote_cache::{Asked, Block};
 use cenote_io::ReadContext;
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
 use cenote_ondisk::{BlockPointer, DecodeError, Dnode, ObjectType};
@@ -66,12 +66,24 @@ impl Object {
         level: u8,
         block: BlockId,
     ) -> Result<Block, DmuError> {
+        self.read_asked(pointer, level, block, Asked::First)
+    }
+
+    /// The same, where the reader may have had it fetched before.
+    pub(crate) fn read_asked(
+        &self,
+        pointer: &BlockPointer,
+        level: u8,
+        block: BlockId,
+        asked: Asked,
+    ) -> Result<Block, DmuError> {
         self.check_place(pointer, level, block)?;
         let bookmark = self.bookmark(level, block);
         let keys = self.set().keys().map(AsRef::as_ref);
         let context = ReadContext { bookmark, keys };
         let retention = self.retention(level);
-        let contents = self.set().cache().read_as(pointer, context, retention)?;
+        let cache = self.set().cache();
+        let contents = cache.read_asked(pointer, context, retention, asked)?;
         if contents.len() as u64 != pointer.logical_size() {
             // Two pointers to one address that disagree about its size meet in the cache.
             let problem = "another pointer to the same address gives it another size";

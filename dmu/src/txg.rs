@@ -22,6 +22,7 @@
 //! before it.
 
 use crate::error::DmuError;
+use crate::group_history::{GateFigures, GroupFigures, GroupHistory, GroupIo};
 use crate::object_set::ObjectSet;
 use cenote_base::rt::{self, Condvar, Mutex, MutexGuard, ranks};
 use cenote_base::{Env, MemoryBudget, MemoryExceeded, MemoryLease, Txg, settings};
@@ -200,6 +201,8 @@ struct State {
     last_wakeup: Option<Duration>,
     /// Of a gate whose changes stay in memory.
     memory: Option<LeasedMemory>,
+    figures: GateFigures,
+    history: GroupHistory,
 }
 
 impl State {
@@ -280,6 +283,8 @@ impl TxgGate {
             suspended: None,
             last_wakeup: None,
             memory,
+            figures: GateFigures::default(),
+            history: GroupHistory::new(Txg(last_synced.0 + 1), env.monotonic()),
         };
         Self {
             env,
@@ -358,6 +363,7 @@ impl TxgGate {
         if cost.dirty_bytes > 0 {
             self.delay();
         }
+        let mut is_full = false;
         let mut state = self.lock();
         loop {
             if let Some(cause) = &state.suspended {
@@ -380,6 +386,7 @@ impl TxgGate {
                 break;
             }
             if !fits {
+                state.figures.full += u64::from(!std::mem::replace(&mut is_full, true));
                 let open = state.open;
                 state.wanted = state.wanted.max(open);
                 self.work.notify_all();
@@ -391,6 +398,7 @@ impl TxgGate {
             memory.cover(used.saturating_add(cost.dirty_bytes))?;
         }
         state.holders += 1;
+        state.figures.assigned += 1;
         state.reserved += cost.dirty_bytes;
         let txg = state.open;
         Ok(Transaction {
@@ -425,8 +433,26 @@ impl TxgGate {
         let after_last = state.last_wakeup.map_or(now, |last| last + delay);
         let wakeup = after_last.max(now + delay);
         state.last_wakeup = Some(wakeup);
+        let delay = wakeup.saturating_sub(now);
+        state.figures.note_delay(delay);
         drop(state);
-        self.env.sleep(wakeup.saturating_sub(now));
+        self.env.sleep(delay);
+    }
+
+    /// How often and how long transactions were held up.
+    pub fn figures(&self) -> GateFigures {
+        self.lock().figures
+    }
+
+    /// The last groups, oldest first, and the open one.
+    pub fn groups(&self) -> Vec<GroupFigures> {
+        let (now, dirty) = (self.env.monotonic(), self.dirty_bytes());
+        self.lock().history.groups(now, dirty)
+    }
+
+    /// Notes what was read and written on devices while `txg` was synced.
+    pub fn note_io(&self, txg: Txg, io: GroupIo) {
+        self.lock().history.note_io(txg, io);
     }
 
     /// Freezes the open group and opens the next, once all transactions in it have ended.
@@ -447,6 +473,9 @@ impl TxgGate {
             "the group before is on disk"
         );
         state.quiescing = true;
+        let txg = state.open;
+        let dirty = self.dirty_bytes();
+        state.history.close(txg, self.env.monotonic(), dirty);
         while state.holders > 0 {
             state = self.work.wait(state);
         }
@@ -457,8 +486,8 @@ impl TxgGate {
             self.enter.notify_all();
             return Err(error);
         }
-        let txg = state.open;
         state.open = Txg(txg.0 + 1);
+        state.history.open(Txg(txg.0 + 1), self.env.monotonic());
         self.open_data.store(0, Ordering::Relaxed);
         let dirty_sets = std::mem::take(&mut state.dirty_sets);
         state.frozen_since = state.dirty_since.take();
@@ -473,6 +502,7 @@ impl TxgGate {
         assert!(txg < state.open && txg > state.synced);
         state.synced = txg;
         state.frozen_since = None;
+        state.history.synced(txg, self.env.monotonic());
         drop(state);
         self.done.notify_all();
         self.enter.notify_all();

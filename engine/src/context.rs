@@ -8,7 +8,7 @@ use crate::events::Events;
 use crate::memory::Memory;
 use crate::registry::table::Registry;
 use crate::serving::table::Servers;
-use cenote_base::Env;
+use cenote_base::{Env, metrics};
 use std::sync::Arc;
 
 /// The shared parts.
@@ -23,6 +23,8 @@ pub(crate) struct Context {
     pub memory: Memory,
     /// Servers of volumes.
     pub servers: Servers,
+    /// Parts outside of the engine that have figures.
+    pub measured: Arc<metrics::Registry>,
     /// Clock and randomness.
     pub env: Arc<dyn Env>,
 }

@@ -12,6 +12,8 @@ use crate::datasets::list::dataset_list;
 use crate::devices::properties::vdev_get;
 use crate::engine::Engine;
 use crate::keys::load::{load_key, unload_key};
+use crate::measures::answer::metrics;
+use crate::measures::groups::pool_groups;
 use crate::mounts::make::{mount, mount_all, mount_list};
 use crate::pools::candidates::import_search;
 use crate::pools::events::{clear, events};
@@ -127,6 +129,8 @@ impl Engine {
             Request::SettingsSet { values } => settings_set(context, &values),
             Request::Stores { pool, act } => act_on_stores(context, &pool, act, reply),
             Request::Nbd { act } => act_on_servers(context, &act),
+            Request::Metrics { names } => metrics(context, mounts, &self.about, &names, reply),
+            Request::PoolGroups { pool } => pool_groups(registry, &pool),
             Request::DaemonStatus => Ok(Response::Status {
                 status: daemon_status(context, mounts, &self.about, &self.recorder),
             }),

@@ -24,8 +24,8 @@ use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
 use crate::serving::follow::may_change_exports;
 use crate::serving::table::{Servers, ServingSetup};
-use cenote_base::Env;
 use cenote_base::rt::{Mutex, ranks};
+use cenote_base::{Env, metrics};
 use cenote_control::model::{Access, Change, ControlError, ExportHow, Request, Response};
 use cenote_control::protocol::{Peer, Reply, Service};
 use std::path::PathBuf;
@@ -61,6 +61,8 @@ pub struct EngineSettings {
     pub shows_keys: bool,
     /// How volumes are served.
     pub serving: ServingSetup,
+    /// Parts outside of the engine whose figures are shown with its own.
+    pub measured: Arc<metrics::Registry>,
 }
 
 /// The user of requests by those who may only look.
@@ -104,6 +106,7 @@ impl Engine {
                 events: Arc::new(Events::new(Arc::clone(&env))),
                 memory: Memory::new(settings.memory, settings.memory_is_given, gauge, started),
                 servers: Servers::new(settings.serving),
+                measured: settings.measured,
                 env,
             },
             mounts: Mounts::new(mounter),

@@ -9,7 +9,7 @@
 //!   behind a change with its note in the history;
 //! * `alarms`: what a person is told of all this, without asking;
 //! * `mounts`, `keys`, `devices`, `snapshots`, `scans`, `datasets`, `pools`, `daemon`,
-//!   `serving`: what requests are about. What one of them keeps is its own: the mounts have their
+//!   `serving`, `measures`: what requests are about. What one of them keeps is its own: the mounts have their
 //!   table.
 //!
 //! Their functions are handed what they need of all this. Who has to tell something upwards posts
@@ -37,6 +37,7 @@ mod errors;
 mod events;
 mod host;
 mod keys;
+mod measures;
 mod memory;
 mod mounts;
 mod pools;
@@ -58,8 +59,11 @@ pub use alarms::way::{
 pub use daemon::recorder::RecordPlace;
 pub use daemon::settings::settings_list;
 pub use engine::{Engine, EngineSettings};
+pub use measures::table::MEASURES;
 pub use memory::{AmpleMemory, MEMORY_MIN, MemoryGauge};
-pub use mounts::mounter::{Holder, MountJob, MountSwitches, Mounted, Mounter, NoMounter};
+pub use mounts::mounter::{
+    Holder, MountFigures, MountJob, MountSwitches, Mounted, Mounter, NoMounter,
+};
 pub use mounts::snapshot_changes::{SnapshotChanges, SnapshotNameChange};
 pub use pools::compatibility::{Compatibility, CompatibilityError, compatibility};
 pub use registry::cache_file::{CachedPool, cached_pools};

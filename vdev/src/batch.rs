@@ -330,7 +330,10 @@ impl Shape {
             offset: start,
             ..chunk[0].place
         };
-        leaf.read_into(place, &mut buffer, io).ok()?;
+        match chunk.len() {
+            1 => leaf.read_into(place, &mut buffer, io).ok()?,
+            _ => leaf.read_joined(place, &mut buffer, io).ok()?,
+        }
         for extent in chunk {
             let from = (extent.place.offset - start) as usize;
             let bytes = &buffer[from..from + extent.length];

@@ -1,5 +1,6 @@
 //! What vdevs did and suffered since they were opened.
 
+use crate::statistics::LeafStatistics;
 use cenote_base::metrics::Counter;
 use cenote_base::settings;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,9 +31,19 @@ pub struct VdevCounters {
     pub scan_repaired_bytes: Counter,
     /// Errors of each kind and slow requests, in the order above, that were cleared.
     cleared: [AtomicU64; 4],
+    /// Of a leaf: how long its requests took and how large they were.
+    pub(crate) requests: LeafStatistics,
 }
 
 impl VdevCounters {
+    /// Those of a leaf, with its requests by class.
+    pub(crate) fn of_leaf() -> Self {
+        Self {
+            requests: LeafStatistics::of_leaf(),
+            ..Self::default()
+        }
+    }
+
     fn errors(&self) -> [u64; 4] {
         [
             &self.read_errors,
@@ -60,7 +71,7 @@ impl VdevCounters {
 
     /// Failed reads, failed writes, wrong checksums and slow requests since they were last
     /// cleared.
-    pub(crate) fn new_errors(&self) -> [u64; 4] {
+    fn new_errors(&self) -> [u64; 4] {
         let errors = self.errors();
         std::array::from_fn(|kind| {
             errors[kind].saturating_sub(self.cleared[kind].load(Ordering::Relaxed))
@@ -85,6 +96,8 @@ pub struct VdevFigures {
     pub self_healed_bytes: u64,
     /// Bytes written again by a scrub or resilver.
     pub scan_repaired_bytes: u64,
+    /// Failed reads, failed writes, wrong checksums and slow requests, whether cleared or not.
+    pub errors_ever: [u64; 4],
 }
 
 impl From<&VdevCounters> for VdevFigures {
@@ -101,6 +114,7 @@ impl From<&VdevCounters> for VdevFigures {
             slow_operations,
             self_healed_bytes: counters.self_healed_bytes.get(),
             scan_repaired_bytes: counters.scan_repaired_bytes.get(),
+            errors_ever: counters.errors(),
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::io_context::IoContext;
 use crate::missed::Missed;
 use crate::queue::{IoClass, Queue};
 use crate::state::{VdevAux, VdevState};
+use crate::statistics::Done;
 use crate::window::WindowPlace;
 use crate::written::WrittenState;
 use cenote_base::{Env, Txg};
@@ -107,7 +108,7 @@ impl Leaf {
             device,
             state,
             aux,
-            counters: Arc::default(),
+            counters: Arc::new(VdevCounters::of_leaf()),
             env,
             in_flight: AtomicU32::new(0),
             failures_in_a_row: AtomicU32::new(0),
@@ -153,10 +154,24 @@ impl Leaf {
         })
     }
 
-    /// Notes how long a request took that began at `started`.
-    pub(crate) fn note_duration(&self, started: Duration) {
+    /// Notes a request that the device began to carry out at `started`.
+    pub(crate) fn note_request(
+        &self,
+        class: IoClass,
+        [queued, started]: [Duration; 2],
+        bytes: u64,
+        is_joined: bool,
+    ) -> Duration {
         let took = self.env.monotonic().saturating_sub(started);
         self.counters.note_duration(took);
+        self.counters.requests.note(Done {
+            class,
+            queued,
+            took,
+            bytes,
+            is_joined,
+        });
+        took
     }
 
     /// Whether each request is dear and many at once are not.
@@ -173,7 +188,7 @@ impl Leaf {
                 start..start.saturating_add(length as u64)
             };
             let ranges: Vec<Range<u64>> = parts.map(bytes).collect();
-            let _admitted = self.queue.enter(io.class);
+            let _admitted = self.queue.enter(io.class, self.env.as_ref());
             device.prefetch(&ranges);
         }
     }
@@ -191,8 +206,8 @@ impl Leaf {
         self.in_flight.load(Ordering::Relaxed)
     }
 
-    /// Has a read of the background wait while the device is used.
-    fn make_room(&self, class: IoClass) {
+    /// Has a read of the background wait while the device is used; how long it did.
+    fn make_room(&self, class: IoClass) -> Duration {
         let courtesy = &self.queue.courtesy;
         match class {
             IoClass::SyncRead | IoClass::AsyncRead => courtesy.note_user(self.env.monotonic()),
@@ -201,27 +216,30 @@ impl Leaf {
                 if !delay.is_zero() {
                     self.env.sleep(delay);
                 }
+                return delay;
             }
             _ => {}
         }
+        Duration::ZERO
     }
 
     fn counted<T>(
         &self,
         length: usize,
         class: IoClass,
+        is_joined: bool,
         read: impl FnOnce(&dyn Device) -> Result<T, DeviceError>,
     ) -> Result<T, LeafProblem> {
         let Some(device) = &self.device else {
             return Err(LeafProblem::NotOpen(self.state, self.aux));
         };
-        self.make_room(class);
+        let held_back = self.make_room(class);
         self.in_flight.fetch_add(1, Ordering::Relaxed);
-        let admitted = self.queue.enter(class);
+        let admitted = self.queue.enter(class, self.env.as_ref());
+        let queued = admitted.waited + held_back;
         let started = self.env.monotonic();
         let result = read(device.as_ref());
-        let took = self.env.monotonic().saturating_sub(started);
-        self.counters.note_duration(took);
+        let took = self.note_request(class, [queued, started], length as u64, is_joined);
         if class == IoClass::Scrub {
             self.queue.courtesy.note_background(took);
         }
@@ -259,7 +277,24 @@ impl Leaf {
         {
             return Ok(());
         }
-        self.counted(buffer.len(), io.class, |device| {
+        self.counted(buffer.len(), io.class, false, |device| {
+            device.read_at(place.on_device(), buffer)
+        })
+    }
+
+    /// As [`Self::read_into`], of several neighbouring blocks.
+    pub(crate) fn read_joined(
+        &self,
+        place: Place,
+        buffer: &mut [u8],
+        io: &IoContext,
+    ) -> Result<(), LeafProblem> {
+        if let Some(windows) = &io.windows
+            && windows.fill(self.window_place(place), buffer)
+        {
+            return Ok(());
+        }
+        self.counted(buffer.len(), io.class, true, |device| {
             device.read_at(place.on_device(), buffer)
         })
     }
@@ -273,7 +308,7 @@ impl Leaf {
         }
     }
 
-    /// Fills the buffers one after the other with the bytes from `place` on.
+    /// Fills the buffers, one for each block and each gap, with the bytes from `place` on.
     pub(crate) fn read_vectored(
         &self,
         place: Place,
@@ -281,7 +316,7 @@ impl Leaf {
         io: &IoContext,
     ) -> Result<(), LeafProblem> {
         let length = buffers.iter().map(|buffer| buffer.len()).sum();
-        self.counted(length, io.class, |device| {
+        self.counted(length, io.class, buffers.len() > 1, |device| {
             device.read_vectored(place.on_device(), buffers)
         })
     }
@@ -299,7 +334,7 @@ impl Leaf {
                 return Ok(bytes);
             }
         }
-        self.counted(length, io.class, |device| {
+        self.counted(length, io.class, false, |device| {
             device.read_vec(place.on_device(), length)
         })
     }

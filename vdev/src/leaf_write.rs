@@ -20,6 +20,8 @@ pub(crate) struct Urgency {
     pub class: IoClass,
     /// Percent of what may be dirty that is dirty; counts for writes of transaction groups.
     pub load: u64,
+    /// Whether it is for several blocks.
+    pub is_joined: bool,
 }
 
 impl Leaf {
@@ -67,16 +69,17 @@ impl Leaf {
         let (device, _entered) = self.writable_device()?;
         let under_way = self.written.begin(txg);
         self.counters.write_operations.add(1);
-        let _admitted = match urgency.class {
-            IoClass::AsyncWrite => self.queue.enter_writing(urgency.load),
-            class => self.queue.enter(class),
+        let admitted = match urgency.class {
+            IoClass::AsyncWrite => self.queue.enter_writing(urgency.load, self.env.as_ref()),
+            class => self.queue.enter(class, self.env.as_ref()),
         };
+        let bytes = slices.iter().map(|slice| slice.len() as u64).sum();
         let started = self.env.monotonic();
         let result = device.write_vectored(place.on_device(), slices, purpose);
-        self.note_duration(started);
+        let times = [admitted.waited, started];
+        self.note_request(urgency.class, times, bytes, urgency.is_joined);
         self.judge(result)?;
         under_way.arrived();
-        let bytes = slices.iter().map(|slice| slice.len() as u64).sum();
         self.counters.write_bytes.add(bytes);
         Ok(())
     }
@@ -92,13 +95,14 @@ impl Leaf {
     ) -> Result<(), LeafProblem> {
         let (device, _entered) = self.writable_device()?;
         self.counters.write_operations.add(1);
-        let _admitted = self.queue.enter(class);
+        let admitted = self.queue.enter(class, self.env.as_ref());
+        let bytes = slices.iter().map(|slice| slice.len() as u64).sum();
         let started = self.env.monotonic();
         let result = device.write_vectored(place.on_device(), slices, purpose);
-        self.note_duration(started);
+        let times = [admitted.waited, started];
+        self.note_request(class, times, bytes, false);
         self.judge(result)?;
         self.written.repaired();
-        let bytes = slices.iter().map(|slice| slice.len() as u64).sum();
         self.counters.write_bytes.add(bytes);
         let repaired = match class {
             IoClass::Scrub => &self.counters.scan_repaired_bytes,
@@ -113,10 +117,11 @@ impl Leaf {
         let (device, _entered) = self.writable_device()?;
         let under_way = self.written.begin_label(txg);
         self.counters.write_operations.add(1);
-        let _admitted = self.queue.enter(IoClass::SyncWrite);
+        let admitted = self.queue.enter(IoClass::SyncWrite, self.env.as_ref());
         let started = self.env.monotonic();
         let result = device.write_vectored(at, &[IoSlice::new(bytes)], Purpose::Metadata);
-        self.note_duration(started);
+        let times = [admitted.waited, started];
+        self.note_request(IoClass::SyncWrite, times, bytes.len() as u64, false);
         self.judge(result)?;
         under_way.arrived();
         self.counters.write_bytes.add(bytes.len() as u64);
@@ -182,8 +187,12 @@ impl Leaf {
     pub(crate) fn initialize(&self, place: Place, bytes: &[u8]) -> Result<(), LeafProblem> {
         let (device, _entered) = self.writable_device()?;
         self.counters.write_operations.add(1);
-        let _admitted = self.queue.enter(IoClass::Initialize);
-        self.judge(device.write_at(place.on_device(), bytes))?;
+        let admitted = self.queue.enter(IoClass::Initialize, self.env.as_ref());
+        let started = self.env.monotonic();
+        let result = device.write_at(place.on_device(), bytes);
+        let times = [admitted.waited, started];
+        self.note_request(IoClass::Initialize, times, bytes.len() as u64, false);
+        self.judge(result)?;
         self.counters.write_bytes.add(bytes.len() as u64);
         Ok(())
     }
@@ -191,8 +200,11 @@ impl Leaf {
     /// Says that `[offset, offset + length)` of the allocatable area holds nothing any more.
     pub(crate) fn discard(&self, offset: u64, length: u64) -> Result<(), LeafProblem> {
         let (device, _entered) = self.writable_device()?;
-        let _admitted = self.queue.enter(IoClass::Trim);
+        let admitted = self.queue.enter(IoClass::Trim, self.env.as_ref());
+        let started = self.env.monotonic();
         let discarded = device.discard(Place::at(offset).on_device(), length);
+        let times = [admitted.waited, started];
+        self.note_request(IoClass::Trim, times, length, false);
         discarded.map_err(LeafProblem::Device)
     }
 }

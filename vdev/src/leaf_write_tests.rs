@@ -11,6 +11,7 @@ use std::sync::Arc;
 const URGENT: Urgency = Urgency {
     class: IoClass::SyncWrite,
     load: 0,
+    is_joined: false,
 };
 
 fn leaf_on(device: Arc<dyn Device>) -> Leaf {

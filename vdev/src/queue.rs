@@ -10,9 +10,11 @@
 //! The queue only admits: requests are made by the threads that want them.
 
 use crate::courtesy::Courtesy;
+use cenote_base::Env;
 use cenote_base::rt::{Condvar, Mutex, MutexGuard, ranks};
 use cenote_base::settings::{self, Setting};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 /// What a request is for, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,7 +36,7 @@ pub enum IoClass {
 }
 
 /// How many classes there are.
-const CLASSES: usize = 7;
+pub(crate) const CLASSES: usize = 7;
 
 impl IoClass {
     /// All classes in order.
@@ -204,6 +206,8 @@ pub(crate) struct Queue {
 pub(crate) struct Admitted<'a> {
     queue: &'a Queue,
     class: usize,
+    /// How long it waited.
+    pub waited: Duration,
 }
 
 impl Queue {
@@ -227,27 +231,44 @@ impl Queue {
 
     /// Waits for a place among the writes of transaction groups, while `load` percent of what may
     /// be dirty is dirty.
-    pub(crate) fn enter_writing(&self, load: u64) -> Admitted<'_> {
+    pub(crate) fn enter_writing(&self, load: u64, env: &dyn Env) -> Admitted<'_> {
         self.load.store(load, Ordering::Relaxed);
-        self.enter(IoClass::AsyncWrite)
+        self.enter(IoClass::AsyncWrite, env)
     }
 
     /// Waits for a place in the class.
-    pub(crate) fn enter(&self, class: IoClass) -> Admitted<'_> {
+    pub(crate) fn enter(&self, class: IoClass, env: &dyn Env) -> Admitted<'_> {
         let class = class as usize;
+        let mut waited = Duration::ZERO;
         let mut counts = self.lock();
         if counts.has_room(class, &self.limits()) {
             counts.active[class] += 1;
         } else {
             counts.waiting[class] += 1;
+            let since = env.monotonic();
             while counts.granted[class] == 0 {
                 let woken = self.turns[class].wait(counts);
                 counts = woken;
             }
             counts.granted[class] -= 1;
             counts.waiting[class] -= 1;
+            waited = env.monotonic().saturating_sub(since);
         }
-        Admitted { queue: self, class }
+        Admitted {
+            queue: self,
+            class,
+            waited,
+        }
+    }
+
+    /// By class: requests under way, and those that wait.
+    pub(crate) fn depths(&self) -> [(u32, u32); CLASSES] {
+        let counts = self.lock();
+        std::array::from_fn(|class| {
+            // A place that was given to a waiter counts as under way.
+            let waiting = counts.waiting[class].saturating_sub(counts.granted[class]);
+            (counts.active[class], waiting)
+        })
     }
 
     /// Requests under way.
@@ -273,6 +294,7 @@ impl Drop for Admitted<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cenote_base::RealEnv;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -309,7 +331,7 @@ mod tests {
                 let inside = Arc::clone(&inside);
                 std::thread::spawn(move || {
                     for _ in 0..200 {
-                        let admitted = queue.enter(class);
+                        let admitted = queue.enter(class, &RealEnv::new());
                         let now = inside[class as usize].fetch_add(1, Ordering::SeqCst) + 1;
                         let most = QueueLimits::now(100).classes[class as usize].max_active;
                         assert!(now <= most, "{class:?}: {now}");

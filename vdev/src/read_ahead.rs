@@ -39,7 +39,7 @@ impl Shape {
         let end = chunk.iter().map(Extent::end).max()?;
         let length = usize::try_from(end.checked_sub(place.offset)?).ok()?;
         let mut bytes = AlignedBuf::take(length);
-        leaf.read_into(place, &mut bytes, io).ok()?;
+        leaf.read_joined(place, &mut bytes, io).ok()?;
         let place = leaf.window_place(place);
         Some(Window { place, bytes })
     }

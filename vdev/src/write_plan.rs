@@ -178,7 +178,18 @@ impl Shape {
         } = plan.write(*first_write);
         let written = match plan.is_repair {
             true => self.tree.leaves[first.leaf].repair(first.place, &slices, class, purpose),
-            false => self.write_leaf(first.leaf, first.place, &slices, txg, (class, purpose)),
+            false => {
+                let load = match class {
+                    IoClass::AsyncWrite => self.load.percent(),
+                    _ => 0,
+                };
+                let urgency = Urgency {
+                    class,
+                    load,
+                    is_joined: fragments.len() > 1,
+                };
+                self.write_leaf(first.leaf, first.place, &slices, txg, (urgency, purpose))
+            }
         };
         match written {
             Ok(()) => {
@@ -204,14 +215,9 @@ impl Shape {
         place: Place,
         slices: &[IoSlice<'_>],
         txg: Txg,
-        (class, purpose): (IoClass, Purpose),
+        (urgency, purpose): (Urgency, Purpose),
     ) -> Result<(), LeafProblem> {
         let leaf_written = &self.tree.leaves[leaf];
-        let load = match class {
-            IoClass::AsyncWrite => self.load.percent(),
-            _ => 0,
-        };
-        let urgency = Urgency { class, load };
         let result = leaf_written
             .write(place, slices, txg, urgency, purpose)
             .or_else(|_| leaf_written.write(place, slices, txg, urgency, purpose));

@@ -286,6 +286,7 @@ ranks! {
     base {
         Channel [no_io] "The queue of a channel.";
         Job [no_io] "Whether long work is wanted, and its thread.";
+        MeasuredParts [no_io] "Parts that have figures of their own.";
         MemoryWaiters [no_io] "The number of threads that wait for leases of a memory budget.";
     }
     device {

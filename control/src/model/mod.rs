@@ -22,6 +22,7 @@ mod error_record;
 mod history;
 mod import;
 mod inspect;
+mod metrics;
 mod nbd;
 mod opened;
 mod pool;
@@ -63,6 +64,9 @@ pub use import::{
     Search,
 };
 pub use inspect::{DaemonStatus, PoolActivity};
+pub use metrics::{
+    ClassRequests, Distribution, GroupRow, MetricFamily, MetricKind, MetricSeries, MetricValue,
+};
 pub use nbd::{NbdAct, NbdClient, NbdExport, NbdListen, NbdServer};
 pub use opened::{LoadedKey, OpenedPool};
 pub use pool::{

@@ -306,6 +306,17 @@ pub enum Request {
         /// What about them.
         act: NbdAct,
     },
+    /// Measurements whose names begin with one of these; all, if there is none. Answer: parts
+    /// `Metrics`, then `Done`.
+    Metrics {
+        /// Beginnings of names.
+        names: Vec<String>,
+    },
+    /// The last transaction groups of a pool. Answer: `Groups`.
+    PoolGroups {
+        /// The pool.
+        pool: String,
+    },
     /// The daemon about itself. Answer: `Status`.
     DaemonStatus,
     /// Forget the pools of a daemon that died. Answer: `Done`.
@@ -341,6 +352,8 @@ impl Request {
             | Request::DatasetList { .. }
             | Request::MountList
             | Request::SettingsList { .. }
+            | Request::Metrics { .. }
+            | Request::PoolGroups { .. }
             | Request::DaemonStatus => Access::Look,
             // Keys, contents of directories, command lines, addresses; or an answer that is not
             // sent in parts, or the cost of a long walk.

@@ -12,6 +12,7 @@ use super::error_record::ErrorRecord;
 use super::history::{Event, HistoryRecord};
 use super::import::{ImportCandidate, Rewound};
 use super::inspect::DaemonStatus;
+use super::metrics::{GroupRow, MetricFamily};
 use super::nbd::NbdServer;
 use super::opened::OpenedPool;
 use super::pool::{PoolRow, PoolStatus};
@@ -47,6 +48,8 @@ pub enum Part {
     Send(SendNote),
     /// How far a long operation is: what, done, total.
     Progress(String, u64, u64),
+    /// Measurements. Those with many series come in several parts, one after the other.
+    Metrics(Vec<MetricFamily>),
 }
 
 /// The answer.
@@ -190,6 +193,11 @@ pub enum Response {
     Nbd {
         /// The daemon's own first.
         servers: Vec<NbdServer>,
+    },
+    /// Transaction groups.
+    Groups {
+        /// Oldest first.
+        groups: Vec<GroupRow>,
     },
     /// The daemon about itself.
     Status {

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::activity::Treatment;
+use super::metrics::ClassRequests;
 use super::value::Property;
 
 /// What a vdev is made of.
@@ -176,7 +177,7 @@ pub enum VdevAux {
     AshiftTooBig,
 }
 
-/// What a vdev did and the errors that it met, since import or `zpool clear`.
+/// What a vdev did since import, and the errors that it met since import or `zpool clear`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counters {
     /// Failed reads.
@@ -206,6 +207,10 @@ pub struct Counters {
     /// Bytes written.
     #[serde(default)]
     pub write_bytes: u64,
+    /// Failed reads, failed writes, wrong checksums and slow requests since import, whether they
+    /// were cleared or not.
+    #[serde(default)]
+    pub errors_ever: [u64; 4],
     /// Of the root: nanoseconds since the import, the time that all this took.
     #[serde(default)]
     pub age_ns: u64,
@@ -316,6 +321,9 @@ pub struct Vdev {
     /// For spares, what it is doing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spare: Option<SpareUse>,
+    /// Of a leaf, its requests by class, where they were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub requests: Vec<ClassRequests>,
     /// The vdevs it is made of, in order of id.
     #[serde(default)]
     pub children: Vec<Vdev>,
@@ -360,6 +368,7 @@ impl Vdev {
             trim: None,
             trim_unsupported: false,
             spare: None,
+            requests: Vec::new(),
             children: Vec::new(),
         }
     }

@@ -5,6 +5,7 @@ mod common;
 mod concurrent;
 mod gate;
 mod golden;
+mod lookups;
 mod memory_only;
 mod model;
 mod pointers;

@@ -63,7 +63,8 @@ fn compact(place: &str, device: &CloudDevice, reply: &mut dyn Reply) -> Result<(
     }
 }
 
-fn report(place: &str, device: &CloudDevice) -> StoreReport {
+/// All that is known of a device in a store.
+pub(crate) fn report(place: &str, device: &CloudDevice) -> StoreReport {
     let (space, counts) = (device.space(), device.counts());
     let requests = RequestKind::ALL.into_iter().map(|kind| {
         let counts = device.statistics().of(kind);

@@ -23,6 +23,7 @@ pub(crate) fn veiled(request: Request) -> Result<Request, ControlError> {
         Request::PoolList { pools, .. } | Request::PoolStatus { pools, .. } => pools.len(),
         Request::DatasetList { roots, .. } => roots.len(),
         Request::VdevGet { vdevs, .. } => vdevs.len(),
+        Request::Metrics { names } => names.len(),
         _ => 0,
     };
     if names > NAMES_MAX {

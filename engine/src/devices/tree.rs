@@ -2,8 +2,8 @@
 
 use cenote_base::{Guid, VdevId};
 use cenote_control::model::{
-    AllocationClass, Counters, Space, SpareUse, Treatment, TreatmentState, Vdev, VdevAux, VdevKind,
-    VdevNaming, VdevState, VdevTree,
+    AllocationClass, ClassRequests, Counters, Space, SpareUse, Treatment, TreatmentState, Vdev,
+    VdevAux, VdevKind, VdevNaming, VdevState, VdevTree,
 };
 use cenote_dsl::directory_keys;
 use cenote_ondisk::VdevConfig;
@@ -15,7 +15,7 @@ use cenote_pool::{
 use cenote_vdev::AllocationClass as EngineClass;
 use cenote_vdev::VdevAux as EngineAux;
 use cenote_vdev::VdevState as EngineState;
-use cenote_vdev::{Shape, VdevStatus};
+use cenote_vdev::{ClassFigures, IoClass, Shape, VdevStatus};
 use std::collections::HashMap;
 
 use super::fragmentation::fragmentation;
@@ -45,6 +45,32 @@ pub(crate) fn vdev_tree(pool: &Pool) -> VdevTree {
         cache: auxiliary(pool, directory_keys::CACHE_DEVICES),
         spares: auxiliary(pool, directory_keys::SPARES),
         root,
+    }
+}
+
+/// Says of each leaf how long its requests took and how large they were.
+pub(crate) fn add_requests(root: &mut Vdev, pool: &Pool) {
+    let mut leaves: HashMap<u64, Vec<ClassFigures>> = HashMap::new();
+    for (guid, classes) in pool.vdevs().leaf_requests() {
+        leaves.insert(guid.0, classes);
+    }
+    let mut stack: Vec<&mut Vdev> = vec![root];
+    while let Some(vdev) = stack.pop() {
+        let classes = leaves.remove(&vdev.guid).unwrap_or_default();
+        let classes = IoClass::ALL.into_iter().zip(classes);
+        vdev.requests = classes
+            .map(|(class, figures)| ClassRequests {
+                class: class.name().to_owned(),
+                active: figures.active.into(),
+                waiting: figures.waiting.into(),
+                total: figures.total.into(),
+                device: figures.device.into(),
+                queue: figures.queue.into(),
+                single_sizes: figures.single_sizes.into(),
+                joined_sizes: figures.joined_sizes.into(),
+            })
+            .collect();
+        stack.extend(vdev.children.iter_mut());
     }
 }
 
@@ -238,6 +264,7 @@ fn join(
         read_bytes: status.figures.read_bytes,
         write_operations: status.figures.write_operations,
         write_bytes: status.figures.write_bytes,
+        errors_ever: status.figures.errors_ever,
         ..Counters::default()
     };
     vdev.class = class_of(status.class.unwrap_or_default());

@@ -7,6 +7,7 @@
 use super::snapshot_changes::SnapshotChanges;
 use crate::registry::damage::DamageLog;
 use cenote_base::ObjectId;
+use cenote_base::metrics::Distribution;
 use cenote_control::model::ControlError;
 use cenote_dsl::Dataset;
 use cenote_pool::Pool;
@@ -80,6 +81,35 @@ pub struct Holder {
     pub is_used: bool,
 }
 
+/// What a mount did since it was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MountFigures {
+    /// By operation: how many requests there were, and how many nanoseconds they took.
+    pub operations: Vec<(&'static str, Distribution)>,
+    /// Requests answered with an error, a missing name included.
+    pub errors: u64,
+    /// Bytes of files that were read.
+    pub read_bytes: u64,
+    /// Bytes that were written.
+    pub written_bytes: u64,
+}
+
+impl MountFigures {
+    /// Adds what another mount of the same dataset did.
+    pub(crate) fn add(&mut self, other: &Self) {
+        if self.operations.is_empty() {
+            self.operations.clone_from(&other.operations);
+        } else {
+            for ((_, sum), (_, more)) in self.operations.iter_mut().zip(&other.operations) {
+                sum.add(more);
+            }
+        }
+        self.errors += other.errors;
+        self.read_bytes += other.read_bytes;
+        self.written_bytes += other.written_bytes;
+    }
+}
+
 /// A mount that was made.
 pub trait Mounted: Send + Sync {
     /// Where it is.
@@ -125,6 +155,9 @@ pub trait Mounted: Send + Sync {
     fn holders(&self) -> Vec<Holder> {
         Vec::new()
     }
+
+    /// What it did.
+    fn figures(&self) -> MountFigures;
 
     /// Ends it for good, wherever it is: who uses it gets errors. Whether it has ended.
     fn end(&self) -> bool;

@@ -4,7 +4,7 @@
 //! and unmounting goes the other way. What was unmounted here and lives on in another mount
 //! namespace is remembered, too: its files are in use until it ends.
 
-use super::mounter::{Mounted, Mounter};
+use super::mounter::{MountFigures, Mounted, Mounter};
 use cenote_base::rt::{Condvar, Mutex, MutexGuard, ranks};
 use cenote_control::model::{ControlError, MountEntry, MountOptions};
 use cenote_control::record::RecordedMount;
@@ -188,6 +188,15 @@ impl Mounts {
             .iter()
             .filter(|entry| entry.pool == pool)
             .count() as u64
+    }
+
+    /// What each mount did: its pool, its dataset and its figures.
+    pub fn figures(&self) -> Vec<(String, String, MountFigures)> {
+        let of = |entry: &Entry| {
+            let figures = entry.mounted.figures();
+            (entry.pool.clone(), entry.dataset.clone(), figures)
+        };
+        self.lock().iter().map(of).collect()
     }
 
     /// All mounts.

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::compatibility::LATER_FEATURES;
 use crate::devices::fragmentation::fragmentation;
-use crate::devices::tree::vdev_tree;
+use crate::devices::tree::{add_requests, vdev_tree};
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
 
@@ -36,7 +36,7 @@ pub(crate) fn pool_list(
 }
 
 /// A pool with the wanted properties.
-fn pool_row(
+pub(crate) fn pool_row(
     imported: &Imported,
     selection: &PropertySelection,
     vdevs: bool,
@@ -56,6 +56,7 @@ fn pool_row(
         properties,
         vdevs: vdevs.then(|| {
             let mut tree = vdev_tree(pool);
+            add_requests(&mut tree.root, pool);
             let age = pool.env().monotonic().saturating_sub(imported.since);
             tree.root.counters.age_ns = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);
             tree

@@ -22,6 +22,7 @@ use crate::receive::Request;
 use crate::session::Session;
 use crate::transport::Device;
 use crate::values::{DataCache, Errno, Handle, Lookup, NodeId, Opened, SeekTarget};
+use cenote_base::rt::Instant;
 use std::io::IoSlice;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -132,7 +133,7 @@ impl<'a> Worker<'a> {
             session.metrics.malformed.add(1);
             return None;
         };
-        session.metrics.count(header.opcode);
+        let started = Instant::now();
         let operation = match Operation::decode(header.opcode, arguments) {
             Ok(operation) => operation,
             Err(_) => {
@@ -162,6 +163,7 @@ impl<'a> Worker<'a> {
             session.metrics.panics.add(1);
             Err(Errno::IO)
         });
+        session.metrics.note(header.opcode, started.elapsed());
         // With the answer the caller may come with its next request before this one returns.
         drop(under_way);
         if !is_open || self.slot.claim(header.unique) {

@@ -15,7 +15,7 @@ use crate::import::lineage::Chronicle;
 use cenote_base::rt::{self, JoinHandle, Mutex, MutexGuard, RwLock, ranks};
 use cenote_base::{Env, ObjectId, Txg};
 use cenote_dmu::txg::{Quiesced, SyncReason};
-use cenote_dmu::{ObjectSet, Transaction, TxgGate};
+use cenote_dmu::{GroupIo, ObjectSet, Transaction, TxgGate};
 use cenote_dsl::write::{PoolServices, SyncContext, SyncTask};
 use cenote_dsl::{Dsl, DslError};
 use cenote_io::{IoContext, Pipeline, Writer, WriterParts};
@@ -376,11 +376,33 @@ impl Syncer {
         }
     }
 
+    /// What was read from devices and written to them so far.
+    fn device_io(&self) -> GroupIo {
+        let counters = self.pipeline.counters();
+        GroupIo {
+            reads: counters.blocks_read.get(),
+            read_bytes: counters.bytes_read.get(),
+            writes: counters.blocks_written.get(),
+            written_bytes: counters.bytes_written.get(),
+        }
+    }
+
     /// Writes the open group. Called by the thread, or by whoever has no thread running.
     pub fn sync_group(&self) -> Result<(), SyncError> {
         let Quiesced { txg, dirty_sets } = self.gate.quiesce()?;
         let mut tickets = Vec::new();
+        let before = self.device_io();
         let synced = self.write_group(txg, &dirty_sets, &mut tickets);
+        let after = self.device_io();
+        self.gate.note_io(
+            txg,
+            GroupIo {
+                reads: after.reads - before.reads,
+                read_bytes: after.read_bytes - before.read_bytes,
+                writes: after.writes - before.writes,
+                written_bytes: after.written_bytes - before.written_bytes,
+            },
+        );
         match &synced {
             Ok(()) => {
                 self.gate.synced(txg);

@@ -394,6 +394,7 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         | Request::Export { pool, .. }
         | Request::VdevGet { pool, .. }
         | Request::PoolOpened { pool }
+        | Request::PoolGroups { pool }
         | Request::Stores { pool, .. }
         | Request::Verify { pool, .. }
         | Request::ErrorHistory { pool }
@@ -431,6 +432,7 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         | Request::Alarms { .. }
         | Request::SettingsList { .. }
         | Request::SettingsSet { .. }
+        | Request::Metrics { .. }
         | Request::DaemonStatus
         | Request::DaemonForget
         | Request::Change { .. }

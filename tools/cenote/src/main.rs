@@ -1,6 +1,6 @@
 //! One program under several names.
 //!
-//! Called as `zpool` or `zfs` it takes their command lines and prints what they print, and so
+//! Called as `arcstat` or `arc_summary` it is the command of its own of that name. Called as `zpool` or `zfs` it takes their command lines and prints what they print, and so
 //! as `zstream` of send streams; as `mount.zfs` it serves mount(8); as `cenote` it has commands of
 //! its own, of which `cenote daemon` keeps pools open for all the others. Which name counts is
 //! decided by `argv[0]`; `cenote zpool …`, `cenote zfs …` and `cenote zstream …` do the same
@@ -21,6 +21,7 @@ mod devices;
 mod files;
 mod format;
 mod getopt;
+mod metrics;
 mod mounts;
 mod nbd;
 mod places;
@@ -61,6 +62,14 @@ fn main() -> ExitCode {
         Some(zstream::DUMP_NAME) => {
             rest.insert(0, "dump".into());
             zstream::NAME.to_owned()
+        }
+        Some(name @ ("arcstat" | "zarcstat" | "arc_summary" | "zarcsummary")) => {
+            let command = match name.ends_with("stat") {
+                true => "arcstat",
+                false => "arc-summary",
+            };
+            rest.insert(0, command.into());
+            "cenote".to_owned()
         }
         Some(mount_helper::NAME_BY_TYPE) => mount_helper::NAME.to_owned(),
         _ => match rest.first().and_then(|word| word.to_str()) {
@@ -114,11 +123,15 @@ const LOOKERS: [(&str, &[&str]); 3] = [
         "cenote",
         &[
             "alarm",
+            "arc-summary",
+            "arcstat",
             "cloud",
             "daemon",
             "device",
             "health",
             "install-links",
+            "kstat",
+            "metrics",
             "settings",
             "space",
             "version",

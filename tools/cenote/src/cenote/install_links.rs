@@ -15,10 +15,10 @@ use crate::zstream;
 /// The command.
 pub const COMMAND: Command = Command {
     name: "install-links",
-    summary: "Make links called cenote, zpool, zfs, zstream, mount.* to this program",
+    summary: "Make links called zpool, zfs, zstream, arcstat, mount.* and more to this program",
     synopsis: "DIRECTORY",
     about: "Put DIRECTORY before others in PATH, and whatever calls zpool or zfs (or\n\
-            zstream) calls Cenote.\n\
+            zstream, arcstat, arc_summary) calls Cenote.\n\
             mount(8) looks in /sbin only: for mount.zfs, which 'mount -t zfs' and /etc/fstab\n\
             need, and for mount.fuse.cenote, which 'mount -o remount' needs.\n\
             Either all links are made or none.",
@@ -30,7 +30,7 @@ pub const COMMAND: Command = Command {
 };
 
 /// The names of the links.
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 11] = [
     "cenote",
     "zpool",
     "zfs",
@@ -38,6 +38,10 @@ const NAMES: [&str; 7] = [
     zstream::DUMP_NAME,
     helper::NAME,
     helper::NAME_BY_TYPE,
+    "arcstat",
+    "zarcstat",
+    "arc_summary",
+    "zarcsummary",
 ];
 
 /// What is added to the name of what a link replaces.

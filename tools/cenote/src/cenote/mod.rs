@@ -15,12 +15,13 @@ use crate::command::{Arguments, Command, Run};
 use crate::context::{Context, Stop};
 use crate::reading::failure::{Exit, Failure};
 use crate::{
-    alarms, clouds, daemon, devices, files, mounts, nbd, pools, snapshots, streams, volumes,
+    alarms, clouds, daemon, devices, files, metrics, mounts, nbd, pools, snapshots, streams,
+    volumes,
 };
 
 /// The commands, in the order of the overview: those that talk to the daemon, those that open a
 /// pool, those that open files, those about the program itself.
-const COMMANDS: [&Command; 28] = [
+const COMMANDS: [&Command; 32] = [
     &mounts::mount::COMMAND,
     &mounts::unmount::COMMAND,
     &snapshots::space::COMMAND,
@@ -35,6 +36,10 @@ const COMMANDS: [&Command; 28] = [
     &daemon::settings::COMMAND,
     &pools::health::COMMAND,
     &alarms::command::COMMAND,
+    &metrics::command::COMMAND,
+    &metrics::kstat::COMMAND,
+    &metrics::arcstat::COMMAND,
+    &metrics::arc_summary::COMMAND,
     &files::ls::COMMAND,
     &files::tree::COMMAND,
     &files::cat::COMMAND,

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cenote_base::metrics::Registry;
 use cenote_base::{RealEnv, settings};
 use cenote_control::model::NbdListen;
 use cenote_control::protocol::Service;
@@ -35,6 +36,8 @@ pub struct Wanted {
     pub places: Places,
     /// What the daemon before it had, if that died.
     pub lost: Option<Loss>,
+    /// Parts beside the engine that have figures.
+    pub measured: Arc<Registry>,
 }
 
 /// What the daemon serves.
@@ -73,6 +76,7 @@ pub fn service(wanted: Wanted) -> Arc<dyn Service> {
             serving: Some(Box::new(NbdServing)),
             own: wanted.own_server,
         },
+        measured: wanted.measured,
     };
     Arc::new(Engine::new(
         Box::new(FuseMounter::guarded()),

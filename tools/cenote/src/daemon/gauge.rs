@@ -58,6 +58,12 @@ impl MemoryGauge for SystemMemory {
     }
 }
 
+/// Memory of the machine that is available.
+pub fn memory_available() -> Option<u64> {
+    let text = read_to_string("/proc/meminfo").ok()?;
+    meminfo(&text, "MemAvailable:")
+}
+
 /// Memory that the process may use: that of the machine, or less in a control group.
 pub fn memory_total() -> Option<u64> {
     let machine = read_to_string("/proc/meminfo").ok();

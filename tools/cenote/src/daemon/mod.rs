@@ -32,7 +32,10 @@ use crate::context::{Context, DIED, Outcome, Stop, failed, usage};
 use crate::death;
 use crate::format::json::{Json, Object};
 use crate::format::number::{duration, nicebytes};
+use crate::metrics::endpoint::Endpoint;
 use crate::places::Places;
+
+pub use gauge::memory_available;
 
 /// The command.
 pub const COMMAND: Command = Command {
@@ -58,6 +61,8 @@ pub const COMMAND: Command = Command {
             $CENOTE_NBD_TCP";
         _ "nbd-tls" "DIRECTORY" "run: encrypt that with the certificates in this directory;\n\
             clients need one, too; $CENOTE_NBD_TLS";
+        _ "metrics-listen" "ADDRESS:PORT" "run: serve /metrics to Prometheus on this port, too;\n\
+            anybody who reaches it may read; $CENOTE_METRICS_LISTEN";
         _ "others" "WHAT" "run: what other users may look at: 'none', 'pools' (the default:\n\
             status, lists, properties, health) or 'keys' (also where keys\n\
             are); $CENOTE_OTHERS";
@@ -70,7 +75,14 @@ pub const COMMAND: Command = Command {
 
 /// The options of `run`.
 const RUN: &[&str] = &[
-    "auto", "memory", "settings", "alarms", "others", "nbd-tcp", "nbd-tls",
+    "auto",
+    "memory",
+    "settings",
+    "alarms",
+    "metrics-listen",
+    "others",
+    "nbd-tcp",
+    "nbd-tls",
 ];
 
 fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
@@ -152,6 +164,28 @@ fn others(arguments: &Arguments) -> Result<Others, Stop> {
     }
 }
 
+/// Where metrics are served without TCP.
+fn metrics_socket(socket: &Path) -> PathBuf {
+    let mut path = socket.as_os_str().to_owned();
+    path.push(".metrics");
+    PathBuf::from(path)
+}
+
+/// Listens for those who ask for metrics.
+fn metrics_endpoint(arguments: &Arguments, socket: &Path) -> Result<Endpoint, Stop> {
+    let given = arguments.last("metrics-listen").map(|word| word.to_owned());
+    let variable = || std::env::var_os("CENOTE_METRICS_LISTEN").filter(|word| !word.is_empty());
+    let tcp = match given.or_else(variable).map(|word| word.into_string()) {
+        None => None,
+        Some(Ok(address)) if address.contains(':') => Some(address),
+        Some(_) => {
+            return failed("--metrics-listen, CENOTE_METRICS_LISTEN: must be ADDRESS:PORT");
+        }
+    };
+    let endpoint = Endpoint::bind(&metrics_socket(socket), tcp.as_deref());
+    endpoint.map_err(Stop::Failed)
+}
+
 /// Where the server of volumes listens that go by the property `cenote:nbd`.
 fn own_server(arguments: &Arguments, socket: &Path) -> Result<NbdListen, Stop> {
     let given = |option: &str, variable: &str| {
@@ -218,6 +252,7 @@ fn serve(arguments: &Arguments) -> Outcome {
         Others::Pools | Others::Keys => server.with_view(),
     });
     let server = bound.map_err(|error| Stop::Failed(error.to_string()))?;
+    let endpoint = metrics_endpoint(arguments, &socket)?;
     let places = Places::of_process(&socket);
     if let Err(error) = leave_directory() {
         return failed(format!("cannot change to the directory '/': {error}"));
@@ -248,10 +283,12 @@ fn serve(arguments: &Arguments) -> Outcome {
         socket,
         places,
         lost,
+        measured: endpoint.registry(),
     });
     if auto {
         leave_terminal()?;
     }
+    let _served = endpoint.serve(&service);
     notify_service("READY=1");
     let options = ServeOptions {
         auto,
@@ -335,6 +372,7 @@ fn forget_traces(socket: &Path) -> Result<(), Stop> {
         let removed = removed.or_else(|_| record::set_aside(file).map(drop));
         removed.or_else(|error| failed(format!("{}: {error}", file.display())))?;
     }
+    let _ = std::fs::remove_file(metrics_socket(socket));
     let cleared = clear_left_sockets(socket);
     cleared.or_else(|error| failed(format!("{}: {error}", socket.display())))
 }

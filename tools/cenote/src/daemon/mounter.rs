@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use cenote_base::ObjectId;
 use cenote_control::model::ControlError;
-use cenote_engine::{Holder, MountJob, MountSwitches, Mounted, Mounter, SnapshotNameChange};
+use cenote_engine::{
+    Holder, MountFigures, MountJob, MountSwitches, Mounted, Mounter, SnapshotNameChange,
+};
 use cenote_files::{ControlDirectory, DatasetFiles, DatasetOptions, DatasetSwitches, NameChange};
 use cenote_fuse::{Errno, FileSystem, Mount, MountError, MountOptions, UnmountMode};
 use cenote_posix::{DatasetSpace, FileSystem as PosixFiles};
@@ -155,6 +157,16 @@ fn is_for_files(before: &MountSwitches, after: &MountSwitches) -> bool {
 }
 
 impl Mounted for FuseMount {
+    fn figures(&self) -> MountFigures {
+        let metrics = self.mount.metrics();
+        MountFigures {
+            operations: metrics.operations().collect(),
+            errors: metrics.errors.get(),
+            read_bytes: metrics.bytes_read.get(),
+            written_bytes: metrics.bytes_written.get(),
+        }
+    }
+
     fn mount_point(&self) -> &Path {
         self.mount.mount_point()
     }

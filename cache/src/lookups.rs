@@ -1,0 +1,69 @@
+//! How lookups ended.
+//!
+//! A lookup is counted once, whatever parts of the cache it goes through: a *hit* when something of
+//! the block was in memory, a *wait* when another reader was bringing it, a *miss* when it had to
+//! be read from a device. What is read ahead is counted apart from what somebody waits for: a
+//! stream that is read ahead well has demand hits only, and the device reads are prefetch
+//! misses.
+
+use cenote_base::metrics::Counter;
+use cenote_io::{IoClass, IoContext};
+use cenote_ondisk::BlockPointer;
+
+/// How a lookup ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// In memory.
+    Hit,
+    /// Another reader brought it.
+    Wait,
+    /// It was read from a device.
+    Miss,
+}
+
+/// Lookups of one kind by their outcome.
+#[derive(Debug, Default)]
+pub struct Outcomes([Counter; 3]);
+
+impl Outcomes {
+    /// How many had this outcome.
+    pub fn get(&self, outcome: Outcome) -> u64 {
+        self.0[outcome as usize].get()
+    }
+}
+
+/// Lookups of one cache.
+#[derive(Debug, Default)]
+pub struct Lookups {
+    /// What somebody waits for: data, metadata.
+    pub demand: [Outcomes; 2],
+    /// What is read ahead: data, metadata.
+    pub prefetch: [Outcomes; 2],
+}
+
+/// Whether a block is metadata: an indirect block, or of an object that is no file and no volume.
+pub(crate) fn is_metadata(pointer: &BlockPointer) -> bool {
+    pointer.level().0 > 0 || pointer.object_type().is_metadata()
+}
+
+/// Whether reads of this kind are ahead of need.
+pub(crate) fn is_ahead(io: &IoContext) -> bool {
+    matches!(io.class, IoClass::AsyncRead | IoClass::Scrub)
+}
+
+impl Lookups {
+    /// Counts one.
+    pub(crate) fn note(&self, pointer: &BlockPointer, is_ahead: bool, outcome: Outcome) {
+        let kinds = if is_ahead {
+            &self.prefetch
+        } else {
+            &self.demand
+        };
+        kinds[usize::from(is_metadata(pointer))].0[outcome as usize].add(1);
+    }
+
+    /// Counts a hit of a block of a file or volume that somebody waits for.
+    pub(crate) fn note_data_hit(&self) {
+        self.demand[0].0[Outcome::Hit as usize].add(1);
+    }
+}

@@ -1,0 +1,331 @@
+//! InfluxDB's line protocol, with the measurements and fields of `zpool_influxdb`.
+//!
+//! Figures are of the pool as a whole (`vdev=root`): those of its devices are added.
+
+use cenote_control::model::Distribution;
+
+use super::exposition::decimal;
+use super::figures::Figures;
+
+/// How lines are made.
+#[derive(Clone, Debug, Default)]
+pub struct Form {
+    /// Tags for each line, as they were given.
+    pub tags: Option<String>,
+    /// Each bucket counts the smaller ones, too.
+    pub sums_buckets: bool,
+    /// Whether histograms are printed.
+    pub has_histograms: bool,
+}
+
+/// Classes of requests with their words, and whether they read.
+const CLASSES: [(&str, &str, bool); 7] = [
+    ("sync_read", "sync_read", true),
+    ("sync_write", "sync_write", false),
+    ("async_read", "async_read", true),
+    ("async_write", "async_write", false),
+    ("scrub", "scrub", true),
+    ("trim", "trim", false),
+    ("initializing", "initializing", false),
+];
+/// The queues of these classes by their words there.
+const QUEUES: [(&str, &str); 6] = [
+    ("sync_read", "sync_r"),
+    ("sync_write", "sync_w"),
+    ("async_read", "async_r"),
+    ("async_write", "async_w"),
+    ("scrub", "async_scrub"),
+    ("trim", "trim_w"),
+];
+
+/// Lines of one pool.
+struct Lines<'a> {
+    figures: &'a Figures,
+    pool: &'a str,
+    form: &'a Form,
+    text: String,
+}
+
+/// All lines of a pool.
+pub fn lines(figures: &Figures, pool: &str, form: &Form) -> String {
+    let mut lines = Lines {
+        figures,
+        pool,
+        form,
+        text: String::new(),
+    };
+    lines.stats();
+    lines.scan();
+    lines.queues();
+    if form.has_histograms {
+        lines.latencies();
+        lines.sizes();
+    }
+    lines.text
+}
+
+/// A value of a tag: these characters end it.
+fn escaped(value: &str) -> String {
+    let mut text = String::new();
+    for character in value.chars() {
+        if matches!(character, ',' | '=' | ' ' | '\\') {
+            text.push('\\');
+        }
+        text.push(character);
+    }
+    text
+}
+
+impl Lines<'_> {
+    fn sum(&self, name: &str, more: &[(&str, &str)]) -> u64 {
+        let wanted = [("pool", self.pool)];
+        let wanted: Vec<(&str, &str)> = wanted.iter().chain(more).copied().collect();
+        self.figures.sum(name, &wanted)
+    }
+
+    fn distribution(&self, name: &str, more: &[(&str, &str)]) -> Distribution {
+        let wanted = [("pool", self.pool)];
+        let wanted: Vec<(&str, &str)> = wanted.iter().chain(more).copied().collect();
+        self.figures.distribution(name, &wanted)
+    }
+
+    fn push(&mut self, measurement: &str, tags: &[(&str, &str)], fields: &[(String, u64)]) {
+        let mut line = measurement.to_owned();
+        if let Some(more) = &self.form.tags {
+            line.push_str(&format!(",{more}"));
+        }
+        line.push_str(&format!(",name={}", escaped(self.pool)));
+        for (tag, value) in tags {
+            line.push_str(&format!(",{tag}={}", escaped(value)));
+        }
+        let fields = fields
+            .iter()
+            .map(|(name, number)| format!("{name}={number}i"));
+        let fields: Vec<String> = fields.collect();
+        self.text
+            .push_str(&format!("{line} {}\n", fields.join(",")));
+    }
+
+    fn state(&self) -> String {
+        let wanted = [("pool", self.pool)];
+        let mut states = self.figures.series("cenote_pool_state", &wanted);
+        let state = states.find(|state| state.number() == 1);
+        state.map_or_else(String::new, |state| {
+            state.label("state").to_ascii_uppercase()
+        })
+    }
+
+    fn stats(&mut self) {
+        // What leaves did; errors are counted where they were met.
+        let of = |name: &str, label: &str, word: &str| self.sum(name, &[(label, word)]);
+        let fragmentation = self.sum("cenote_pool_fragmentation_ratio", &[]) / 10_000_000;
+        let fields = [
+            ("alloc", self.sum("cenote_pool_allocated_bytes", &[])),
+            ("free", self.sum("cenote_pool_free_bytes", &[])),
+            ("size", self.sum("cenote_pool_size_bytes", &[])),
+            (
+                "read_bytes",
+                self.sum("cenote_pool_block_bytes_read_total", &[]),
+            ),
+            (
+                "read_errors",
+                of("cenote_vdev_errors_total", "error", "read"),
+            ),
+            ("read_ops", self.sum("cenote_pool_blocks_read_total", &[])),
+            (
+                "write_bytes",
+                self.sum("cenote_pool_block_bytes_written_total", &[]),
+            ),
+            (
+                "write_errors",
+                of("cenote_vdev_errors_total", "error", "write"),
+            ),
+            (
+                "write_ops",
+                self.sum("cenote_pool_blocks_written_total", &[]),
+            ),
+            (
+                "checksum_errors",
+                of("cenote_vdev_errors_total", "error", "checksum"),
+            ),
+            ("fragmentation", fragmentation),
+        ];
+        let fields = fields.map(|(name, number)| (name.to_owned(), number));
+        let state = self.state();
+        self.push(
+            "zpool_stats",
+            &[("state", &state), ("vdev", "root")],
+            &fields,
+        );
+    }
+
+    fn scan(&mut self) {
+        let wanted = [("pool", self.pool)];
+        let mut states = self.figures.series("cenote_scan_state", &wanted);
+        let Some(found) = states.find(|state| state.number() == 1) else {
+            return;
+        };
+        let (kind, state) = (found.label("kind"), found.label("state"));
+        let state = if state == "running" {
+            "scanning"
+        } else {
+            state
+        };
+        let sum = |name: &str| self.sum(&format!("cenote_scan_{name}"), &[]);
+        let fields = [
+            ("end_ts", sum("end_timestamp_seconds")),
+            ("errors", sum("errors")),
+            ("examined", sum("examined_bytes")),
+            ("issued", sum("issued_bytes")),
+            ("processed", sum("repaired_bytes")),
+            ("rate", sum("rate_bytes_per_second")),
+            ("start_ts", sum("start_timestamp_seconds")),
+            ("to_examine", sum("total_bytes")),
+        ];
+        let fields = fields.map(|(name, number)| (name.to_owned(), number));
+        let tags = [("function", kind), ("state", state)];
+        self.push("zpool_scan_stats", &tags, &fields);
+    }
+
+    fn queues(&mut self) {
+        let mut fields = Vec::new();
+        for (state, word) in [("active", "active"), ("pending", "pend")] {
+            for (class, queue) in QUEUES {
+                let wanted = [("class", class), ("state", state)];
+                let depth = self.sum("cenote_vdev_queue_depth", &wanted);
+                fields.push((format!("{queue}_{word}_queue"), depth));
+            }
+        }
+        self.push("zpool_vdev_queue", &[("vdev", "root")], &fields);
+    }
+
+    /// A histogram: the fields are series, and each bucket has a line.
+    fn histogram(
+        &mut self,
+        measurement: &str,
+        fields: &[(String, Distribution)],
+        in_seconds: bool,
+    ) {
+        let used = fields.iter().map(|(_, found)| found.counts.len()).max();
+        let mut sums = vec![0_u64; fields.len()];
+        let bound = |bucket: usize| match in_seconds {
+            true => decimal(1_u128 << (bucket + 1)),
+            false => (1_u128 << (bucket + 1)).to_string(),
+        };
+        for bucket in 0..used.unwrap_or(0) {
+            let mut row = Vec::new();
+            for ((name, found), sum) in fields.iter().zip(&mut sums) {
+                let count = found.counts.get(bucket).copied().unwrap_or(0);
+                *sum = if self.form.sums_buckets {
+                    *sum + count
+                } else {
+                    count
+                };
+                row.push((name.clone(), *sum));
+            }
+            self.push(
+                measurement,
+                &[("le", &bound(bucket)), ("vdev", "root")],
+                &row,
+            );
+        }
+    }
+
+    fn latencies(&mut self) {
+        let mut fields = Vec::new();
+        for (measure, word) in [("request", "total"), ("device", "disk")] {
+            let name = format!("cenote_vdev_{measure}_seconds");
+            for (direction, reads) in [("read", true), ("write", false)] {
+                let mut sum = Distribution::default();
+                for (class, ..) in CLASSES.iter().filter(|class| class.2 == reads) {
+                    sum.add(&self.distribution(&name, &[("class", class)]));
+                }
+                fields.push((format!("{word}_{direction}"), sum));
+            }
+        }
+        for (class, word, _) in CLASSES {
+            let found = self.distribution("cenote_vdev_queue_seconds", &[("class", class)]);
+            fields.push((word.to_owned(), found));
+        }
+        self.histogram("zpool_latency", &fields, true);
+    }
+
+    fn sizes(&mut self) {
+        let mut fields = Vec::new();
+        for (class, word, _) in CLASSES {
+            for (blocks, suffix) in [("one", "ind"), ("several", "agg")] {
+                let wanted = [("class", class), ("blocks", blocks)];
+                let found = self.distribution("cenote_vdev_request_bytes", &wanted);
+                fields.push((format!("{word}_{suffix}"), found));
+            }
+        }
+        self.histogram("zpool_io_size", &fields, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    use cenote_control::model::{MetricFamily, MetricKind, MetricSeries, MetricValue};
+
+    fn figures() -> Figures {
+        let family = |name: &str, labels: &[&str], values: &[&str], value| MetricFamily {
+            name: name.to_owned(),
+            kind: MetricKind::Gauge,
+            help: String::new(),
+            labels: labels.iter().map(|&label| label.to_owned()).collect(),
+            series: vec![MetricSeries {
+                labels: values.iter().map(|&value| value.to_owned()).collect(),
+                value,
+            }],
+        };
+        let found = Distribution {
+            counts: vec![0, 2, 3],
+            sum: 20,
+        };
+        let labels = ["pool", "class"];
+        let mut figures = Figures::default();
+        figures.add(vec![
+            family(
+                "cenote_pool_state",
+                &["pool", "state"],
+                &["a b", "online"],
+                MetricValue::Number(1),
+            ),
+            family(
+                "cenote_vdev_device_seconds",
+                &labels,
+                &["a b", "scrub"],
+                MetricValue::Distribution(found),
+            ),
+        ]);
+        figures
+    }
+
+    fn measurements(text: &str) -> BTreeSet<&str> {
+        let lines = text.lines();
+        lines.filter_map(|line| line.split(',').next()).collect()
+    }
+
+    #[test]
+    fn lines_are_escaped_and_histograms_have_a_line_for_each_bucket() {
+        let form = Form {
+            tags: Some("host=h".to_owned()),
+            sums_buckets: true,
+            has_histograms: true,
+        };
+        let text = lines(&figures(), "a b", &form);
+        assert!(text.starts_with("zpool_stats,host=h,name=a\\ b,state=ONLINE,vdev=root alloc=0i,"));
+        let latencies: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("zpool_latency"))
+            .collect();
+        assert_eq!(latencies.len(), 3, "{text}");
+        assert!(latencies[2].contains("le=0.000000008") && latencies[2].contains("disk_read=5i"));
+        assert!(latencies[1].contains("disk_read=2i") && latencies[1].contains("disk_write=0i"));
+        let expected = ["zpool_latency", "zpool_stats", "zpool_vdev_queue"];
+        assert_eq!(measurements(&text), BTreeSet::from(expected));
+    }
+}
