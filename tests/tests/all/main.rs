@@ -28,6 +28,7 @@ mod health;
 mod history;
 mod hostile_commands;
 mod mappings;
+mod metrics;
 mod mount_helper;
 mod mount_rules;
 mod multihost;

@@ -1,0 +1,312 @@
+//! What the daemon measures: Prometheus' judgement of its text, the endpoint and those who abuse
+//! it, and the commands that show the same figures.
+
+use anyhow::{Context, Result, ensure};
+use cenote_tests::program::{Limits, run};
+use cenote_tests::site::Site;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// The answer to bytes that are sent to the endpoint; empty if it hangs up.
+fn talk(mut stream: impl Read + Write, request: &[u8], close: impl Fn()) -> Result<String> {
+    // It may hang up before it has read everything.
+    let _ = stream.write_all(request);
+    close();
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    Ok(String::from_utf8(answer)?)
+}
+
+fn unix(site: &Site, request: &str) -> Result<String> {
+    let mut path = site.cenote().socket().into_os_string();
+    path.push(".metrics");
+    let stream = UnixStream::connect(&path)?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    let other = stream.try_clone()?;
+    talk(stream, request.as_bytes(), || {
+        let _ = other.shutdown(Shutdown::Write);
+    })
+}
+
+/// The series of a text: their values by name and labels.
+fn series(text: &str) -> BTreeMap<&str, f64> {
+    let lines = text.lines().filter(|line| !line.starts_with('#'));
+    let pairs = lines.filter_map(|line| line.rsplit_once(' '));
+    pairs
+        .filter_map(|(name, value)| Some((name, value.parse().ok()?)))
+        .collect()
+}
+
+fn sum(series: &BTreeMap<&str, f64>, name: &str, labels: &[&str]) -> f64 {
+    let is_wanted = |key: &str| {
+        let rest = key.strip_prefix(name);
+        let is_it = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('{'));
+        is_it && labels.iter().all(|label| key.contains(label))
+    };
+    let found = series.iter().filter(|(key, _)| is_wanted(key));
+    found.map(|(_, value)| value).sum()
+}
+
+/// A pool with a file that was written and read, and a daemon that listens on this port.
+fn site(port: u16) -> Result<Site> {
+    let site = Site::create("mirror", 128, "-O compression=off")?;
+    site.export()?;
+    site.cenote().ok("cenote daemon stop")?;
+    let listen = format!("127.0.0.1:{port}");
+    site.start_with(&[("CENOTE_METRICS_LISTEN", listen)])?;
+    site.import("")?;
+    let file = site.path("tank").join("file");
+    fs::write(&file, vec![7; 3 << 20])?;
+    fs::File::open(&file)?.sync_all()?;
+    ensure!(fs::read(&file)?.len() == 3 << 20);
+    Ok(site)
+}
+
+/// Names that dashboards ask for: pdf/zfs_exporter's, node_exporter's, ours.
+const ASKED_FOR: &[&str] = &[
+    "zfs_pool_allocated_bytes",
+    "zfs_pool_free_bytes",
+    "zfs_pool_size_bytes",
+    "zfs_pool_fragmentation_ratio",
+    "zfs_pool_health",
+    "zfs_pool_freeing_bytes",
+    "zfs_pool_leaked_bytes",
+    "zfs_pool_readonly",
+    "zfs_pool_deduplication_ratio",
+    "zfs_pool_scrub_state",
+    "zfs_pool_scrub_errors",
+    "zfs_pool_scrub_last_completed_timestamp_seconds",
+    "zfs_dataset_used_bytes",
+    "zfs_dataset_available_bytes",
+    "zfs_dataset_referenced_bytes",
+    "zfs_dataset_written_bytes",
+    "zfs_dataset_logical_used_bytes",
+    "zfs_dataset_quota_bytes",
+    "zfs_dataset_used_by_dataset_bytes",
+    "node_zfs_arc_hits",
+    "node_zfs_arc_misses",
+    "node_zfs_arc_size",
+    "node_zfs_arc_c",
+    "node_zfs_arc_c_max",
+    "node_zfs_arc_data_size",
+    "node_zfs_arc_metadata_size",
+    "node_zfs_arc_demand_data_hits",
+    "node_zfs_arc_demand_metadata_misses",
+    "node_zfs_arc_prefetch_data_hits",
+    "node_zfs_arc_mfu_hits",
+    "node_zfs_arc_mru_ghost_hits",
+    "node_zfs_arc_l2_hits",
+    "node_zfs_zil_zil_commit_count",
+    "node_zfs_dmu_tx_dmu_tx_assigned",
+    "node_zfs_zpool_state",
+    "node_zfs_zpool_dataset_reads",
+    "node_zfs_zpool_dataset_nread",
+    "node_zfs_zpool_dataset_writes",
+    "node_zfs_zpool_dataset_nwritten",
+    "cenote_vdev_request_seconds_bucket",
+    "cenote_mount_request_seconds_count",
+    "process_resident_memory_bytes",
+];
+
+/// `promtool check metrics` accepts the text of the command.
+fn judge_text(site: &Site) -> Result<()> {
+    let text = site.ok("cenote metrics")?;
+    let found = series(&text);
+    for name in ASKED_FOR {
+        let is_there = found.keys().any(|key| key.split('{').next() == Some(name));
+        ensure!(is_there, "no series of {name}");
+    }
+    ensure!(sum(&found, "cenote_mount_written_bytes_total", &["tank"]) >= f64::from(3 << 20));
+    ensure!(sum(&found, "cenote_mount_request_seconds_count", &["\"write\""]) > 0.0);
+    ensure!(sum(&found, "zfs_pool_health", &["tank"]) == 0.0);
+    let command = Command::new("promtool");
+    let mut command = site.cenote().in_environment(command);
+    command.args(["check", "metrics"]);
+    match run(command, text.as_bytes(), Limits::default()) {
+        Ok(outcome) => {
+            outcome.success()?;
+        }
+        Err(error) => cenote_tests::missing!("promtool: {error}"),
+    }
+    Ok(())
+}
+
+/// Reads of a file that is in memory are hits of the cache, and no reads of devices: graphs of
+/// others counted them as such.
+fn judge_cache(site: &Site) -> Result<()> {
+    let look = || -> Result<[f64; 2]> {
+        let text = site.ok("cenote metrics")?;
+        let found = series(&text);
+        Ok([
+            sum(&found, "cenote_pool_blocks_read_total", &["tank"]),
+            sum(
+                &found,
+                "cenote_arc_lookups_total",
+                &["\"demand\"", "\"hit\""],
+            ),
+        ])
+    };
+    let before = look()?;
+    site.ok("cenote unmount tank")?;
+    site.ok("zfs mount tank")?;
+    ensure!(fs::read(site.path("tank").join("file"))?.len() == 3 << 20);
+    let after = look()?;
+    ensure!(after[1] > before[1], "hits: {before:?}, {after:?}");
+    Ok(())
+}
+
+/// Commands that show the same figures.
+fn judge_commands(site: &Site) -> Result<()> {
+    let table = site.ok("zpool iostat -lqHp tank")?;
+    let cells: Vec<&str> = table.trim_end().split('\t').collect();
+    ensure!(cells.len() == 1 + 6 + 11 + 14, "{table}");
+    ensure!(cells[9].parse::<u64>()? > 0, "writes took no time: {table}");
+    let histogram = site.ok("zpool iostat -w tank")?;
+    ensure!(histogram.lines().count() == 2 + 1 + 37 + 1, "{histogram}");
+    let sizes = site.ok("zpool iostat -rHp tank")?;
+    let rows = sizes.lines().map(|line| line.split('\t').skip(1));
+    let requests: u64 = rows
+        .flatten()
+        .filter_map(|cell| cell.parse::<u64>().ok())
+        .sum();
+    ensure!(requests > 0, "{sizes}");
+    let leaf = site.devices().join("d0.img");
+    let leaf = site.ok(&format!("zpool iostat -H tank {}", leaf.display()))?;
+    ensure!(
+        leaf.lines().count() == 1 && leaf.starts_with("d0.img"),
+        "{leaf}"
+    );
+    site.fails("zpool iostat -lw tank")?;
+    site.fails("zpool iostat tank nothing")?;
+    let columns = site.ok("cenote arcstat -p -f read,hits,size")?;
+    let values: Vec<&str> = columns
+        .lines()
+        .nth(1)
+        .context("a line")?
+        .split_whitespace()
+        .collect();
+    ensure!(
+        values.len() == 3 && values[2].parse::<u64>()? > 0,
+        "{columns}"
+    );
+    let report = site.ok("cenote arc-summary -s arc")?;
+    ensure!(report.starts_with("ARC size:"), "{report}");
+    let influx = site.ok("cenote metrics --influx tank")?;
+    ensure!(
+        influx.starts_with("zpool_stats,name=tank,state=ONLINE"),
+        "{influx}"
+    );
+    let directory = site.cenote().subdirectory("kstat")?;
+    site.ok(&format!("cenote kstat export {}", directory.display()))?;
+    let arcstats = fs::read_to_string(directory.join("arcstats"))?;
+    ensure!(
+        arcstats
+            .lines()
+            .nth(1)
+            .is_some_and(|line| line.starts_with("name ")),
+        "{arcstats}"
+    );
+    ensure!(fs::read_to_string(directory.join("tank/state"))? == "ONLINE\n");
+    let txgs = fs::read_to_string(directory.join("tank/txgs"))?;
+    ensure!(txgs.lines().count() > 3, "{txgs}");
+    Ok(())
+}
+
+/// Slow, endless and strange clients are refused, and others are served meanwhile.
+fn judge_strangers(site: &Site, port: u16) -> Result<()> {
+    let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let idle: Vec<TcpStream> = (0..8)
+        .map(|_| TcpStream::connect(("127.0.0.1", port)))
+        .collect::<Result<_, _>>()?;
+    let answer = unix(site, &get("/metrics"))?;
+    ensure!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
+    ensure!(
+        answer.contains("cenote_pool_info{pool=\"tank\""),
+        "{answer}"
+    );
+    for (request, status) in [
+        (get("/../etc/passwd"), "404"),
+        ("POST /metrics HTTP/1.1\r\n\r\n".to_owned(), "405"),
+        ("nonsense\r\n\r\n".to_owned(), "400"),
+        (
+            format!("GET / HTTP/1.1\r\nX: {}\r\n", "y".repeat(64 << 10)),
+            "431",
+        ),
+        (
+            "GET /metrics HTTP/1.1\r\nContent-Length: 9999999999\r\n\r\n".to_owned(),
+            "413",
+        ),
+    ] {
+        let answer = unix(site, &request)?;
+        // A client that sends more than is read may be hung up on before it sees the answer.
+        let is_refused = answer.starts_with(&format!("HTTP/1.1 {status}")) || answer.is_empty();
+        ensure!(is_refused, "{status}: {answer}");
+    }
+    ensure!(unix(site, "GET /metr")?.is_empty(), "half a request");
+    drop(idle);
+    Ok(())
+}
+
+/// A real Prometheus finds the pool.
+fn judge_scrape(site: &Site, port: u16) -> Result<()> {
+    let directory = site.cenote().subdirectory("prometheus")?;
+    let configuration = directory.join("prometheus.yml");
+    fs::write(
+        &configuration,
+        format!(
+            "global: {{scrape_interval: 500ms, scrape_timeout: 500ms}}\nscrape_configs:\n\
+             - {{job_name: cenote, static_configs: [{{targets: ['127.0.0.1:{port}']}}]}}\n"
+        ),
+    )?;
+    let own = free_port()?;
+    let command = Command::new("prometheus");
+    let mut command = site.cenote().in_environment(command);
+    command
+        .arg(format!("--config.file={}", configuration.display()))
+        .arg(format!(
+            "--storage.tsdb.path={}",
+            directory.join("data").display()
+        ))
+        .arg(format!("--web.listen-address=127.0.0.1:{own}"))
+        .arg("--log.level=error");
+    let Ok(mut server) = command.spawn() else {
+        cenote_tests::missing!("prometheus");
+        return Ok(());
+    };
+    let end = Instant::now() + Duration::from_secs(60);
+    let asked = "GET /api/v1/query?query=zfs_pool_size_bytes HTTP/1.0\r\n\r\n";
+    let found = loop {
+        let answer = TcpStream::connect(("127.0.0.1", own)).map_err(Into::into);
+        let answer = answer.and_then(|stream| talk(stream, asked.as_bytes(), || {}));
+        let answer = answer.unwrap_or_default();
+        if answer.contains("\"pool\":\"tank\"") || Instant::now() > end {
+            break answer;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    };
+    server.kill()?;
+    server.wait()?;
+    ensure!(found.contains("\"pool\":\"tank\""), "{found}");
+    Ok(())
+}
+
+fn free_port() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+#[test]
+fn figures_are_served_to_prometheus_and_shown_by_commands() -> Result<()> {
+    let port = free_port()?;
+    let site = site(port)?;
+    judge_text(&site)?;
+    judge_cache(&site)?;
+    judge_commands(&site)?;
+    judge_strangers(&site, port)?;
+    judge_scrape(&site, port)?;
+    site.finish()
+}
