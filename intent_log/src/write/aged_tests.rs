@@ -104,3 +104,60 @@ fn a_log_that_cannot_take_it_asks_for_a_group() {
     assert_eq!(writer.figures().failures, 1);
     commit_with_groups(&pool, &writer);
 }
+
+/// Files that somebody is changing all the time, but for one.
+#[derive(Debug)]
+struct Busy;
+
+impl LogData for Busy {
+    fn read(&self, _: ObjectId, _: u64, _: u64) -> Result<Option<Vec<u8>>, DmuError> {
+        panic!("whoever has the file may wait for a group, and all commits would wait here")
+    }
+
+    fn read_if_free(&self, object: ObjectId, _: u64, length: u64) -> Option<Vec<u8>> {
+        let length = usize::try_from(length).expect("short");
+        (object == ObjectId(20)).then(|| vec![7; length])
+    }
+}
+
+/// A busy writer holds its file while it waits for room. What was late was read within the stage
+/// that all commits share, so `fsync` of other files waited with that writer.
+#[test]
+fn nothing_waits_for_whoever_has_a_file() {
+    let pool = Pool::new(1);
+    let writer = writer_with(&pool, None, Arc::new(Busy));
+    start(&pool, &writer);
+    let txg = pool.begin().txg();
+    let blocks = writer.figures().blocks;
+    writer.append_write(txg, ObjectId(21), 0, 50_000);
+    assert_eq!(writer.commit_aged(), Aged::Nothing);
+    writer.append_write(txg, ObjectId(20), 0, 50_000);
+    writer.append_write(txg, ObjectId(22), 0, 50_000);
+    assert_eq!(writer.commit_aged(), Aged::Committed);
+    assert!(writer.figures().blocks > blocks);
+    let has = |object| writer.lock().lists.has(ObjectId(object));
+    assert_eq!([20, 21, 22].map(has), [false, true, true]);
+    // Nothing overtakes what has to come before it.
+    writer.put_in_order(ObjectId(21));
+    append(&writer, &pool, (2, None));
+    append(&writer, &pool, (3, Some(ObjectId(20))));
+    assert_eq!(writer.commit_aged(), Aged::Nothing);
+    assert!(has(20));
+}
+
+/// What was written after the data was read is not taken for it.
+#[test]
+fn data_that_was_read_is_of_one_write_only() {
+    let (pool, writer) = started();
+    let (txg, object) = (pool.begin().txg(), ObjectId(20));
+    writer.append_write(txg, object, 0, 50_000);
+    let read = writer.read_aged();
+    assert_eq!(read.len(), 1);
+    writer.append_write(txg, object, 0, 50_000);
+    let mut state = writer.lock();
+    assert!(matches!(
+        state.look_for_aged(read),
+        super::super::aged::Look::Done(Aged::Nothing)
+    ));
+    assert!(state.lists.has(object));
+}

@@ -160,6 +160,7 @@ mod tests {
 
     fn write(offset: u64, length: usize) -> Item {
         Item {
+            serial: 0,
             txg: Txg(7),
             body: Body::Write {
                 object: ObjectId(5),
@@ -182,6 +183,7 @@ mod tests {
             },
         };
         Item {
+            serial: 0,
             txg: Txg(6),
             body: Body::Encoded(record.encode()),
         }

@@ -16,6 +16,8 @@ const ENTRY_SIZE: u64 = 128;
 /// One operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Item {
+    /// Tells it from all others of its log.
+    pub serial: u64,
     pub txg: Txg,
     pub body: Body,
 }
@@ -96,6 +98,43 @@ fn object_of(record: &Record<'_>) -> Option<ObjectId> {
     }
 }
 
+/// Bytes that are little.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SmallLimits {
+    /// Of everything.
+    pub all: u64,
+    /// Of the list of an object.
+    pub list: u64,
+}
+
+/// Data of a write that is still to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Wanted {
+    /// The operation's.
+    pub serial: u64,
+    pub object: ObjectId,
+    pub offset: u64,
+    pub length: u64,
+}
+
+impl Wanted {
+    fn of(item: &Item) -> Option<Self> {
+        match item.body {
+            Body::Write {
+                object,
+                offset,
+                data: Data::Later(length),
+            } => Some(Self {
+                serial: item.serial,
+                object,
+                offset,
+                length,
+            }),
+            _ => None,
+        }
+    }
+}
+
 /// What a list takes in the log, unless that is more than `max`.
 fn load_up_to(list: &VecDeque<Item>, max: u64) -> Option<u64> {
     let mut items = list.iter();
@@ -112,6 +151,7 @@ pub(super) struct Lists {
     bytes: u64,
     /// The last group of any operation that was noted.
     last_txg: Txg,
+    last_serial: u64,
     /// Objects with writes among the ordered operations that are still to be read, each with the
     /// last group of such a write.
     late_in_order: BTreeMap<ObjectId, Txg>,
@@ -144,7 +184,7 @@ impl Lists {
             return Err(Unlogged { upto: record.txg });
         }
         let txg = record.txg;
-        self.add(object_of(record), Item { txg, body })
+        self.add(object_of(record), txg, body)
     }
 
     /// Notes a write whose data is read at commit.
@@ -163,19 +203,25 @@ impl Lists {
                 offset: offset.saturating_add(done),
                 data: Data::Later(piece),
             };
-            self.add(Some(object), Item { txg, body })?;
+            self.add(Some(object), txg, body)?;
             done += piece;
         }
         Ok(())
     }
 
-    fn add(&mut self, object: Option<ObjectId>, item: Item) -> Result<(), Unlogged> {
+    fn add(&mut self, object: Option<ObjectId>, txg: Txg, body: Body) -> Result<(), Unlogged> {
+        self.last_serial += 1;
+        let serial = self.last_serial;
+        let item = Item { serial, txg, body };
         let bytes = item.bytes();
         self.last_txg = self.last_txg.max(item.txg);
         if self.bytes + bytes > BYTES_MAX {
             // Two groups may be open, and operations of the later one are dropped, too.
             let upto = self.last_txg;
-            *self = Self::default();
+            *self = Self {
+                last_serial: serial,
+                ..Self::default()
+            };
             return Err(Unlogged { upto });
         }
         self.bytes += bytes;
@@ -209,45 +255,77 @@ impl Lists {
         self.objects.contains_key(&object)
     }
 
-    /// Takes little, `bytes_max` bytes at most: operations on names from the first on, and once all
-    /// of these are taken, lists of objects of up to `list_max` bytes, from the object `next` on,
-    /// around to it; `next` becomes the object behind the last one taken.
+    /// What has to be read before [`Self::take_small`] takes it.
+    pub fn small_reads(&self, limits: SmallLimits, next: ObjectId) -> Vec<Wanted> {
+        let mut wanted = Vec::new();
+        let _ = self.small(limits, next, |item| {
+            wanted.extend(Wanted::of(item));
+            true
+        });
+        wanted
+    }
+
+    /// Takes little: operations on names from the first on, and once all of these are taken, lists
+    /// of objects from `next` on, around to it; `next` becomes the object behind the last one.
+    /// Writes whose data is neither here nor in `read` stay, and with them what has to follow them.
     pub fn take_small(
         &mut self,
-        (bytes_max, list_max): (u64, u64),
+        limits: SmallLimits,
         next: &mut ObjectId,
+        read: &mut BTreeMap<u64, Vec<u8>>,
     ) -> Vec<Item> {
-        let (mut taken, mut left) = (Vec::new(), bytes_max);
-        while let Some(item) = self.ordered.pop_front_if(|item| item.load() <= left) {
-            left -= item.load();
-            taken.push(item);
-        }
-        // What is done to an object before it has its name is skipped by a replay.
+        let has_data = |item: &Item| item.to_be_read().is_none() || read.contains_key(&item.serial);
+        let (count, small) = self.small(limits, *next, has_data);
+        let mut taken: Vec<Item> = self.ordered.drain(..count).collect();
         if self.ordered.is_empty() {
             self.late_in_order.clear();
-            let from = self.objects.range(*next..);
-            let around = from.chain(self.objects.range(..*next));
-            let mut small = Vec::new();
-            for (object, list) in around {
-                let Some(load) = load_up_to(list, left.min(list_max)) else {
-                    continue;
-                };
+        }
+        if let Some(last) = small.last() {
+            *next = ObjectId(last.0 + 1);
+        }
+        let lists = small
+            .iter()
+            .filter_map(|object| self.objects.remove(object));
+        taken.extend(lists.flatten());
+        self.bytes -= taken.iter().map(Item::bytes).sum::<u64>();
+        for item in &mut taken {
+            if let Body::Write { data, .. } = &mut item.body
+                && let Some(bytes) = read.remove(&item.serial)
+            {
+                *data = Data::Copied(bytes);
+            }
+        }
+        taken
+    }
+
+    /// How many operations on names are little, and objects whose lists are.
+    fn small(
+        &self,
+        limits: SmallLimits,
+        next: ObjectId,
+        mut is_ready: impl FnMut(&Item) -> bool,
+    ) -> (usize, Vec<ObjectId>) {
+        let (mut left, mut count, mut small) = (limits.all, 0, Vec::new());
+        for item in &self.ordered {
+            if item.load() > left || !is_ready(item) {
+                // What is done to an object before it has its name is skipped by a replay.
+                return (count, small);
+            }
+            left -= item.load();
+            count += 1;
+        }
+        let from = self.objects.range(next..);
+        for (object, list) in from.chain(self.objects.range(..next)) {
+            if left < ENTRY_SIZE {
+                break;
+            }
+            let load = load_up_to(list, left.min(limits.list));
+            if let Some(load) = load.filter(|_| list.iter().all(&mut is_ready)) {
                 left -= load;
                 small.push(*object);
-                if left < ENTRY_SIZE {
-                    break;
-                }
             }
-            if let Some(last) = small.last() {
-                *next = ObjectId(last.0 + 1);
-            }
-            let lists = small
-                .iter()
-                .filter_map(|object| self.objects.remove(object));
-            taken.extend(lists.flatten());
         }
-        self.bytes -= taken.iter().map(Item::bytes).sum::<u64>();
-        taken
+        (count, small)
     }
 
     /// Drops what was done to an object that is gone.

@@ -74,4 +74,10 @@ pub trait LogData: Debug + Send + Sync {
     /// If the bytes cannot be read.
     fn read(&self, object: ObjectId, offset: u64, length: u64)
     -> Result<Option<Vec<u8>>, DmuError>;
+
+    /// The same without a wait for others: `None` also if somebody is changing the object, or if it
+    /// cannot be read.
+    fn read_if_free(&self, object: ObjectId, offset: u64, length: u64) -> Option<Vec<u8>> {
+        self.read(object, offset, length).ok().flatten()
+    }
 }

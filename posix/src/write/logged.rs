@@ -24,4 +24,11 @@ impl LogData for LoggedFiles {
         let _held = self.locks.lock(&[object]);
         read_for_log(&self.set, object, offset, length)
     }
+
+    fn read_if_free(&self, object: ObjectId, offset: u64, length: u64) -> Option<Vec<u8>> {
+        // Whoever has the lock may be waiting for room in a group.
+        let _held = self.locks.try_lock(object)?;
+        let read = read_for_log(&self.set, object, offset, length);
+        read.ok().flatten()
+    }
 }

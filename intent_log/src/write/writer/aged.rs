@@ -10,26 +10,33 @@
 //! small, beginning behind the object that was taken last. A stream is not small: its group, which
 //! it makes large, is written soon for its size.
 //!
-//! Nobody waits for this, and it waits for no group. Each list that it takes is one that a commit
-//! of the object would take: a crash finds nothing that `fsync` could not have left.
+//! Nobody waits for this, and it waits for nobody: not for a group, and not for whoever is changing
+//! an object, who may be waiting for room in one. So what has to be read is read first, without the
+//! stage that other commits need; what cannot be read now stays for the next call. Each list that
+//! it takes is one that a commit of the object would take: a crash finds nothing that `fsync` could
+//! not have left.
 
 use super::{Aged, Ending, LogWriter, StageGuard, State, Step, Target};
 use crate::write::chain::Stage;
+use crate::write::records::SmallLimits;
+use std::collections::BTreeMap;
 
-/// Bytes that a call puts into the log at most.
-const AGED_BYTES_MAX: u64 = 4 << 20;
-/// Bytes of an object's list at most.
-const LIST_BYTES_MAX: u64 = 1 << 20;
+/// What a call puts into the log at most.
+const LIMITS: SmallLimits = SmallLimits {
+    all: 4 << 20,
+    list: 1 << 20,
+};
 
 /// What a call finds to do.
-enum Look {
+pub(super) enum Look {
     Done(Aged),
     StartChain,
     Commit(Target),
 }
 
 impl State {
-    fn look_for_aged(&mut self) -> Look {
+    /// Takes what is late, with what was read for it by the serial numbers of operations.
+    pub(super) fn look_for_aged(&mut self, mut read: BTreeMap<u64, Vec<u8>>) -> Look {
         if self.lists.is_empty() || self.ending != Ending::No || self.aging.is_off {
             return Look::Done(Aged::Nothing);
         }
@@ -46,8 +53,8 @@ impl State {
                 return Look::Done(Aged::NeedsGroup);
             }
         }
-        let limits = (AGED_BYTES_MAX, LIST_BYTES_MAX);
-        let items = self.lists.take_small(limits, &mut self.aging.next);
+        let next = &mut self.aging.next;
+        let items = self.lists.take_small(LIMITS, next, &mut read);
         match items.is_empty() {
             true => Look::Done(Aged::Nothing),
             false => Look::Commit(self.enqueue(items)),
@@ -64,12 +71,13 @@ impl LogWriter {
     /// Commits small changes, whose group is late, if the log can take them at once. The caller
     /// has no transaction, and no lock of an object.
     pub fn commit_aged(&self) -> Aged {
+        let read = self.read_aged();
         let synced = self.params.space.durable_txg();
         let _guard = StageGuard(self);
         let look = {
             let mut state = self.lock();
             state.note_synced(synced);
-            state.look_for_aged()
+            state.look_for_aged(read)
         };
         let target = match look {
             Look::Done(aged) => return aged,
@@ -93,5 +101,22 @@ impl LogWriter {
                 Step::Flush(job) => self.flush(job),
             }
         }
+    }
+
+    /// Reads what small changes need, as far as that is free.
+    pub(super) fn read_aged(&self) -> BTreeMap<u64, Vec<u8>> {
+        let wanted = {
+            let state = self.lock();
+            match (&state.chain.stage, state.aging.is_off) {
+                (Stage::Live { .. }, false) => state.lists.small_reads(LIMITS, state.aging.next),
+                _ => Vec::new(),
+            }
+        };
+        let data = &self.params.data;
+        let read = wanted.into_iter().filter_map(|wanted| {
+            let bytes = data.read_if_free(wanted.object, wanted.offset, wanted.length)?;
+            Some((wanted.serial, bytes))
+        });
+        read.collect()
     }
 }
