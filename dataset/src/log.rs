@@ -73,7 +73,13 @@ fn writer_of(
     let (objset, keys) = (set.id(), set.keys().cloned());
     let (gate, env) = (Arc::clone(dataset.gate()), Arc::clone(dataset.env()));
     LogWriter::new(LogParams {
-        space: Arc::new(HeadSpace::new(set, gate, env, Arc::clone(blocks))),
+        space: Arc::new(HeadSpace::new(
+            set,
+            gate,
+            env,
+            Arc::clone(blocks),
+            Arc::clone(dataset.avoids_log_devices()),
+        )),
         data,
         objset,
         keys,

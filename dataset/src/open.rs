@@ -31,6 +31,8 @@ pub struct OpenDataset {
     blocks: Option<Arc<Writer>>,
     log: OnceLock<Arc<dyn LogSink>>,
     sync: AtomicU64,
+    /// The log is not written to log devices.
+    avoids_log_devices: Arc<AtomicBool>,
     /// It takes no changes any more, from whoever still has it.
     is_closed: AtomicBool,
 }
@@ -48,6 +50,7 @@ impl OpenDataset {
             blocks: None,
             log: OnceLock::new(),
             sync: AtomicU64::new(SyncPolicy::default().number()),
+            avoids_log_devices: Arc::default(),
             is_closed: AtomicBool::new(false),
         }
     }
@@ -146,6 +149,17 @@ impl OpenDataset {
     pub fn set_sync_policy(&self, policy: SyncPolicy) {
         self.sync.store(policy.number(), Ordering::Relaxed);
         self.tell_log(policy);
+    }
+
+    /// Whether the log is written elsewhere than on log devices.
+    pub(crate) fn avoids_log_devices(&self) -> &Arc<AtomicBool> {
+        &self.avoids_log_devices
+    }
+
+    /// Leaves log devices to others, or not: the property `logbias`. It holds from the next block
+    /// of the log on that is allocated.
+    pub fn set_avoids_log_devices(&self, avoids: bool) {
+        self.avoids_log_devices.store(avoids, Ordering::Relaxed);
     }
 
     /// Notes that the dataset uses a feature that is counted by dataset.

@@ -88,7 +88,7 @@ impl Imported {
             let settings = settings_of(dataset)?;
             let kind = dataset.dataset_type().map_err(of_dsl)?;
             let open = Arc::new(access.open(dataset).map_err(of_dsl)?);
-            open.set_sync_policy(settings.sync);
+            settings.obey(&open);
             let contents = match kind {
                 DatasetType::Filesystem => {
                     FileSystem::open_writable(Arc::clone(&open), settings.files)

@@ -76,7 +76,7 @@ impl Contents {
 
     /// Goes by the properties as they are now.
     pub fn set_settings(&self, settings: &Settings) {
-        self.dataset().set_sync_policy(settings.sync);
+        settings.obey(self.dataset());
         if let Self::Files(files) = self {
             // It was opened for writing, so this cannot be refused.
             let _ = files.set_write_settings(settings.files);
@@ -266,9 +266,22 @@ fn end(contents: &Contents) -> Result<(), SyncError> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub sync: SyncPolicy,
+    /// The log leaves log devices to others: `logbias=throughput`.
+    pub avoids_log_devices: bool,
     /// What concerns file systems only.
     pub files: WriteSettings,
 }
+
+impl Settings {
+    /// Has an open dataset go by them, whatever is in it.
+    pub fn obey(&self, dataset: &OpenDataset) {
+        dataset.set_sync_policy(self.sync);
+        dataset.set_avoids_log_devices(self.avoids_log_devices);
+    }
+}
+
+/// `logbias=throughput`, as it is stored.
+const THROUGHPUT: u64 = 1;
 
 /// The properties that writing goes by.
 pub(crate) fn settings_of(dataset: &Dataset) -> Result<Settings, ControlError> {
@@ -304,6 +317,7 @@ pub(crate) fn settings_of(dataset: &Dataset) -> Result<Settings, ControlError> {
     };
     Ok(Settings {
         sync: SyncPolicy::from_number(number(Property::Sync).map_err(of_dsl)?),
+        avoids_log_devices: number(Property::LogBias).map_err(of_dsl)? == THROUGHPUT,
         files,
     })
 }

@@ -4,9 +4,10 @@ use super::space::{LogHold, LogSpace};
 use cenote_base::{Env, Txg};
 use cenote_device::BlockBuffer;
 use cenote_dmu::{DmuError, ObjectSet, Transaction, TxCost, TxgGate};
-use cenote_io::{IoError, LogMark, ObjsetKeys, Writer};
+use cenote_io::{AllocationClass, IoError, LogMark, ObjsetKeys, Writer};
 use cenote_ondisk::BlockPointer;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Dirty data brings this share of itself in metadata, at most.
 const METADATA_SHARE: u64 = 8;
@@ -18,22 +19,26 @@ pub struct HeadSpace {
     gate: Arc<TxgGate>,
     env: Arc<dyn Env>,
     writer: Arc<Writer>,
+    /// Log devices are for others: `logbias=throughput`.
+    avoids_log_devices: Arc<AtomicBool>,
 }
 
 impl HeadSpace {
     /// For the log of `set`, which is open for writing through `gate`, in the pool whose blocks
-    /// `writer` writes.
+    /// `writer` writes; on its log devices, if it has any, unless these are avoided.
     pub fn new(
         set: Arc<ObjectSet>,
         gate: Arc<TxgGate>,
         env: Arc<dyn Env>,
         writer: Arc<Writer>,
+        avoids_log_devices: Arc<AtomicBool>,
     ) -> Self {
         Self {
             set,
             gate,
             env,
             writer,
+            avoids_log_devices,
         }
     }
 }
@@ -60,7 +65,12 @@ impl LogHold for HeadHold<'_> {
         // The group needs space for what is dirty, and for as much metadata as comes with it.
         let dirty = self.space.gate.dirty_bytes();
         let leaves = dirty.saturating_add(dirty / METADATA_SHARE);
-        writer.allocate_log_block(self.txg(), size, verifier, keys, leaves)
+        // What comes next where there are no log devices.
+        let class = match self.space.avoids_log_devices.load(Ordering::Relaxed) {
+            true => AllocationClass::Special,
+            false => AllocationClass::Log,
+        };
+        writer.allocate_log_block(self.txg(), size, verifier, keys, (class, leaves))
     }
 }
 

@@ -52,8 +52,9 @@ fn bookmark_of(verifier: [u64; 4]) -> Bookmark {
 }
 
 impl Writer {
-    /// Makes the pointer to a log block that will be written later: takes space in the open group
-    /// `txg`, and draws the initialization vector if the object set has `keys`.
+    /// Makes the pointer to a log block that will be written later: takes space of `class`, or of
+    /// one that takes its place, in the open group `txg`, and draws the initialization vector if
+    /// the object set has `keys`.
     ///
     /// # Errors
     /// If there is no space in one piece, or no randomness.
@@ -63,7 +64,7 @@ impl Writer {
         size: u64,
         verifier: [u64; 4],
         keys: Option<&ObjsetKeys>,
-        leaves: u64,
+        (class, leaves): (AllocationClass, u64),
     ) -> Result<BlockPointer, IoError> {
         let bookmark = bookmark_of(verifier);
         let properties = Properties {
@@ -86,7 +87,7 @@ impl Writer {
             pointer::set_crypt_parameters(&mut pointer, salt.map_err(random)?, iv);
         }
         let request = AllocationRequest {
-            class: AllocationClass::Log,
+            class,
             size,
             copies: 1,
             object_type: ObjectType::INTENT_LOG,

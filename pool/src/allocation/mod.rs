@@ -488,7 +488,7 @@ impl Space {
 }
 
 impl Space {
-    /// Whether vdevs of a class that is not the request's have space for it beside what it is to
+    /// Whether vdevs of a class that is not for logs have space for a request beside what it is to
     /// leave there: for a log, what its group has to write, and half of what nobody may use.
     ///
     /// A log that took all space would leave none to the group, and the pool would be suspended.
@@ -515,7 +515,7 @@ impl Space {
     fn try_allocate(&self, txg: Txg, request: &AllocationRequest) -> Result<Allocation, NoSpace> {
         let mut best: Vec<Dva> = Vec::new();
         for class in class_order(request.class) {
-            if *class != request.class && !self.leaves_enough(*class, txg, request) {
+            if *class != AllocationClass::Log && !self.leaves_enough(*class, txg, request) {
                 continue;
             }
             let dvas = self.allocate_in(*class, txg, request);

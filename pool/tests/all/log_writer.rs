@@ -44,7 +44,7 @@ impl LogData for NoData {
     }
 }
 
-fn head_of(pool: &Pool) -> Arc<Head> {
+pub fn head_of(pool: &Pool) -> Arc<Head> {
     let root = pool.dsl().root().expect("read").head().expect("read");
     let dataset = root.expect("the root directory has a dataset");
     if dataset.directory().crypto_key().expect("read").is_some() {
@@ -55,11 +55,16 @@ fn head_of(pool: &Pool) -> Arc<Head> {
     pool.dsl().open_for_writing(&dataset, gate).expect("a head")
 }
 
-fn writer_of(pool: &Pool, head: &Head) -> Arc<LogWriter> {
+pub fn writer_of(pool: &Pool, head: &Head) -> Arc<LogWriter> {
+    writer_avoiding(pool, head, &Arc::default())
+}
+
+fn writer_avoiding(pool: &Pool, head: &Head, avoids: &Arc<AtomicBool>) -> Arc<LogWriter> {
     let set = head.set();
     let gate = Arc::clone(pool.gate().expect("open for writing"));
     let blocks = Arc::clone(pool.block_writer().expect("open for writing"));
-    let space = HeadSpace::new(Arc::clone(set), gate, Arc::clone(pool.env()), blocks);
+    let (set, env) = (Arc::clone(set), Arc::clone(pool.env()));
+    let space = HeadSpace::new(Arc::clone(&set), gate, env, blocks, Arc::clone(avoids));
     let writer = LogWriter::new(LogParams {
         space: Arc::new(space),
         data: Arc::new(NoData),
@@ -71,7 +76,7 @@ fn writer_of(pool: &Pool, head: &Head) -> Arc<LogWriter> {
 }
 
 /// Notes an operation that is told by its name, some of them long; returns its group.
-fn operate(pool: &Pool, head: &Head, writer: &LogWriter, name: &str) -> Txg {
+pub fn operate(pool: &Pool, head: &Head, writer: &LogWriter, name: &str) -> Txg {
     let gate = pool.gate().expect("open for writing");
     let tx = gate.begin(TxCost::default()).expect("not suspended");
     head.set().mark_dirty(&tx).expect("open for writing");
@@ -88,7 +93,7 @@ fn operate(pool: &Pool, head: &Head, writer: &LogWriter, name: &str) -> Txg {
     tx.txg()
 }
 
-fn name_of(thread: usize, number: usize) -> String {
+pub fn name_of(thread: usize, number: usize) -> String {
     let long = number.is_multiple_of(7);
     format!(
         "{thread}-{number}-{}",
@@ -97,7 +102,7 @@ fn name_of(thread: usize, number: usize) -> String {
 }
 
 /// The names in the log that an import finds.
-fn names_in_log(pool: &Pool) -> BTreeSet<String> {
+pub fn names_in_log(pool: &Pool) -> BTreeSet<String> {
     let head = head_of(pool);
     let mut names = BTreeSet::new();
     let Some(log) = IntentLog::open(head.set()).expect("readable") else {
@@ -322,9 +327,9 @@ fn pool_of(bench: &Bench, classes: &[AllocationClass]) -> Pool {
 }
 
 /// Commits until the log takes it; returns where the chain begins then.
-fn place_of_chain(pool: &Pool, head: &Head, writer: &LogWriter) -> VdevId {
+pub fn place_of_chain(pool: &Pool, head: &Head, writer: &LogWriter) -> VdevId {
     let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    rt::scope(|scope| {
         scope.spawn(|| {
             while !is_over.load(Ordering::SeqCst) {
                 pool.sync().expect("written");
@@ -354,6 +359,30 @@ fn log_devices_come_first_and_then_special_ones() {
         let writer = writer_of(&pool, &head);
         let vdev = place_of_chain(&pool, &head, &writer);
         assert_eq!(vdev.0, classes.len() as u64 - 1, "{classes:?}");
+        writer.end().expect("the pool is well");
+        pool.sync().expect("written");
+        pool.close().expect("written");
+    }
+}
+
+/// `logbias=throughput` had no effect. Such a dataset leaves log devices to the others.
+#[test]
+fn log_devices_are_avoided_on_request() {
+    for classes in [&[Normal, Log][..], &[Normal, Log, Special]] {
+        let bench = Bench::new("logs7");
+        let pool = pool_of(&bench, classes);
+        let head = head_of(&pool);
+        let avoids = Arc::new(AtomicBool::new(true));
+        let writer = writer_avoiding(&pool, &head, &avoids);
+        let vdev = place_of_chain(&pool, &head, &writer);
+        let wanted = [0, 0, 0, 2][classes.len()];
+        assert_eq!(vdev.0, wanted, "{classes:?}");
+        // It holds from the next block on.
+        avoids.store(false, Ordering::SeqCst);
+        writer.end_chain().expect("the pool is well");
+        pool.sync().expect("written");
+        pool.sync().expect("written");
+        assert_eq!(place_of_chain(&pool, &head, &writer), VdevId(1));
         writer.end().expect("the pool is well");
         pool.sync().expect("written");
         pool.close().expect("written");

@@ -33,10 +33,6 @@ const DATASET: &[(&str, Effect)] = &[
     ("defcontext", Effect::Kept(NO_CONTEXT)),
     ("rootcontext", Effect::Kept(NO_CONTEXT)),
     (
-        "logbias",
-        Effect::Kept("the intent log is always written for low latency"),
-    ),
-    (
         "mlslabel",
         Effect::Kept("no system that Cenote runs on has such labels"),
     ),
