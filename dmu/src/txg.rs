@@ -528,6 +528,9 @@ impl TxgGate {
     }
 
     /// Waits until `txg` is on disk, and asks for that if nobody has.
+    ///
+    /// If the group waits for devices and others are not to wait with it (`failmode=continue`),
+    /// that is an error, too; the group may get there later.
     pub fn wait_synced(&self, txg: Txg) -> Result<(), DmuError> {
         if self.is_in_memory {
             return Err(DmuError::MemoryOnly);
@@ -540,11 +543,16 @@ impl TxgGate {
             if let Some(cause) = &state.suspended {
                 return Err(suspended(cause));
             }
+            let suspension = self.suspension.get();
+            if let Some(cause) = suspension.and_then(|waiting| waiting.refusal()) {
+                return Err(suspended(&cause));
+            }
             if state.wanted < txg {
                 state.wanted = txg;
                 self.work.notify_all();
             }
-            state = self.done.wait(state);
+            // Nobody tells of the beginning of a wait for devices.
+            (state, _) = self.done.wait_timeout(state, SETTINGS_INTERVAL);
         }
     }
 

@@ -1,10 +1,12 @@
 //! Pools that wait for devices that are gone, as `failmode` has it.
 
 use crate::common;
+use crate::log_writer::{head_of, operate, writer_of};
 use cenote_base::rt::{self, Instant, World};
 use cenote_base::{Bookmark, RealEnv};
 use cenote_device::{Device, DeviceError, Entry, FaultyDevice, Opener};
-use cenote_dmu::TxCost;
+use cenote_dmu::{DmuError, TxCost};
+use cenote_intent_log::Commit;
 use cenote_io::IoContext;
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{
@@ -297,6 +299,45 @@ fn a_copy_of_the_only_disk_is_refused_however_new() {
         lost.expect("nothing was lost");
         check(&world, &plugs, pool, 1);
     }
+}
+
+/// `failmode=continue`: `fsync` waited for the group, which waited for the disk. It fails, and
+/// succeeds once the disk is back and the group is on it.
+#[test]
+fn a_commit_fails_if_it_is_not_to_wait() {
+    World::simulated(1).run(|| {
+        let (world, plugs, pool) = waiting_pool(FailMode::Continue);
+        let disk = plugs.last();
+        let head = head_of(&pool);
+        let writer = writer_of(&pool, &head);
+        let commit = || writer.commit(Commit::All);
+        operate(&pool, &head, &writer, "kept");
+        commit().expect("the disk is well");
+        operate(&pool, &head, &writer, "late");
+        lose(
+            &pool,
+            || disk.fail_writes(true),
+            || {
+                for _ in 0..2 {
+                    let refused = commit();
+                    assert!(
+                        matches!(refused, Err(DmuError::Suspended { .. })),
+                        "{refused:?}"
+                    );
+                }
+                disk.heal();
+                pool.clear(&[]).expect("all is well");
+                commit().expect("the disk is back");
+            },
+        )
+        .expect("it is on disk at last");
+        writer.end().expect("the pool is well");
+        pool.sync().expect("written");
+        pool.sync().expect("written");
+        pool.dsl().close_head(head.id());
+        drop((head, writer));
+        check(&world, &plugs, pool, 1);
+    });
 }
 
 /// `failmode=continue`: the group waits, and whoever comes with more is told.

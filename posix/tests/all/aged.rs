@@ -1,4 +1,4 @@
-//! A busy writer, and small changes of others beside it, without `fsync`.
+//! A busy writer and small changes of others beside it, without `fsync`; and `fsync` without space.
 
 use crate::logged::replay;
 use crate::made;
@@ -6,9 +6,10 @@ use crate::pools;
 use crate::power_cut::{create, files, import, plain};
 use cenote_base::rt::{self, World};
 use cenote_base::{ObjectId, settings};
+use cenote_intent_log::IntentLog;
 use cenote_pool::VdevShape;
-use cenote_posix::FileKind;
 use cenote_posix::write::{NewFile, WriteOptions};
+use cenote_posix::{FileKind, PosixError};
 use cenote_sim::Random;
 use std::sync::Arc;
 use std::time::Duration;
@@ -108,4 +109,52 @@ fn small_changes_beside_a_busy_writer_are_not_lost() {
 #[test]
 fn at_age_0_they_wait_for_their_group() {
     World::simulated(1).run(|| assert!(run(0).kept.is_empty()));
+}
+
+/// Of a full pool: the log may not take what its group needs. `fsync` then waits for the group, and
+/// keeps its promise.
+#[test]
+fn fsync_in_a_full_pool_keeps_its_promise() {
+    World::simulated(1).run(|| {
+        let disks = pools::disks(1, 64 << 20);
+        let pool = create(&disks, &plain(VdevShape::Single, 1));
+        let fs = files(&pool, true);
+        let new = NewFile::new(FileKind::Regular, 0o644);
+        let big = fs.create(fs.root(), b"big", &new).expect("makes").id();
+        disks.record();
+        let (mut end, mut random) = (0, Random::new(7));
+        loop {
+            let data: Vec<u8> = (0..300_000).map(|_| random.index(256) as u8).collect();
+            match fs.write(big, end, &data, WriteOptions::default()) {
+                Ok(_) => end += data.len() as u64,
+                Err(PosixError::NoSpace) => break,
+                Err(other) => panic!("{other}"),
+            }
+            fs.fsync(big).expect("durable");
+        }
+        let file = fs.znode(big).expect("exists");
+        let mut wanted = vec![0; usize::try_from(end).expect("small")];
+        fs.read(&file, 0, &mut wanted).expect("readable");
+        assert!(pool.suspended().is_none());
+        let record = disks.take_record();
+        let cut = Arc::new(disks.after(&record, record.len(), 0, &mut random));
+        let pool = import(&cut, false);
+        // What was in a group needs no replay.
+        let dataset = pool.dsl().dataset(pool.dsl().pool_name()).expect("exists");
+        let set = dataset.object_set().expect("opens");
+        let log = IntentLog::open(&set).expect("readable");
+        if log.is_some_and(|log| log.is_claimed()) {
+            replay(&pool);
+        }
+        let fs = made::open(&pool);
+        let root = fs.znode(fs.root()).expect("exists");
+        let found = fs.lookup(&root, b"big").expect("readable").expect("made");
+        let file = fs.znode(found.object).expect("exists");
+        let mut found = vec![1; wanted.len()];
+        assert_eq!(
+            fs.read(&file, 0, &mut found).expect("readable"),
+            wanted.len()
+        );
+        assert!(found == wanted, "bytes are lost");
+    });
 }

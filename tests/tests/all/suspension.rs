@@ -172,6 +172,9 @@ fn writers_are_told_if_they_are_not_to_wait() -> Result<()> {
     until_suspended(&site)?;
     has(&site.ok("zpool status tank")?, "/ZFS-8000-JQ\n")?;
     ensure!(fs::read_to_string(&before)? == "before");
+    // It waited for the group, which waits for room.
+    let synced = output.sync_all().err().context("nothing is on disk")?;
+    ensure!(synced.raw_os_error() == Some(5), "{synced}");
     drop(output);
     site.ok("zpool export -f tank")?;
     store.grow(320)?;
