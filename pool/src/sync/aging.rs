@@ -2,8 +2,8 @@
 //!
 //! A group is late while one busy writer makes it large, or while devices are slow to take the one
 //! before it. A job looks after that: while the oldest change waits for longer than it should, all
-//! logs take what is small, about once in `cenote_dirty_age_max` (`cenote_intent_log`). It pauses for
-//! several times as long as the logs took, so that it leaves busy devices to others.
+//! logs take what is small, about once in `cenote_dirty_age_max` (`cenote_intent_log`). It pauses
+//! for several times as long as the logs took, so that it leaves busy devices to others.
 
 use super::syncer::Syncer;
 use cenote_base::rt::job::{Control, Job, Next};

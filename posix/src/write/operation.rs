@@ -7,7 +7,7 @@
 //! without a value removes one), ids of domains, quotas and the version, clones of blocks that no
 //! group on disk has yet, the first name of an unnamed file (its contents would be further records,
 //! and whoever publishes a file so wants all of it or nothing), and all that takes a number of an
-//! object that no record names. Times of reads are stored now and then, and nobody is promised them.
+//! object that no record names. Times of reads are stored now and then; nobody is promised them.
 
 use super::SetAttributes;
 use super::access_list::trivial;
