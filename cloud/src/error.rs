@@ -147,6 +147,9 @@ impl CloudError {
 
     /// The failure of an opener that was asked for the device of this name.
     pub fn on_opening(self, path: &Path) -> DeviceError {
+        if let Self::Place(PlaceError::InUse { .. }) = &self {
+            return DeviceError::InUse { path: path.into() };
+        }
         let kind = match &self {
             Self::NoDevice { .. } => io::ErrorKind::NotFound,
             Self::Held { .. } => io::ErrorKind::ResourceBusy,

@@ -5,6 +5,7 @@
 //! therefore never go on from one log. Everything in it but the log can be lost without harm, and
 //! the log without loss of consistency.
 
+use cenote_base::rt;
 use cenote_device::{Device, DeviceError, FileDevice, FileOptions};
 use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix::io::Errno;
@@ -14,6 +15,13 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the directory is waited for while another program has it: one that was killed keeps the
+/// lock until the system has closed its files.
+const LOCK_WAIT: Duration = Duration::from_secs(3);
+/// How often it is tried.
+const LOCK_POLL: Duration = Duration::from_millis(20);
 
 /// What went wrong with a local side.
 #[derive(Debug, thiserror::Error)]
@@ -98,10 +106,17 @@ impl DirectoryPlace {
         builder.recursive(true).mode(0o700);
         builder.create(path).map_err(fail)?;
         let lock = File::create(path.join("lock")).map_err(fail)?;
-        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Err(PlaceError::InUse { path: path.into() }),
-            Err(errno) => return Err(fail(errno.into())),
+        let mut rounds = LOCK_WAIT.as_millis() / LOCK_POLL.as_millis();
+        loop {
+            match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => break,
+                Err(Errno::WOULDBLOCK) if rounds > 0 => {
+                    rounds -= 1;
+                    rt::sleep(LOCK_POLL);
+                }
+                Err(Errno::WOULDBLOCK) => return Err(PlaceError::InUse { path: path.into() }),
+                Err(errno) => return Err(fail(errno.into())),
+            }
         }
         Ok(Self {
             path: path.into(),

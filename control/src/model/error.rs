@@ -397,6 +397,14 @@ pub enum ControlError {
         /// What is wrong with them.
         diagnoses: Vec<Diagnosis>,
     },
+    /// Another process has a device of the pool.
+    #[error("{path} is in use by another program, or mounted")]
+    DeviceLocked {
+        /// The pool.
+        pool: String,
+        /// The device.
+        path: String,
+    },
     /// Log devices are missing.
     #[error("one or more devices is currently unavailable")]
     LogMissing {

@@ -4,6 +4,7 @@ use super::diagnosis::{diagnoses_of_missing, feature_name, not_used};
 use super::trial::{rewound, trial};
 use cenote_base::Env;
 use cenote_control::model::{ControlError, MissingLog, OlderState};
+use cenote_device::DeviceError;
 use cenote_pool::{ImportError, ImportOptions, MissingVdev, PoolCandidate, Rewind, import};
 use std::sync::Arc;
 
@@ -151,6 +152,10 @@ fn plain_refusal(candidate: &PoolCandidate, error: ImportError) -> ControlError 
         ImportError::HostIdRequired => ControlError::HostIdRequired { pool },
         ImportError::NoCheckpoint => ControlError::NoCheckpoint { pool },
         ImportError::NotWritable { reason } => ControlError::ReadOnlyOnly { pool, reason },
+        ImportError::Device(DeviceError::InUse { path }) => ControlError::DeviceLocked {
+            pool,
+            path: path.to_string_lossy().into_owned(),
+        },
         // Until here it could be read.
         ImportError::Device(error) => ControlError::ReadOnlyOnly {
             pool,

@@ -109,6 +109,7 @@ fn of_store(failure: &DeviceError) -> Option<String> {
     match failure {
         DeviceError::Open { path, source } if is_location(path) => Some(source.to_string()),
         DeviceError::Open { path, .. } if is_url(path) => Some(failure.to_string()),
+        DeviceError::InUse { path } if is_location(path) => Some(failure.to_string()),
         _ => None,
     }
 }

@@ -73,11 +73,15 @@ struct Devices {
 }
 
 impl Devices {
-    fn open(candidate: &PoolCandidate, options: &ImportOptions) -> Result<Self, ImportError> {
+    fn open(
+        candidate: &PoolCandidate,
+        options: &ImportOptions,
+        env: &dyn Env,
+    ) -> Result<Self, ImportError> {
         Ok(Self {
             open: match options.read_only {
                 true => candidate.devices(),
-                false => writable_devices(candidate, options)?,
+                false => writable_devices(candidate, options, env)?,
             },
             paths: candidate.paths(),
         })
@@ -103,7 +107,7 @@ pub fn import(
     env: Arc<dyn Env>,
 ) -> Result<Pool, ImportError> {
     check_use(candidate, options, env.as_ref())?;
-    let mut devices = Devices::open(candidate, options)?;
+    let mut devices = Devices::open(candidate, options, env.as_ref())?;
     let workers = Arc::new(Workers::new(WORKER_THREADS));
     let mut candidate = candidate.clone();
     let (mut all, mut failure) = (Vec::new(), None);
@@ -130,7 +134,7 @@ pub fn import(
                 failure = Some(first);
                 // Nobody needs to be kept off devices that are not used.
                 devices = Devices::default();
-                devices.add(Devices::open(&next, options)?);
+                devices.add(Devices::open(&next, options, env.as_ref())?);
                 candidate = next;
                 continue;
             }
@@ -142,7 +146,7 @@ pub fn import(
                     return finish(pool, &candidate, options);
                 };
                 drop(pool);
-                devices.add(Devices::open(&next.only(&back), options)?);
+                devices.add(Devices::open(&next.only(&back), options, env.as_ref())?);
                 candidate = next;
                 continue;
             }

@@ -16,8 +16,8 @@ use crate::mos::directory_words;
 use crate::pool::Pool;
 use crate::space;
 use crate::sync::{Actor, LiveConfig, Parts, Recorder, Syncer, history_fault, log_event};
-use cenote_base::{Guid, ObjectId, SECTOR_SIZE, Txg, VdevId};
-use cenote_device::Device;
+use cenote_base::{Env, Guid, ObjectId, SECTOR_SIZE, Txg, VdevId};
+use cenote_device::{Device, DeviceError};
 use cenote_dmu::{DmuError, Object, ObjectSet, TxgGate};
 use cenote_dsl::write::{EndTemporaryHolds, SyncContext, SyncTask};
 use cenote_dsl::{DslError, Stored, lost_dedup_figures};
@@ -31,7 +31,9 @@ use cenote_ondisk::pool_config::PoolState;
 use cenote_ondisk::uberblock::{ReflowScratch, VERSION_FEATURES};
 use cenote_vdev::{Shape, VdevAux};
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Versions of pools that are written to: the last before there were features, and that of
 /// features. What lies between never was anybody's.
@@ -43,9 +45,30 @@ const TXG_LAST: Txg = Txg(u64::MAX / 2);
 /// Features whose upkeep this software does not know, once they are in use.
 const UNKEPT: [&str; 2] = [features::DYNAMIC_GANG_HEADER, features::PHYSICAL_REWRITE];
 
+/// How long an import waits for devices that another process has locked: one that was killed keeps
+/// its locks until the system has closed its files.
+const LOCK_WAIT: Duration = Duration::from_secs(3);
+/// How often it looks.
+const LOCK_POLL: Duration = Duration::from_millis(20);
+
 fn refusal(reason: impl Into<String>) -> ImportError {
     ImportError::NotWritable {
         reason: reason.into(),
+    }
+}
+
+/// Opens a device for writing. One that another process has locked is waited for, until `deadline`
+/// by the monotonic clock; then it is in use. It is never missing: its pool would do without it.
+fn open_when_free(
+    path: &Path,
+    options: &ImportOptions,
+    (env, deadline): (&dyn Env, Duration),
+) -> Result<Arc<dyn Device>, DeviceError> {
+    loop {
+        match options.opener.open_writable(path) {
+            Err(DeviceError::InUse { .. }) if env.monotonic() < deadline => env.sleep(LOCK_POLL),
+            opened => return opened,
+        }
     }
 }
 
@@ -53,7 +76,9 @@ fn refusal(reason: impl Into<String>) -> ImportError {
 pub(crate) fn writable_devices(
     candidate: &PoolCandidate,
     options: &ImportOptions,
+    env: &dyn Env,
 ) -> Result<HashMap<Guid, Arc<dyn Device>>, ImportError> {
+    let deadline = env.monotonic() + LOCK_WAIT;
     let found = candidate.devices();
     let paths = candidate.paths();
     let mut devices: HashMap<Guid, Arc<dyn Device>> = HashMap::new();
@@ -66,7 +91,7 @@ pub(crate) fn writable_devices(
             devices.insert(guid, old);
             continue;
         }
-        let device = options.opener.open_writable(path)?;
+        let device = open_when_free(path, options, (env, deadline))?;
         if device.size() != old.size() {
             let path = path.display();
             return Err(refusal(format!("{path} holds the device as a part of it")));

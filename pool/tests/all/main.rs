@@ -16,6 +16,7 @@ mod heads;
 mod identity;
 mod in_use;
 mod late_targets;
+mod log_devices;
 mod log_writer;
 mod missed;
 mod moved_space;

@@ -5,13 +5,15 @@ use cenote_tests::patience::wait_until;
 use cenote_tests::pool;
 use cenote_tests::random::Random;
 use cenote_tests::site::Site;
-use rustix::fs::{CWD, FallocateFlags, RenameFlags, XattrFlags};
+use rustix::fs::{CWD, FallocateFlags, FlockOperation, RenameFlags, XattrFlags};
 use rustix::io::ReadWriteFlags;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, IoSlice, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
 
 const O_SYNC: i32 = rustix::fs::OFlags::SYNC.bits() as i32;
 const O_DSYNC: i32 = rustix::fs::OFlags::DSYNC.bits() as i32;
@@ -446,6 +448,46 @@ fn a_log_that_is_away_is_not_given_up_when_the_daemon_is_resumed() -> Result<()>
     site.fails("cenote daemon resume")?;
     fs::rename(&aside, &log)?;
     site.import("-f")?;
+    ensure!(fs::read(&path)? == b"promised", "the log was given up");
+    site.finish()
+}
+
+/// A daemon was killed, and the next import began before the system had given its locks back. The
+/// import said that the pool could only be read, and its advice was to do that: another program may
+/// write to the pool at that moment. The import waits, and then says what is in use; it does not go
+/// on without the device, whatever it is told.
+#[test]
+fn a_log_device_that_is_locked_is_waited_for() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = site("")?;
+    let log = site.devices().join("log.img");
+    File::create(&log)?.set_len(128 << 20)?;
+    site.ok(&format!("zpool add tank log {}", log.display()))?;
+    let path = site.path("tank").join("file");
+    // The first call begins the log.
+    for words in ["begun", "promised"] {
+        fs::write(&path, words)?;
+        File::open(&path)?.sync_all()?;
+    }
+    site.crash()?;
+    let locked = File::options().read(true).write(true).open(&log)?;
+    rustix::fs::flock(&locked, FlockOperation::NonBlockingLockExclusive)?;
+    let devices = site.devices().display();
+    let refused = site.fails(&format!("zpool import -f -m -d {devices} tank"))?;
+    let told = format!(
+        "cannot import 'tank': {} is in use by another program, or mounted\nNothing was changed.",
+        log.display()
+    );
+    ensure!(refused.stderr.starts_with(&told), "{}", refused.stderr);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            thread::sleep(Duration::from_millis(200));
+            drop(locked);
+        });
+        site.import("-f")
+    })?;
     ensure!(fs::read(&path)? == b"promised", "the log was given up");
     site.finish()
 }

@@ -81,6 +81,9 @@ pub fn cannot_import(name: &str, error: &ControlError, zone: &TimeZone) -> Strin
                 more(&format!("\t{}", diagnosis_line(diagnosis)));
             }
         }
+        ControlError::DeviceLocked { .. } => {
+            more("Nothing was changed. Export the pool there or end that program, then retry.");
+        }
         ControlError::LogMissing { logs, .. } => {
             missing_logs(logs).iter().for_each(|line| more(line));
         }

@@ -1,0 +1,185 @@
+//! Log devices that are missing at an import, or locked by another process.
+
+use crate::common::{self, Bench};
+use crate::log_writer::{head_of, names_in_log, operate, place_of_chain, writer_of};
+use cenote_base::rt::World;
+use cenote_base::{Env, RealEnv, VdevId};
+use cenote_device::{Device, DeviceError, Entry, Opener};
+use cenote_dsl::write::Head;
+use cenote_intent_log::{Commit, Committed, LogWriter};
+use cenote_pool::{ImportError, ImportOptions, NewVdev, Pool, VdevShape, assemble};
+use cenote_sim::{Disks, Random};
+use cenote_vdev::AllocationClass::{Log, Normal};
+use cenote_vdev::{VdevState, scan};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A pool of a mirror and a log device, the last of the three disks.
+fn pool_with_log(disks: &Arc<Disks>, log: Option<Arc<dyn Device>>) -> Pool {
+    let mut leaves = disks.leaves();
+    let mut last = leaves.pop().expect("three disks");
+    last.device = log.unwrap_or(last.device);
+    let vdevs = [
+        (VdevShape::Mirror, Normal, leaves),
+        (VdevShape::Single, Log, vec![last]),
+    ];
+    let vdevs = vdevs.map(|(shape, class, leaves)| NewVdev {
+        shape,
+        class,
+        leaves,
+    });
+    Bench::new("logged").create(vdevs.into())
+}
+
+/// Imports the pool from its first `count` disks.
+fn import(
+    disks: &Arc<Disks>,
+    count: usize,
+    opener: &Arc<dyn Opener>,
+    missing_logs: bool,
+) -> Result<Pool, ImportError> {
+    let candidates = assemble(scan(&disks.paths()[..count], disks.as_ref()));
+    let options = ImportOptions {
+        opener: Arc::clone(opener),
+        missing_logs,
+        ..common::options()
+    };
+    cenote_pool::import(&candidates[0], &options, Arc::new(RealEnv::new()))
+}
+
+fn ended(writer: &LogWriter, pool: &Pool) {
+    writer.end().expect("the pool is well");
+    pool.sync().expect("written");
+    pool.sync().expect("written");
+}
+
+/// What the log of a pool has that lost its power with these names in it.
+fn cut_with(names: &[&str]) -> Arc<Disks> {
+    let disks = common::disks(3, 64 << 20);
+    let pool = pool_with_log(&disks, None);
+    let head = head_of(&pool);
+    let writer = writer_of(&pool, &head);
+    assert_eq!(place_of_chain(&pool, &head, &writer), VdevId(1));
+    disks.record();
+    for name in names {
+        operate(&pool, &head, &writer, name);
+        let by = writer.commit(Commit::All).expect("the pool is well");
+        assert_eq!(by, Committed::Log);
+    }
+    let record = disks.take_record();
+    let cut = disks.after(&record, record.len(), 0, &mut Random::new(1));
+    ended(&writer, &pool);
+    pool.close().expect("written");
+    Arc::new(cut)
+}
+
+/// A pool whose log device is missing is not imported, unless somebody gives up what is on it. Of a
+/// pool that was exported that is nothing.
+#[test]
+fn a_missing_log_device_has_to_be_given_up_in_words() {
+    World::simulated(1).run(|| {
+        let cut = cut_with(&["promised"]);
+        let opener = Arc::clone(&cut) as Arc<dyn Opener>;
+        let refused = import(&cut, 2, &opener, false);
+        assert!(
+            matches!(&refused, Err(ImportError::MissingLogs { missing }) if missing.len() == 1),
+            "{refused:?}"
+        );
+        assert!(refused.is_err_and(|error| error.to_string().contains("-m")));
+        // Nothing was changed.
+        let pool = import(&cut, 3, &opener, false).expect("all are there");
+        assert!(names_in_log(&pool).contains("promised"));
+        assert!(pool.discarded_logs().is_empty());
+        pool.close().expect("written");
+        drop(pool);
+        let pool = import(&cut, 2, &opener, true).expect("it is given up");
+        assert!(names_in_log(&pool).is_empty());
+        assert_eq!(pool.discarded_logs().len(), 1, "and that is told");
+        pool.close().expect("written");
+        drop(pool);
+        let disks = common::disks(3, 64 << 20);
+        let pool = pool_with_log(&disks, None);
+        let head = head_of(&pool);
+        let writer = writer_of(&pool, &head);
+        assert_eq!(place_of_chain(&pool, &head, &writer), VdevId(1));
+        end_head(&pool, head, &writer);
+        pool.export().expect("written");
+        drop(pool);
+        let opener = Arc::clone(&disks) as Arc<dyn Opener>;
+        let refused = import(&disks, 2, &opener, false);
+        assert!(
+            matches!(refused, Err(ImportError::MissingLogs { .. })),
+            "{refused:?}"
+        );
+        let pool = import(&disks, 2, &opener, true).expect("it is given up");
+        assert!(pool.discarded_logs().is_empty(), "there was nothing on it");
+        pool.close().expect("written");
+    });
+}
+
+fn end_head(pool: &Pool, head: Arc<Head>, writer: &LogWriter) {
+    ended(writer, pool);
+    pool.dsl().close_head(head.id());
+}
+
+/// Disks of which another process has one for a while.
+#[derive(Debug)]
+struct Locked {
+    disks: Arc<Disks>,
+    path: PathBuf,
+    until: Duration,
+}
+
+impl Opener for Locked {
+    fn open(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
+        self.disks.open(path)
+    }
+
+    fn open_writable(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
+        match path == self.path && RealEnv::new().monotonic() < self.until {
+            true => Err(DeviceError::InUse { path: path.into() }),
+            false => self.disks.open_writable(path),
+        }
+    }
+
+    fn list(&self, path: &Path) -> Result<Option<Vec<Entry>>, DeviceError> {
+        self.disks.list(path)
+    }
+}
+
+/// A daemon was killed, and the next import began while the system was still closing its files.
+/// Devices that it had locked must not count as missing: a mirror would come up without a side, and
+/// without a log device what `fsync` had promised would be lost. The import waits a little, and
+/// then says that the device is in use, whatever it was told to do without.
+#[test]
+fn a_device_that_another_process_has_is_in_use_and_never_missing() {
+    World::simulated(1).run(|| {
+        for disk in 0..3 {
+            let disks = cut_with(&["promised"]);
+            let now = || RealEnv::new().monotonic();
+            let locked = |time: Duration| -> Arc<dyn Opener> {
+                Arc::new(Locked {
+                    disks: Arc::clone(&disks),
+                    path: disks.paths()[disk].clone(),
+                    until: now() + time,
+                })
+            };
+            for missing_logs in [false, true] {
+                let begun = now();
+                let refused = import(&disks, 3, &locked(Duration::MAX / 2), missing_logs);
+                assert!(
+                    matches!(&refused, Err(ImportError::Device(DeviceError::InUse { path }))
+                        if *path == disks.paths()[disk]),
+                    "{disk}: {refused:?}"
+                );
+                assert!(now() - begun < Duration::from_secs(10), "it waits for ever");
+            }
+            let opener = locked(Duration::from_secs(1));
+            let pool = import(&disks, 3, &opener, false).expect("it is free soon");
+            assert_eq!(pool.vdevs().state().0, VdevState::Healthy);
+            assert!(names_in_log(&pool).contains("promised"));
+            pool.close().expect("written");
+        }
+    });
+}
