@@ -105,6 +105,20 @@ pub type Asking = fn(&Arguments, &mut Context) -> Outcome;
 /// What runs a command that gets the words behind its name.
 pub type Reading = fn(Vec<OsString>) -> Result<Exit, Failure>;
 
+/// What runs a command that is about all commands.
+pub type Describing = fn(&[&'static Command], &Arguments, &mut Context) -> Outcome;
+
+/// The exit codes of commands that open a pool or other files.
+pub const EXIT_CODES: [(&str, &str); 4] = [
+    ("0", "everything was done and nothing is wrong"),
+    (
+        "1",
+        "something could not be done, or damage was found; standard error says what",
+    ),
+    ("2", "the command line is wrong; nothing was done"),
+    ("3", "a signal stopped the command; run it again to resume"),
+];
+
 /// What runs a command.
 #[derive(Clone, Copy, Debug)]
 pub enum Run {
@@ -114,6 +128,8 @@ pub enum Run {
     Reading(Reading),
     /// It opens other files.
     Alone(Reading),
+    /// It is about all commands, which it gets.
+    Describing(Describing),
 }
 
 /// One command.
@@ -145,6 +161,26 @@ impl Command {
         text.push_str(&rows(self.flags.iter().chain([&HELP])));
         text
     }
+}
+
+/// The forms of a command line in a synopsis: one a line, or divided by ` | `.
+pub fn forms(command: &str, synopsis: &'static str) -> Vec<&'static str> {
+    let own = format!("cenote {command} ");
+    let lines = synopsis.lines().map(str::trim);
+    let lines = lines.map(|line| line.strip_prefix(own.as_str()).unwrap_or(line));
+    let forms = lines.flat_map(|line| line.split(" | "));
+    let forms = forms.map(|form| form.trim_end_matches('|').trim());
+    forms.filter(|form| !form.is_empty()).collect()
+}
+
+/// The words, in small letters, with which these forms begin: `status | copy FROM TO`.
+pub fn verbs(forms: &[&str]) -> Vec<String> {
+    let first = forms.iter().filter_map(|form| form.split(' ').next());
+    let words = first.flat_map(|word| word.trim_matches(['[', ']', '<', '>']).split('|'));
+    let is_verb = |word: &&str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase());
+    let mut verbs: Vec<String> = words.filter(is_verb).map(str::to_owned).collect();
+    verbs.dedup();
+    verbs
 }
 
 /// The lines about options in a help text.

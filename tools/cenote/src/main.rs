@@ -13,6 +13,7 @@ mod alarms;
 mod cenote;
 mod clouds;
 mod command;
+mod completion;
 mod connect;
 mod context;
 mod daemon;
@@ -21,6 +22,7 @@ mod devices;
 mod files;
 mod format;
 mod getopt;
+mod manual;
 mod metrics;
 mod mounts;
 mod nbd;
@@ -129,8 +131,11 @@ const LOOKERS: [(&str, &[&str]); 3] = [
             "daemon",
             "device",
             "health",
+            "complete",
+            "completions",
             "install-links",
             "kstat",
+            "man",
             "metrics",
             "settings",
             "space",

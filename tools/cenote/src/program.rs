@@ -1,11 +1,25 @@
 //! What `zfs` and `zpool` have in common: which subcommand, its usage, its exit code.
 
+use crate::command::{Flag, rows};
 use crate::context::{Context, Outcome, Stop};
 use crate::suggest::suggest;
 use crate::version;
 
 /// A subcommand's name and the lines of its synopsis.
 pub type Synopsis = (&'static str, &'static [&'static str]);
+
+/// What a subcommand does, and its options.
+#[derive(Debug)]
+pub struct Topic {
+    /// Its name.
+    pub name: &'static str,
+    /// What it does, in a few words.
+    pub summary: &'static str,
+    /// More about it, or "".
+    pub about: &'static str,
+    /// Its options; those without help are only accepted.
+    pub flags: &'static [Flag],
+}
 
 /// Whether the words behind a subcommand ask for its help. `-h` does unless the synopsis gives it
 /// another meaning.
@@ -30,6 +44,12 @@ const NOT_THERE: &str = "not available in this version";
 pub struct Program {
     /// Its name.
     pub name: &'static str,
+    /// What it is for, in a few words.
+    pub summary: &'static str,
+    /// More about it.
+    pub about: &'static str,
+    /// What its subcommands do.
+    pub topics: &'static [Topic],
     /// Its subcommands, in groups.
     pub groups: &'static [&'static [Synopsis]],
     /// Other names of subcommands.
@@ -71,7 +91,7 @@ impl Program {
             return 2;
         };
         if asks_for_help(rest, lines) {
-            context.line(&self.usage(command, lines));
+            context.line(&self.explanation(command, lines));
             return 0;
         }
         context.command = crate::zpool::command_line(&format!("{} {command}", self.name), rest);
@@ -92,6 +112,7 @@ impl Program {
                 if !message.is_empty() {
                     context.complain(&message);
                 }
+                suggest(self.name, rest, context);
                 if let Some(lines) = self.lines_of(command) {
                     context.complain(&self.usage(command, lines));
                 }
@@ -100,7 +121,8 @@ impl Program {
         }
     }
 
-    fn lines_of(&self, name: &str) -> Option<&'static [&'static str]> {
+    /// The synopsis of a subcommand.
+    pub fn lines_of(&self, name: &str) -> Option<&'static [&'static str]> {
         let mut all = self.groups.iter().flat_map(|group| group.iter());
         all.find(|(command, _)| *command == name)
             .map(|(_, lines)| *lines)
@@ -142,7 +164,7 @@ impl Program {
             }
             return 1;
         };
-        context.line(&self.usage(name, lines));
+        context.line(&self.explanation(name, lines));
         0
     }
 
@@ -154,7 +176,37 @@ impl Program {
         cenote_base::did_you_mean(word, names.chain(aliases).chain(["help"]))
     }
 
+    /// The help of a subcommand for whoever asks for it: what it does, its synopsis, its options.
+    fn explanation(&self, name: &str, lines: &[&str]) -> String {
+        let mut text = self.synopsis(name, lines);
+        let Some(topic) = self.topic(name) else {
+            return text;
+        };
+        text.push_str(&format!("\n\n{}.\n", topic.summary));
+        if !topic.about.is_empty() {
+            text.push_str(&format!("\n{}\n", topic.about));
+        }
+        let options = rows(topic.flags);
+        if !options.is_empty() {
+            text.push_str(&format!("\noptions:\n{options}"));
+        }
+        let below = (self.below_one)(name);
+        if !below.is_empty() {
+            text.push_str(&format!("\n{}", below.trim_start_matches('\n')));
+        }
+        text.trim_end().to_owned()
+    }
+
+    /// What a subcommand does.
+    pub fn topic(&self, name: &str) -> Option<&'static Topic> {
+        self.topics.iter().find(|topic| topic.name == name)
+    }
+
     fn usage(&self, name: &str, lines: &[&str]) -> String {
+        self.synopsis(name, lines) + &(self.below_one)(name)
+    }
+
+    fn synopsis(&self, name: &str, lines: &[&str]) -> String {
         let mut text = String::from("usage:");
         for line in lines {
             text.push_str(&format!("\n\t{line}"));
@@ -162,7 +214,6 @@ impl Program {
         if (self.is_missing)(name) {
             text.push_str(&format!("\n\t    ({NOT_THERE})"));
         }
-        text.push_str(&(self.below_one)(name));
         text
     }
 }

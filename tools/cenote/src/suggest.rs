@@ -31,6 +31,34 @@ pub fn suggest(program: &str, words: &[String], context: &mut Context) {
     }
 }
 
+/// What file systems are mounted with, as `-o` has it.
+pub const MOUNT_OPTIONS: [&str; 17] = [
+    "ro",
+    "rw",
+    "atime",
+    "noatime",
+    "relatime",
+    "norelatime",
+    "strictatime",
+    "diratime",
+    "nodiratime",
+    "exec",
+    "noexec",
+    "suid",
+    "nosuid",
+    "dev",
+    "nodev",
+    "xattr",
+    "noxattr",
+];
+
+/// Whether the properties are those of file systems.
+fn program_mounts(tables: &[&'static [PropertyInfo]]) -> bool {
+    tables
+        .iter()
+        .any(|table| find(table, "mountpoint").is_some())
+}
+
 fn of_property(name: &str, tables: &[&'static [PropertyInfo]]) -> String {
     if let Some(feature) = name.strip_prefix("feature@") {
         return question(feature, crate::zpool::FEATURES.iter().copied());
@@ -43,7 +71,13 @@ fn of_property(name: &str, tables: &[&'static [PropertyInfo]]) -> String {
 fn of_value(name: &str, tables: &[&'static [PropertyInfo]], words: &[String]) -> String {
     let info = tables.iter().find_map(|table| find(table, name));
     let Some(info) = info else {
-        return of_property(name, tables);
+        let is_option = words
+            .iter()
+            .any(|word| word.split(',').any(|word| word == name));
+        return match is_option && program_mounts(tables) {
+            true => question(name, MOUNT_OPTIONS),
+            false => of_property(name, tables),
+        };
     };
     let value = words.iter().find_map(|word| {
         let (start, value) = word.split_once('=')?;

@@ -11,17 +11,18 @@ mod version;
 
 use std::ffi::OsString;
 
-use crate::command::{Arguments, Command, Run};
-use crate::context::{Context, Stop};
+use crate::command::{Arguments, Command, Run, forms, verbs};
+use crate::context::{Context, Outcome, Stop};
 use crate::reading::failure::{Exit, Failure};
+use crate::texts::question;
 use crate::{
-    alarms, clouds, daemon, devices, files, metrics, mounts, nbd, pools, snapshots, streams,
-    volumes,
+    alarms, clouds, completion, daemon, devices, files, manual, metrics, mounts, nbd, pools,
+    snapshots, streams, volumes,
 };
 
 /// The commands, in the order of the overview: those that talk to the daemon, those that open a
 /// pool, those that open files, those about the program itself.
-const COMMANDS: [&Command; 32] = [
+const COMMANDS: [&Command; 34] = [
     &mounts::mount::COMMAND,
     &mounts::unmount::COMMAND,
     &snapshots::space::COMMAND,
@@ -53,6 +54,8 @@ const COMMANDS: [&Command; 32] = [
     &pools::inspect::COMMAND,
     &streams::examine::COMMAND,
     &install_links::COMMAND,
+    &manual::COMMAND,
+    &completion::COMMAND,
     &version::COMMAND,
 ];
 
@@ -97,6 +100,8 @@ pub fn run(mut arguments: Vec<OsString>, context: &mut Context) -> u8 {
     match first.as_str() {
         "help" | "--help" | "-h" | "-?" => return help(&arguments, context),
         "--version" | "-V" => return version::print(context),
+        // Not for people: what the completions of shells ask.
+        completion::WORD => return completion::complete(&COMMANDS, &arguments, context),
         _ => {}
     }
     let Some(command) = find_command(&first) else {
@@ -105,7 +110,11 @@ pub fn run(mut arguments: Vec<OsString>, context: &mut Context) -> u8 {
         return 2;
     };
     match command.run {
-        Run::Asking(run) => ask(command, run, &arguments, context),
+        Run::Asking(run) => ask(command, &run, &arguments, context),
+        Run::Describing(run) => {
+            let run = |words: &Arguments, context: &mut Context| run(&COMMANDS, words, context);
+            ask(command, &run, &arguments, context)
+        }
         Run::Reading(run) | Run::Alone(run) => read(run(arguments)),
     }
 }
@@ -122,7 +131,7 @@ fn read(ended: Result<Exit, Failure>) -> u8 {
 /// Runs a command that talks to the daemon.
 fn ask(
     command: &Command,
-    run: crate::command::Asking,
+    run: &dyn Fn(&Arguments, &mut Context) -> Outcome,
     words: &[OsString],
     context: &mut Context,
 ) -> u8 {
@@ -149,13 +158,31 @@ fn ask(
             1
         }
         Err(Stop::Usage(message)) => {
-            if !message.is_empty() {
-                context.complain(&format!("cenote {name}: {message}"));
+            let first = words
+                .iter()
+                .find(|word| !word.as_encoded_bytes().starts_with(b"-"));
+            match first.map(|word| word.to_string_lossy()) {
+                Some(word) if message.is_empty() => complain_of_verb(command, &word, context),
+                _ if message.is_empty() => {}
+                _ => context.complain(&format!("cenote {name}: {message}")),
             }
             context.complain(&format!("usage: cenote {name} {}", command.synopsis));
             2
         }
     }
+}
+
+/// Says that a command has no such verb, if that is what is wrong, and which one may be meant.
+fn complain_of_verb(command: &Command, word: &str, context: &mut Context) {
+    let verbs = verbs(&forms(command.name, command.synopsis));
+    if verbs.is_empty() || verbs.iter().any(|verb| verb == word) {
+        return;
+    }
+    let (name, question) = (
+        command.name,
+        question(word, verbs.iter().map(String::as_str)),
+    );
+    context.complain(&format!("cenote {name}: there is no '{word}'{question}"));
 }
 
 /// Says that there is no such command, and which one may have been meant.
@@ -228,7 +255,7 @@ mod tests {
             assert_eq!(text.contains("--extreme-rewind"), reads, "{name}");
             assert!(!text.contains("--max-depth "), "{text}");
             let is_narrow = |line: &str| line.chars().count() <= 94;
-            let asks = matches!(command.run, Run::Asking(_));
+            let asks = matches!(command.run, Run::Asking(_) | Run::Describing(_));
             assert!(asks || text.lines().all(is_narrow), "{text}");
         }
     }
@@ -305,12 +332,36 @@ mod tests {
         }
     }
 
+    /// `cenote daemon resmue` printed the usage, and nothing about the wrong word.
+    #[test]
+    fn a_wrong_verb_gets_the_nearest_right_one() {
+        for (name, wrong, right) in [
+            ("daemon", "resmue", "resume"),
+            ("cloud", "prise", "price"),
+            ("cloud", "cpoy", "copy"),
+            ("nbd", "srve", "serve"),
+            ("alarm", "tset", "test"),
+            ("settings", "gte", "get"),
+            ("device", "exprot", "export"),
+            ("volume", "imprt", "import"),
+            ("completions", "bsah", "bash"),
+        ] {
+            let command = find_command(name).expect("a command");
+            let verbs = verbs(&forms(name, command.synopsis));
+            let near = cenote_base::nearest(wrong, verbs.iter().map(String::as_str));
+            assert!(
+                near.contains(&right),
+                "{name} {wrong}: {near:?} of {verbs:?}"
+            );
+        }
+    }
+
     #[test]
     fn no_option_is_declared_twice() {
         for command in COMMANDS {
             let shared = match command.run {
                 Run::Reading(_) => POOL_FLAGS,
-                Run::Asking(_) | Run::Alone(_) => &[],
+                Run::Asking(_) | Run::Alone(_) | Run::Describing(_) => &[],
             };
             let flags = command.flags.iter().chain(shared).chain([&HELP]);
             let all: Vec<&Flag> = flags.collect();

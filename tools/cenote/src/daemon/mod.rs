@@ -270,6 +270,7 @@ fn serve(arguments: &Arguments) -> Outcome {
         log::warn!("{}.note is not written: {error}", socket.display());
     }
     let stop = stop_on_signals()?;
+    let ready = format!("READY=1\nSTATUS=listening on {}", socket.display());
     let auto = arguments.has("auto");
     let service = engine::service(engine::Wanted {
         memory,
@@ -289,7 +290,7 @@ fn serve(arguments: &Arguments) -> Outcome {
         leave_terminal()?;
     }
     let _served = endpoint.serve(&service);
-    notify_service("READY=1");
+    notify_service(&ready);
     let options = ServeOptions {
         auto,
         ..ServeOptions::default()

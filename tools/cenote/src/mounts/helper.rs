@@ -14,7 +14,18 @@ pub const NAME: &str = "mount.zfs";
 /// The same for `mount -o remount`, which goes by the type that the kernel lists.
 pub const NAME_BY_TYPE: &str = "mount.fuse.cenote";
 
-const SYNOPSIS: &str = "Usage: mount.zfs [-sfnvh] [-o options] <dataset> <mountpoint>";
+/// What `-h` prints.
+pub const SYNOPSIS: &str = "Usage: mount.zfs [-sfnvh] [-o options] <dataset> <mountpoint>";
+/// Its options, and what they do.
+pub const OPTIONS: [(&str, &str); 6] = [
+    ("-o OPTION[,...]", "Mount options: ro, noatime, nosuid, ..."),
+    ("-s", "Ignore mount options that are unknown."),
+    ("-f", "Only check; mount nothing."),
+    ("-n", "Accepted; there is no /etc/mtab to write to."),
+    ("-v", "Print what is mounted where."),
+    ("-h", "Print the synopsis."),
+];
+
 const OPERANDS: &str = "usage: mount <dataset> <mountpoint>";
 
 /// What mount(8) calls a failure of the system, as against one of the caller.

@@ -13,3 +13,5 @@ mod states;
 mod suggestions;
 mod transcripts;
 mod world;
+
+pub use world::Canned;

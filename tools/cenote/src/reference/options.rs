@@ -206,3 +206,50 @@ fn no_option_is_ignored_where_a_command_ends_well() {
     }
     assert!(faults.is_empty(), "{faults}");
 }
+
+/// Options were in the code and in the synopsis only, and what they do was in no help.
+#[test]
+fn every_option_is_explained_and_no_other() {
+    let mut faults = String::new();
+    for program in [&crate::zpool::PROGRAM, &crate::zfs::PROGRAM] {
+        let groups = program.groups.iter().flat_map(|group| group.iter());
+        let names: Vec<&str> = groups.map(|(name, _)| *name).collect();
+        let topics: Vec<&str> = program.topics.iter().map(|topic| topic.name).collect();
+        assert_eq!(names, topics, "{}", program.name);
+        for topic in program.topics {
+            let start = [program.name, topic.name, "tank", "tank", "tank"];
+            let mut ignored = String::new();
+            let declared = tried(&start, &mut ignored).declared;
+            let taken: BTreeSet<(String, bool)> = declared
+                .iter()
+                .flat_map(|known| {
+                    let letter = known
+                        .letter
+                        .map(|letter| (format!("-{letter}"), known.takes));
+                    let long = known.long.map(|long| (format!("--{long}"), known.takes));
+                    letter.into_iter().chain(long)
+                })
+                .collect();
+            let told: BTreeSet<(String, bool)> = topic
+                .flags
+                .iter()
+                .flat_map(|flag| {
+                    let takes = flag.value.is_some();
+                    let letter = flag.short.map(|letter| (format!("-{letter}"), takes));
+                    let long = Some(flag.long).filter(|long| !long.is_empty());
+                    letter
+                        .into_iter()
+                        .chain(long.map(|long| (format!("--{long}"), takes)))
+                })
+                .collect();
+            if taken != told {
+                let (name, topic) = (program.name, topic.name);
+                let _ = writeln!(
+                    faults,
+                    "{name} {topic}: takes {taken:?}\n  explains {told:?}"
+                );
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{faults}");
+}

@@ -22,6 +22,7 @@ mod snapshots;
 mod sort;
 mod space;
 mod synopsis;
+mod topics;
 mod upgrade;
 mod usage;
 pub mod writes;
@@ -46,8 +47,13 @@ const ALIASES: [(&str, &str); 3] = [
 ];
 
 /// The command.
-const PROGRAM: Program = Program {
+pub const PROGRAM: Program = Program {
     name: "zfs",
+    summary: "manage ZFS file systems, volumes and snapshots",
+    about: "A dataset is a file system, a volume, a snapshot or a bookmark in a pool, which\n\
+            zpool(8) manages. Its name is POOL/PATH, POOL/PATH@SNAPSHOT or POOL/PATH#BOOKMARK.\n\
+            The commands have the options, the output and the exit codes of OpenZFS.",
+    topics: topics::TOPICS,
     groups: synopsis::GROUPS,
     aliases: &ALIASES,
     below_all: usage::BELOW_ALL,

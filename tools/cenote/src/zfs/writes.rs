@@ -106,7 +106,7 @@ const WRITES: &[Write] = &[
     write("share", "a", &[]),
     write("unshare", "a", &[]),
     write("receive", "o:x:dehMnuvFsAc", &["missing snapshot argument"]),
-    write("allow", "esl:dugchL", &["missing dataset argument"]),
+    write("allow", "esldugchL", &["missing dataset argument"]),
     write("unallow", "rsldugech", &["missing dataset argument"]),
     write("hold", "r", &["", ""]),
     write("release", "r", &["", ""]),

@@ -33,6 +33,7 @@ mod status_stores;
 mod status_texts;
 mod status_treatment;
 mod synopsis;
+mod topics;
 mod unused;
 mod usage;
 mod vdev_rows;
@@ -47,10 +48,16 @@ use crate::version;
 
 pub use command_line::command_line;
 pub use features::FEATURES;
+pub use vdev_spec::WORDS as VDEV_WORDS;
 
 /// The command.
-const PROGRAM: Program = Program {
+pub const PROGRAM: Program = Program {
     name: "zpool",
+    summary: "manage ZFS pools",
+    about: "A pool is made of devices and holds file systems and volumes, which zfs(8) manages.\n\
+            The commands have the options, the output and the exit codes of OpenZFS. They ask the\n\
+            daemon of cenote-daemon(1) and start it where that is needed.",
+    topics: topics::TOPICS,
     groups: synopsis::GROUPS,
     aliases: &[],
     below_all: usage::BELOW_ALL,

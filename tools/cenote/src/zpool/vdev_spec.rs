@@ -152,6 +152,12 @@ fn check_count(word: &str, kind: &NewVdevKind, count: usize) -> Result<(), Strin
     }
 }
 
+/// The words that begin a vdev or give the next ones a role.
+pub const WORDS: [&str; 13] = [
+    "mirror", "raidz", "raidz1", "raidz2", "raidz3", "draid", "draid1", "draid2", "log", "cache",
+    "spare", "special", "dedup",
+];
+
 fn device(word: &str) -> Result<String, String> {
     if word.starts_with('/') || is_url(Path::new(word)) {
         return Ok(word.to_owned());
@@ -161,8 +167,10 @@ fn device(word: &str) -> Result<String, String> {
         return Ok(in_dev.display().to_string());
     }
     // A relative path is refused, as the reference does, although it could be found.
+    let question = crate::texts::question(word, WORDS);
     Err(format!(
-        "cannot open '{word}': no such device in /dev\nmust be a full path or shorthand device name"
+        "cannot open '{word}': no such device in /dev\n\
+         must be a full path or shorthand device name{question}"
     ))
 }
 
@@ -217,5 +225,7 @@ mod tests {
         }
         let error = read("relative").expect_err("no such device");
         assert!(error.starts_with("cannot open 'relative': no such device in /dev"));
+        let error = read("mirorr /a /b").expect_err("no such word");
+        assert!(error.ends_with("\ndid you mean 'mirror'?"), "{error}");
     }
 }

@@ -20,7 +20,8 @@ pub const NAME: &str = "zstream";
 /// An old name of `zstream dump`.
 pub const DUMP_NAME: &str = "zstreamdump";
 
-const USAGE: &str = "\
+/// What a wrong command line and `help` print.
+pub const USAGE: &str = "\
 usage: zstream command args ...
 Available commands are:
 
@@ -36,8 +37,31 @@ Available commands are:
 \tzstream redup [-v] FILE | ...
 ";
 
+/// The commands, and what they do.
+pub const TOPICS: [(&str, &str); 5] = [
+    (
+        "dump",
+        "Print the records of a stream. -v: all of them; -d: data, too; -C: check nothing.",
+    ),
+    (
+        "decompress",
+        "Decompress blocks of a stream: those named, or with -v saying which.",
+    ),
+    (
+        "recompress",
+        "Compress the blocks of a stream anew. -l: the level.",
+    ),
+    ("token", "Print what a resume token says."),
+    (
+        "redup",
+        "Write a stream with deduplicated records as one without.",
+    ),
+];
+
 /// The commands, as a wrong word may mean them.
-const COMMANDS: [&str; 6] = ["dump", "token", "redup", "recompress", "decompress", "help"];
+fn known() -> impl Iterator<Item = &'static str> {
+    TOPICS.iter().map(|(name, _)| *name).chain(["help"])
+}
 
 /// Runs the command that the first of `words` names.
 pub fn run(words: &[OsString]) -> ExitCode {
@@ -60,7 +84,7 @@ pub fn run(words: &[OsString]) -> ExitCode {
             "recompress" => change::recompress(rest),
             "decompress" => change::decompress(rest),
             wrong => Err(Stop::Usage(
-                cenote_base::did_you_mean(wrong, COMMANDS).unwrap_or_default(),
+                cenote_base::did_you_mean(wrong, known()).unwrap_or_default(),
             )),
         },
     };

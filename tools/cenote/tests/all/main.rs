@@ -4,6 +4,8 @@ mod copies;
 mod damage;
 mod mutants;
 mod process;
+mod shells;
 mod stores;
 mod support;
 mod transcripts;
+mod units;

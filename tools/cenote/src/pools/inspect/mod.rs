@@ -104,7 +104,9 @@ fn run(words: Vec<OsString>) -> Result<Exit, Failure> {
     let name = name.to_string_lossy();
     let Some((_, subcommand)) = SUBCOMMANDS.iter().find(|(known, _)| *known == name) else {
         let known: Vec<&str> = SUBCOMMANDS.iter().map(|(name, _)| *name).collect();
-        return Err(line.wrong(format!("'{name}' is none of {}", known.join(", "))));
+        let question = crate::texts::question(&name, known.iter().copied());
+        let known = known.join(", ");
+        return Err(line.wrong(format!("'{name}' is none of {known}{question}")));
     };
     let mut printer = Printer {
         output: Output::new(),

@@ -1,0 +1,134 @@
+//! Candidates for lines that people write, with the invented pool behind them.
+
+use super::*;
+use crate::context::Daemon;
+use crate::reference::Canned;
+use cenote_control::model::{Part, Request, Response};
+use cenote_control::protocol::{CallError, Interrupt};
+
+const COMMANDS: &[&Command] = &[
+    &crate::pools::verify::COMMAND,
+    &crate::daemon::COMMAND,
+    &crate::daemon::settings::COMMAND,
+    &crate::clouds::COMMAND,
+    &COMMAND,
+];
+
+fn found_by(daemon: impl Daemon + 'static, line: &str) -> Vec<String> {
+    let quiet = || Box::new(std::io::sink());
+    let mut context = Context::new(quiet(), quiet(), Box::new(daemon));
+    let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+    let found = candidates(COMMANDS, &words, &mut context);
+    let name = |line: &String| line.split('\t').next().unwrap_or_default().to_owned();
+    found.iter().map(name).collect()
+}
+
+fn found(line: &str) -> Vec<String> {
+    found_by(Canned::tank(), line)
+}
+
+/// What is behind the last space is completed.
+#[test]
+fn commands_and_options_come_from_the_tables() {
+    assert_eq!(found("zpool sc"), ["scrub"]);
+    assert_eq!(found("zfs rec"), ["receive", "recv"]);
+    assert_eq!(found("/usr/sbin/zpool stat"), ["status"]);
+    assert_eq!(found("cenote zpool stat"), ["status"]);
+    assert!(found("zpool create -").contains(&"-O".to_owned()));
+    assert_eq!(found("zfs send --repl"), ["--replicate"]);
+    assert_eq!(found("cenote verify --extr"), ["--extreme-rewind"]);
+    assert_eq!(found("zpool help imp"), ["import"]);
+    assert!(found("zpool nonsense ").is_empty() && found("zpool").is_empty());
+}
+
+#[test]
+fn names_come_from_the_daemon() {
+    assert_eq!(found("zpool scrub "), ["tank"]);
+    assert_eq!(found("zpool scrub -w ta"), ["tank"]);
+    assert!(found("zfs list tank/f").contains(&"tank/fs".to_owned()));
+    assert!(found("zfs destroy tank/fs@a").contains(&"tank/fs@a2".to_owned()));
+    // Only snapshots can be rolled back to, so the dataset is not the end of the word.
+    assert!(found("zfs rollback tank/f").contains(&"tank/fs@".to_owned()));
+    assert!(found("zfs snapshot tank/f").contains(&"tank/fs@".to_owned()));
+    assert!(found("zfs destroy tank/fs#").contains(&"tank/fs#bm".to_owned()));
+    assert!(
+        found("zpool offline tank /")
+            .iter()
+            .any(|name| name.starts_with("/tmp/"))
+    );
+}
+
+#[test]
+fn properties_have_their_values_and_lists_their_parts() {
+    assert_eq!(found("zfs set compressio"), ["compression="]);
+    assert!(found("zfs set sync=").contains(&"sync=always".to_owned()));
+    assert_eq!(found("zfs get compressr"), ["compressratio"]);
+    assert_eq!(found("zfs get used,compressr"), ["used,compressratio"]);
+    assert_eq!(found("zpool create -O xatt"), ["xattr="]);
+    assert_eq!(found("zpool create -o autotr"), ["autotrim="]);
+    assert_eq!(
+        found("zpool set autotrim=o"),
+        ["autotrim=off", "autotrim=on"]
+    );
+    assert_eq!(
+        found("zfs list -t filesystem,snap"),
+        ["filesystem,snapshot"]
+    );
+    assert_eq!(found("zpool wait -t resil"), ["resilver"]);
+    assert_eq!(found("cenote settings set zfs_arc_ma"), ["zfs_arc_max="]);
+    assert_eq!(found("cenote settings get zfs_arc_ma"), ["zfs_arc_max"]);
+}
+
+#[test]
+fn verbs_and_files() {
+    assert_eq!(found("cenote daemon res"), ["resume"]);
+    assert_eq!(found("cenote cloud pri"), ["price"]);
+    assert!(found("cenote cloud price ").contains(&"tank".to_owned()));
+    assert!(found("zpool create new mirr").contains(&"mirror".to_owned()));
+    assert!(found("zpool create new mirr").contains(&":files".to_owned()));
+    assert_eq!(found("zpool create -R /m"), [":directories"]);
+    assert_eq!(found("cenote verify --device=/tm"), [":files"]);
+    // Importable pools would have to be looked for on all devices.
+    assert!(found("zpool import ").is_empty());
+}
+
+/// There is no daemon, and none is asked to start.
+struct Nobody;
+
+impl Daemon for Nobody {
+    fn call(
+        &mut self,
+        _request: Request,
+        _on_part: &mut dyn FnMut(Part) -> Interrupt,
+    ) -> Result<Response, CallError> {
+        Err(CallError::NotRunning)
+    }
+}
+
+#[test]
+fn nothing_is_said_where_nobody_answers() {
+    assert!(found_by(Nobody, "zpool scrub ").is_empty());
+    assert!(found_by(Nobody, "zfs set sync=on ta").is_empty());
+    assert_eq!(found_by(Nobody, "zpool off"), ["offline"]);
+}
+
+/// Each subcommand has operands that can be completed, or a reason.
+#[test]
+fn synopses_are_understood() {
+    let without = [
+        "version", "import", "events", "history", "program", "upgrade", "zone", "unzone",
+    ];
+    for program in [&zpool::PROGRAM, &zfs::PROGRAM] {
+        for topic in program
+            .topics
+            .iter()
+            .filter(|topic| !without.contains(&topic.name))
+        {
+            let lines = program.lines_of(topic.name).expect("a synopsis");
+            let wanted = operands::of_synopsis(program.name, topic.name, lines, 0);
+            let later = operands::of_synopsis(program.name, topic.name, lines, 1);
+            let is_known = !wanted.is_empty() || !later.is_empty();
+            assert!(is_known, "{} {}: {lines:?}", program.name, topic.name);
+        }
+    }
+}
