@@ -9,6 +9,8 @@ mod arm;
 mod ci;
 mod delegate;
 mod fuzz;
+mod package;
+mod release;
 mod workspace;
 
 use std::process::ExitCode;
@@ -39,9 +41,13 @@ usage: cargo xtask COMMAND [ARGUMENT...]
                               copied, and come back, beside a model
   sim SEED [--count N] [--trace] [--referee N]
                               simulated machines lose their power: pools on simulated devices,
-<<<<<<< HEAD
-                              three writers, one seed for everything; with --judge OpenZFS looks
-                              at what each N-th seed left
+                              files, volumes and datasets, sick disks, one seed for everything;
+                              with --referee OpenZFS looks at what each N-th seed left
+  sim --sequences LENGTH [SEED --count N]
+                              all histories of so many operations on files with fsync between, or
+                              a sample of them, each with a power cut at its end
+  sim --history WORDS         one such history, for example
+                              'rename foo bar; create foo; fsync foo'
   torture [SEED] [--kills N] [--session N] [--judge N] [--foreign N] [--load NAME]...
           [--json FILE]
                               the daemon is killed under fio, SQLite, PostgreSQL, an untar and a
@@ -52,15 +58,6 @@ usage: cargo xtask COMMAND [ARGUMENT...]
                               the daemon works on disks that record, and pools are made of what a
                               power cut would have left of them
   pjdfstest [PATTERN...]      pjdfstest's cases of POSIX on a mount, as root
-=======
-                              files, volumes and datasets, sick disks, one seed for everything;
-                              with --referee OpenZFS looks at what each N-th seed left
-  sim --sequences LENGTH [SEED --count N]
-                              all histories of so many operations on files with fsync between, or
-                              a sample of them, each with a power cut at its end
-  sim --history WORDS         one such history, for example
-                              'rename foo bar; create foo; fsync foo'
->>>>>>> fcc6b938 (Judge the whole stack in the simulation, and all short histories of files)
   replicate [SEED] [--seeds N] [--steps N] [--operations N] [--sources N]
             [--trees N|--cuts N|--mutants N]
                               random histories sent and received, by Cenote and by OpenZFS;
@@ -88,6 +85,13 @@ usage: cargo xtask COMMAND [ARGUMENT...]
   fuzz NAME|all [--minutes N] [--input FILE]
                               fuzz targets, one per decoder, or one input again
   arm [ARGUMENT...]           the engine's tests on 64-bit ARM, emulated
+  package [--program PATH] [--to DIRECTORY] [--version VERSION]
+                              .deb, .rpm and an archive of a release build, without its symbols
+  try-packages [--program PATH] [--keep DIRECTORY] [RELEASE...]
+                              the packages in bare Debians: installed, used, upgraded with pools
+                              imported, removed; as root
+  release [--program PATH] [--to DIRECTORY] [--draft]
+                              packages, notes, SBOM and checksums of this version
   bench NAME [ARGUMENT...]    measurements beside the machine's ceiling and the rival
 ";
 
@@ -122,6 +126,9 @@ fn main() -> ExitCode {
         "zfs-test" => delegate::zfs_test(rest),
         "guest-volume" => delegate::guest_volume(rest),
         "fuzz" => fuzz::run(rest),
+        "package" => package::run(rest),
+        "try-packages" => package::try_packages(rest),
+        "release" => release::run(rest),
         "bench" => delegate::bench(rest),
         "help" | "-h" | "--help" => {
             print!("{USAGE}");
