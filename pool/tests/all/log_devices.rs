@@ -1,10 +1,10 @@
-//! Log devices that are missing at an import, or locked by another process.
+//! Log devices that fail, are missing at an import, or are locked by another process.
 
 use crate::common::{self, Bench};
 use crate::log_writer::{head_of, names_in_log, operate, place_of_chain, writer_of};
 use cenote_base::rt::World;
 use cenote_base::{Env, RealEnv, VdevId};
-use cenote_device::{Device, DeviceError, Entry, Opener};
+use cenote_device::{Device, DeviceError, Entry, FaultyDevice, Opener};
 use cenote_dsl::write::Head;
 use cenote_intent_log::{Commit, Committed, LogWriter};
 use cenote_pool::{ImportError, ImportOptions, NewVdev, Pool, VdevShape, assemble};
@@ -52,6 +52,38 @@ fn ended(writer: &LogWriter, pool: &Pool) {
     writer.end().expect("the pool is well");
     pool.sync().expect("written");
     pool.sync().expect("written");
+}
+
+/// While the pool works, its log is in memory, too: a log device that takes no more writes costs
+/// speed. Commits wait for their groups, the status has the errors, and the chain goes elsewhere
+/// once the device is out of use.
+#[test]
+fn a_log_device_that_fails_costs_no_promise() {
+    World::simulated(1).run(|| {
+        let disks = common::disks(3, 64 << 20);
+        let faulty = Arc::new(FaultyDevice::new(Arc::clone(&disks.leaves()[2].device)));
+        let pool = pool_with_log(&disks, Some(Arc::clone(&faulty) as Arc<dyn Device>));
+        let head = head_of(&pool);
+        let writer = writer_of(&pool, &head);
+        assert_eq!(place_of_chain(&pool, &head, &writer), VdevId(1));
+        faulty.fail_writes(true);
+        for number in 0..5 {
+            let txg = operate(&pool, &head, &writer, &format!("failed {number}"));
+            let by = writer.commit(Commit::All).expect("the pool is well");
+            // The chain may be on the other disks by now.
+            let is_kept = by == Committed::Log || pool.synced_txg() >= txg;
+            assert!(is_kept, "{number}: the promise is in no group");
+        }
+        assert!(pool.suspended().is_none());
+        assert!(writer.figures().failures > 0 && writer.figures().by_group > 0);
+        let log = pool.vdevs().status().children.remove(1);
+        let errors = log.figures.write_errors;
+        let is_told = errors > 0 || log.state < VdevState::Healthy;
+        assert!(is_told, "{log:?}");
+        faulty.heal();
+        ended(&writer, &pool);
+        pool.close().expect("written");
+    });
 }
 
 /// What the log of a pool has that lost its power with these names in it.
