@@ -48,6 +48,14 @@ impl Ranges {
 
     /// Keeps others from changing a range that is not empty.
     pub fn hold(&self, offset: u64, length: u64) -> HeldRange<'_> {
+        let (first, last) = (offset / self.unit, (offset + length - 1) / self.unit);
+        if first == last {
+            let number = usize::try_from(first % LOCKS).expect("few locks");
+            return HeldRange {
+                _first: self.locks[number].lock(),
+                _others: Vec::new(),
+            };
+        }
         let numbers = self.numbers(offset, length);
         let mut locks = numbers.into_iter().map(|number| self.locks[number].lock());
         HeldRange {

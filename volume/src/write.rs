@@ -14,7 +14,7 @@ use crate::format;
 use crate::volume::Volume;
 use cenote_base::{ObjectId, settings};
 use cenote_dataset::{Commit, LogData, OpenDataset, read_for_log};
-use cenote_dmu::{DmuError, IoContext, ObjectSet, Transaction};
+use cenote_dmu::{BlockBuffer, DmuError, IoContext, Object, ObjectSet, Transaction};
 use cenote_ondisk::intent_log::record::{Record, RecordBody, WriteData, record_type};
 use cenote_ondisk::volume_objects::VOLUME_DATA;
 use std::sync::Arc;
@@ -87,7 +87,6 @@ impl Volume {
     /// # Errors
     /// If there is no space, or the pool takes no changes: a part may be written then.
     pub fn write(&self, offset: u64, data: &[u8]) -> Result<(), VolumeError> {
-        let dataset = self.dataset()?;
         self.check_range(offset, data.len() as u64)?;
         let (mut at, mut rest) = (offset, data);
         while !rest.is_empty() {
@@ -96,15 +95,54 @@ impl Volume {
             let to_boundary = usize::try_from(chunk - at % chunk).unwrap_or(usize::MAX);
             let (piece, left) = rest.split_at(rest.len().min(to_boundary));
             let length = piece.len() as u64;
-            let tx = dataset.begin(length, self.cost(length))?;
-            self.check_range(at, length)?;
-            let range = self.ranges.hold(at, length);
-            self.data()?.write(&tx, at, piece)?;
-            self.log_write(&tx, at, piece);
-            drop(range);
+            self.write_in_one(at, length, |tx, object| {
+                object.write(tx, at, piece)?;
+                self.log_write(tx, at, piece);
+                Ok(())
+            })?;
             (at, rest) = (at + length, left);
         }
         self.settle(false)
+    }
+
+    /// As [`Self::write`], of pieces that are one after the other. One that is a whole block is
+    /// taken, and not copied: an empty one is left in its place.
+    ///
+    /// # Errors
+    /// As [`Self::write`].
+    pub fn write_pieces(&self, offset: u64, pieces: &mut [BlockBuffer]) -> Result<(), VolumeError> {
+        let length_of = |pieces: &[BlockBuffer]| pieces.iter().map(|one| one.len() as u64).sum();
+        self.check_range(offset, length_of(pieces))?;
+        let (mut at, mut rest) = (offset, pieces);
+        while !rest.is_empty() {
+            let mut count = 1;
+            while count < rest.len() && length_of(&rest[..=count]) <= CHUNK {
+                count += 1;
+            }
+            let (now, later) = rest.split_at_mut(count);
+            let length: u64 = length_of(now);
+            let bytes = usize::try_from(length).expect("they are in memory");
+            self.write_in_one(at, length, |tx, object| {
+                object.write_buffers(tx, at, now, bytes)?;
+                self.log_long_write(tx, at, length);
+                Ok(())
+            })?;
+            (at, rest) = (at + length, later);
+        }
+        self.settle(false)
+    }
+
+    /// Writes a range in one transaction: changes it and notes that, in one order with others.
+    fn write_in_one(
+        &self,
+        offset: u64,
+        length: u64,
+        write: impl FnOnce(&Transaction, &Object) -> Result<(), VolumeError>,
+    ) -> Result<(), VolumeError> {
+        let tx = self.dataset()?.begin(length, self.cost(length))?;
+        self.check_range(offset, length)?;
+        let _range = self.ranges.hold(offset, length);
+        write(&tx, &self.data()?)
     }
 
     fn log_write(&self, tx: &Transaction, offset: u64, data: &[u8]) {
@@ -119,8 +157,13 @@ impl Volume {
             };
             return self.log(tx, record_type::WRITE, body);
         }
+        self.log_long_write(tx, offset, length);
+    }
+
+    /// Notes a write whose data is read when somebody commits it.
+    fn log_long_write(&self, tx: &Transaction, offset: u64, length: u64) {
         if let Some(sink) = self.dataset.as_ref().and_then(|dataset| dataset.log_sink()) {
-            sink.append_write(tx, object, offset, length);
+            sink.append_write(tx, VOLUME_DATA, offset, length);
         }
     }
 

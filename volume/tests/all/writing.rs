@@ -3,7 +3,7 @@
 use crate::pool::{Random, TestPool, Way, gate, sync};
 use cenote_base::{ObjectId, ObjsetId, RealEnv};
 use cenote_dataset::{DatasetError, LogSink, OpenDataset};
-use cenote_dmu::{ObjectSet, Transaction, TxCost, TxgGate};
+use cenote_dmu::{BlockBuffer, ObjectSet, Transaction, TxCost, TxgGate};
 use cenote_ondisk::intent_log::record::{Record, RecordBody, WriteData};
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_volume::{Volume, VolumeError, format_new};
@@ -55,6 +55,18 @@ fn all(volume: &Volume) -> Vec<u8> {
     bytes
 }
 
+/// The same bytes cut where blocks begin.
+fn pieces(offset: u64, data: &[u8]) -> Vec<BlockBuffer> {
+    let (mut pieces, mut rest, mut at) = (Vec::new(), data, offset);
+    while !rest.is_empty() {
+        let room = usize::try_from(BLOCK - at % BLOCK).expect("small");
+        let (piece, left) = rest.split_at(room.min(rest.len()));
+        pieces.push(BlockBuffer::copy_of(piece));
+        (rest, at) = (left, at + piece.len() as u64);
+    }
+    pieces
+}
+
 /// Random writes and zeros, of parts of blocks and of whole ones, against an array.
 #[test]
 fn a_volume_is_an_array_of_bytes() {
@@ -77,10 +89,16 @@ fn a_volume_is_an_array_of_bytes() {
                 world.volume.zero(offset, length).expect("zeroes");
                 model[range].fill(0);
             }
-            _ => {
+            way => {
                 let byte = u8::try_from(step % 255 + 1).expect("small");
                 let data = vec![byte; range.len()];
-                world.volume.write(offset, &data).expect("writes");
+                match way {
+                    1 => world.volume.write(offset, &data),
+                    _ => world
+                        .volume
+                        .write_pieces(offset, &mut pieces(offset, &data)),
+                }
+                .expect("writes");
                 model[range].fill(byte);
             }
         }

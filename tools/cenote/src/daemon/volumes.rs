@@ -14,6 +14,7 @@ use std::ops::Range;
 
 use cenote_base::Guid;
 use cenote_control::model::{ControlError, NbdClient, NbdListen, NbdRefusal};
+use cenote_device::BlockBuffer;
 use cenote_engine::{HangUp, ServedVolume, VolumeOffer, VolumeServer, VolumeServing};
 use cenote_nbd::protocol::{BASE_ALLOCATION, ErrorCode};
 use cenote_nbd::{
@@ -264,6 +265,24 @@ impl BlockDevice for VolumeDisk {
 
     fn write(&self, offset: u64, bytes: &[u8], is_durable: bool) -> Result<(), BlockError> {
         let written = self.volume().write(offset, bytes);
+        written.map_err(|error| self.failed(&error))?;
+        match is_durable {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
+
+    fn piece_size(&self) -> Option<usize> {
+        usize::try_from(self.volume().block_size()).ok()
+    }
+
+    fn write_pieces(
+        &self,
+        offset: u64,
+        pieces: &mut [BlockBuffer],
+        is_durable: bool,
+    ) -> Result<(), BlockError> {
+        let written = self.volume().write_pieces(offset, pieces);
         written.map_err(|error| self.failed(&error))?;
         match is_durable {
             true => self.flush(),
