@@ -1,7 +1,7 @@
 //! What can be done with a pool that is open for writing.
 
 use crate::pool::Pool;
-use crate::sync::{SyncError, Syncer};
+use crate::sync::{SyncError, Syncer, begin_aging};
 use cenote_base::Txg;
 use cenote_dmu::TxgGate;
 use cenote_dsl::write::SyncTask;
@@ -141,7 +141,7 @@ impl Pool {
         if self.is_waiting() {
             self.give_up();
         }
-        self.aging().stop();
+        self.aging().close();
         self.stop_treatments();
         self.rebuilds().stop();
         self.scans().stop();
@@ -157,7 +157,7 @@ impl Pool {
     pub(crate) fn begin_aging(&self) {
         if let Some(syncer) = self.syncer() {
             // Without a thread it waits for its group, as it does in a dataset without a log.
-            let _ = self.aging().start(syncer);
+            let _ = begin_aging(self.aging(), syncer);
         }
     }
 
@@ -174,7 +174,7 @@ impl Pool {
         if self.is_waiting() {
             self.give_up();
         }
-        self.aging().stop();
+        self.aging().close();
         self.stop_treatments();
         self.rebuilds().stop();
         self.scans().stop();

@@ -9,9 +9,10 @@ use crate::import::unread::{Unread, UnreadTable};
 use crate::rebuild::Rebuilds;
 use crate::scan::Scans;
 use crate::space::{self, Metaslabs};
-use crate::sync::{Aging, Syncer};
+use crate::sync::Syncer;
 use crate::treatment::Treatments;
 use crate::view::Hold;
+use cenote_base::rt::job::Job;
 use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{Env, Guid, ObjectId, Txg, VdevId};
 use cenote_cache::BlockCache;
@@ -61,7 +62,8 @@ pub struct Pool {
     outsiders: Mutex<Vec<Outsider>, ranks::Outsiders>,
     syncer: Option<Arc<Syncer>>,
     treatments: OnceLock<Arc<Treatments>>,
-    aging: Aging,
+    /// Gives the logs what is late.
+    aging: Job,
     scans: Arc<Scans>,
     rebuilds: Arc<Rebuilds>,
     notes: Arc<ErrorNotes>,
@@ -225,7 +227,7 @@ impl Pool {
             outsiders: Mutex::new(candidate.outsiders.clone()),
             syncer: None,
             treatments: OnceLock::new(),
-            aging: Aging::default(),
+            aging: Job::default(),
             scans: Arc::default(),
             rebuilds: Arc::default(),
             notes: Arc::default(),
@@ -265,7 +267,7 @@ impl Pool {
             outsiders: Mutex::new(self.outsiders()),
             syncer: None,
             treatments: OnceLock::new(),
-            aging: Aging::default(),
+            aging: Job::default(),
             scans: Arc::default(),
             rebuilds: Arc::default(),
             notes: Arc::default(),
@@ -301,7 +303,7 @@ impl Pool {
             outsiders: Mutex::default(),
             syncer: Some(syncer),
             treatments: OnceLock::new(),
-            aging: Aging::default(),
+            aging: Job::default(),
             scans: Arc::default(),
             rebuilds: Arc::default(),
             notes: Arc::default(),
@@ -332,7 +334,7 @@ impl Pool {
         &self.rebuilds
     }
 
-    pub(crate) fn aging(&self) -> &Aging {
+    pub(crate) fn aging(&self) -> &Job {
         &self.aging
     }
 

@@ -20,27 +20,14 @@ const IDLE: Duration = Duration::from_secs(1);
 /// Pauses are not shorter, whatever the setting.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
 
-/// The job.
-#[derive(Debug, Default)]
-pub(crate) struct Aging {
-    job: Job,
-}
-
-impl Aging {
-    /// Begins.
-    ///
-    /// # Errors
-    /// If there is no thread to be had.
-    pub fn start(&self, syncer: &Arc<Syncer>) -> std::io::Result<()> {
-        let syncer = Arc::downgrade(syncer);
-        let work = move |control: &Control| step(&syncer, control);
-        self.job.start("log_aging", work)
-    }
-
-    /// Ends, for good.
-    pub fn stop(&self) {
-        self.job.close();
-    }
+/// Begins, as `job`.
+///
+/// # Errors
+/// If there is no thread to be had.
+pub(crate) fn begin_aging(job: &Job, syncer: &Arc<Syncer>) -> std::io::Result<()> {
+    let syncer = Arc::downgrade(syncer);
+    let work = move |control: &Control| step(&syncer, control);
+    job.start("log_aging", work)
 }
 
 fn step(syncer: &Weak<Syncer>, control: &Control) -> Next {

@@ -25,7 +25,7 @@ mod shared;
 mod syncer;
 mod tasks;
 
-pub(crate) use aging::Aging;
+pub(crate) use aging::begin_aging;
 pub(crate) use checkpoint::{DiscardCheckpoint, TakeCheckpoint};
 pub(crate) use config::{LiveConfig, store_packed};
 pub use error::SyncError;
