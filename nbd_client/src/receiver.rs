@@ -5,12 +5,12 @@
 
 use crate::transport::{Transport, in_words};
 use cenote_base::rt::Instant;
-use std::io;
+use std::io::{self, IoSliceMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes that are received ahead.
-const BUFFER_BYTES: usize = 32 << 10;
+/// Bytes that are received ahead: 16 requests with 4 KiB of data are a little more.
+const BUFFER_BYTES: usize = 64 << 10;
 
 /// The receiving side of a connection.
 #[derive(Debug)]
@@ -21,6 +21,8 @@ pub struct Receiver {
     end: usize,
     /// When everything has to be there.
     deadline: Option<Instant>,
+    /// The transport may have been told how long to wait.
+    is_limited: bool,
 }
 
 impl Receiver {
@@ -32,6 +34,8 @@ impl Receiver {
             start: 0,
             end: 0,
             deadline: None,
+            // By whoever had the transport before.
+            is_limited: true,
         }
     }
 
@@ -41,15 +45,40 @@ impl Receiver {
     /// The socket has failed.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) -> io::Result<()> {
         self.deadline = deadline;
-        match deadline {
-            None => self.transport.set_receive_timeout(None),
-            Some(_) => Ok(()),
+        match deadline.is_none() && std::mem::take(&mut self.is_limited) {
+            true => self.transport.set_receive_timeout(None),
+            false => Ok(()),
         }
     }
 
     /// Whether there are bytes that came and were not asked for yet.
     pub fn has_more(&self) -> bool {
         self.start < self.end
+    }
+
+    /// How many bytes came and were not asked for yet.
+    pub fn buffered(&self) -> usize {
+        self.end - self.start
+    }
+
+    /// Fills all buffers, one after the other.
+    ///
+    /// # Errors
+    /// As [`Self::fill_or_end`].
+    pub fn fill_all(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+        let mut left = buffers;
+        IoSliceMut::advance_slices(&mut left, 0);
+        while let Some(first) = left.first_mut() {
+            let count = match self.has_more() {
+                true => self.take(first)?,
+                false => self.receive_with(|transport| transport.receive_vectored(left))?,
+            };
+            if count == 0 {
+                return Err(cut_short());
+            }
+            IoSliceMut::advance_slices(&mut left, count);
+        }
+        Ok(())
     }
 
     /// Fills `buffer`; `false` if the stream ends before its first byte.
@@ -113,12 +142,20 @@ impl Receiver {
         Ok(count)
     }
 
-    fn receive_into(&self, target: &mut [u8]) -> io::Result<usize> {
+    fn receive_into(&mut self, target: &mut [u8]) -> io::Result<usize> {
+        self.receive_with(|transport| transport.receive(target))
+    }
+
+    fn receive_with(
+        &mut self,
+        mut receive: impl FnMut(&dyn Transport) -> io::Result<usize>,
+    ) -> io::Result<usize> {
         loop {
             if let Some(deadline) = self.deadline {
                 limit(&*self.transport, deadline)?;
+                self.is_limited = true;
             }
-            match self.transport.receive(target) {
+            match receive(&*self.transport) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 result => return result.map_err(in_words),
             }

@@ -3,7 +3,7 @@
 //! Sockets block, and so does everything above: one thread receives while another one sends.
 
 use std::fmt::Debug;
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -18,6 +18,14 @@ const USER_TIMEOUT_MS: u32 = 40_000;
 pub trait Transport: Debug + Send + Sync {
     /// Waits for bytes, and says how many came; 0 at the end.
     fn receive(&self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// As [`Self::receive`], into several buffers, the first ones first.
+    fn receive_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        match buffers.iter_mut().find(|buffer| !buffer.is_empty()) {
+            Some(buffer) => self.receive(buffer),
+            None => Ok(0),
+        }
+    }
 
     /// Sends the first of these bytes, and says how many.
     fn send(&self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
@@ -102,6 +110,17 @@ impl Transport for Socket {
         match self {
             Self::Unix(stream) => (&*stream).read(buffer),
             Self::Tcp(stream) => (&*stream).read(buffer),
+        }
+    }
+
+    fn receive_vectored(&self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let buffers = match buffers.len() {
+            0..=SLICES_MAX => buffers,
+            _ => &mut buffers[..SLICES_MAX],
+        };
+        match self {
+            Self::Unix(stream) => (&*stream).read_vectored(buffers),
+            Self::Tcp(stream) => (&*stream).read_vectored(buffers),
         }
     }
 

@@ -1,18 +1,18 @@
 //! A connection in its transmission: threads that take requests in turns.
 //!
-//! One thread at a time receives. When it has a request it lets the next one receive, carries the
-//! request out and sends the reply, all by itself: no request waits in a queue of ours, and a
-//! slow one holds up nobody but those behind the last thread. A connection begins with one
-//! thread. Whenever one takes a request and nobody is left to receive, another is started, up to
-//! a limit for the connection and one for the server.
-//!
-//! To let the next one receive costs a switch of threads, which takes longer than to answer a
-//! small request out of memory. So where no further request is there yet, the thread answers a
-//! small one before it lets go, if the last ones were quick ([`Pace`]).
+//! One thread at a time receives (module `turns`). A small request it answers itself, if the last
+//! ones were quick ([`Pace`]), and so any request of a client that makes one at a time: to let
+//! another thread receive meanwhile costs a switch of threads, which takes longer. The replies of requests that came together are sent together (module
+//! `outbox`). Before any other request the thread lets the next one receive; then it carries the
+//! request out and sends the reply, all by itself. So no request waits in a queue of ours, and a
+//! slow one holds up nobody but those behind the last thread. A connection begins with one thread.
+//! Whenever nobody is left to receive, another is started, up to a limit for the connection and
+//! one for the server.
 //!
 //! *Back-pressure.* A thread leases memory for a request's data before it receives or reads it,
 //! and it does so while it is the one that receives. Where there is none, nobody receives; the
-//! socket fills, and the client waits.
+//! socket fills, and the client waits. Replies are sent before anything is waited for that may
+//! depend on the client, or on memory that they hold.
 //!
 //! *Ends.* The client says so or closes its side: requests under way are still answered. If the
 //! client breaks the protocol, or takes no byte for too long, the socket is closed at once. The
@@ -22,32 +22,36 @@ use crate::contexts::Chosen;
 use crate::device::{BlockDevice, BlockError};
 use crate::exports::Limits;
 use crate::handshake::Agreed;
+use crate::outbox::{Leases, Outbox};
+use crate::payload::Payload;
 use crate::read_data::ReadData;
 use crate::requests::{Reply, Target};
-use cenote_base::rt::{self, Condvar, Instant, Mutex, ranks};
+use crate::turns::{Others, Role, Turns};
+use cenote_base::rt::{self, Instant, Mutex, ranks};
 use cenote_base::{MemoryBudget, MemoryLease};
 use cenote_nbd_client::protocol::request::{EXTENDED_SIZE, Request};
 use cenote_nbd_client::protocol::{ErrorCode, command, command_flag, reply::ReplyStyle};
 use cenote_nbd_client::receiver::Receiver;
-use cenote_nbd_client::transport::{Transport, send_all};
+use cenote_nbd_client::transport::Transport;
 use std::io;
 use std::net::Shutdown;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// How long memory is waited for before the connection is looked at again.
 const LEASE_PATIENCE: Duration = Duration::from_secs(1);
 /// Payload beyond the limit that is received and dropped, so that the client learns why.
 const SKIPPED_BYTES_MAX: u64 = 128 << 20;
-/// A buffer that grew beyond this is given back after the request.
-const KEPT_BYTES_MAX: usize = 256 << 10;
 /// Requests of more bytes are answered while another thread receives.
 const QUICK_BYTES_MAX: u64 = 32 << 10;
-/// An answer that took longer was not quick: as long as some switches of threads.
-const QUICK_TIME: Duration = Duration::from_micros(200);
-/// After so many quick answers in a row the next one is believed to be quick.
-const QUICK_ANSWERS: u32 = 64;
+/// Small requests are quick while they take no longer than this on average: as long as some
+/// switches of threads.
+const QUICK_NS: u64 = 50_000;
+/// One that took longer counts as this: it may have had to wait for a processor.
+const NOTED_NS_MAX: u64 = 16 * QUICK_NS;
+/// The weight of the last request is one in so many.
+const WEIGHT: u64 = 32;
 
 /// What all connections share.
 #[derive(Debug)]
@@ -68,28 +72,33 @@ impl Common {
     }
 }
 
-/// Whether small requests are answered quickly.
-#[derive(Debug, Default)]
+/// How quickly small requests are answered.
+#[derive(Debug)]
 struct Pace {
-    /// Quick answers in a row.
-    quick: AtomicU32,
+    /// Nanoseconds, on average.
+    average: AtomicU64,
 }
 
 impl Pace {
+    /// Nothing is known yet.
+    fn new() -> Self {
+        Self {
+            average: AtomicU64::new(2 * QUICK_NS),
+        }
+    }
+
     /// Whether the next small request is likely to be answered quickly.
     fn is_quick(&self) -> bool {
-        self.quick.load(Ordering::Relaxed) >= QUICK_ANSWERS
+        self.average.load(Ordering::Relaxed) <= QUICK_NS
     }
 
     /// Notes how long one took.
     fn note(&self, time: Duration) {
-        let quick = self.quick.load(Ordering::Relaxed);
-        let quick = match time <= QUICK_TIME {
-            true => quick.saturating_add(1),
-            false => 0,
-        };
+        let time = u64::try_from(time.as_nanos()).map_or(NOTED_NS_MAX, |ns| ns.min(NOTED_NS_MAX));
+        let before = self.average.load(Ordering::Relaxed);
         // One that is lost between two threads does not matter.
-        self.quick.store(quick, Ordering::Relaxed);
+        let average = before - before / WEIGHT + time / WEIGHT;
+        self.average.store(average, Ordering::Relaxed);
     }
 }
 
@@ -108,14 +117,12 @@ pub(crate) struct Connection {
     memory: Arc<MemoryBudget>,
     payload_max: u32,
     receiver: Mutex<Receiver, ranks::NbdReceive>,
-    send: Mutex<(), ranks::NbdSend>,
+    outbox: Mutex<Outbox, ranks::NbdSend>,
+    /// Replies are in the outbox, and nobody is sending them.
+    has_replies: AtomicBool,
     counters: Arc<Counters>,
     pace: Pace,
-    /// Threads that receive, or wait to.
-    waiting: AtomicUsize,
-    threads: Mutex<usize, ranks::NbdWorkers>,
-    thread_left: Condvar,
-    has_ended: AtomicBool,
+    turns: Turns,
 }
 
 /// What was agreed on, without the receiver.
@@ -133,7 +140,13 @@ struct Taken {
     /// Why it is refused, if what follows its header cannot be taken.
     refused: Option<BlockError>,
     /// Memory for its data.
-    _leases: Option<(MemoryLease, MemoryLease)>,
+    leases: Leases,
+}
+
+/// What a thread has for its requests.
+struct Desk {
+    payload: Payload,
+    data: ReadData,
 }
 
 impl Taken {
@@ -142,6 +155,14 @@ impl Taken {
         let is_data = matches!(self.request.command, command::READ | command::WRITE);
         let waits = self.request.has(command_flag::FUA);
         is_data && !waits && self.request.length <= QUICK_BYTES_MAX
+    }
+}
+
+impl Desk {
+    /// A thread that waits for its turn keeps nobody's memory.
+    fn clear(&mut self) {
+        self.payload.end();
+        self.data.begin(0);
     }
 }
 
@@ -172,14 +193,9 @@ impl Drop for Present<'_> {
             // A device with a mistake: its client learns of it by the end.
             connection.cut("a request could not be carried out");
         }
-        let mut threads = connection.threads.lock();
-        *threads -= 1;
-        let is_last = *threads == 0;
-        drop(threads);
-        if is_last {
+        if connection.turns.leave() {
             connection.agreed.transport.shutdown(Shutdown::Both);
         }
-        connection.thread_left.notify_all();
     }
 }
 
@@ -192,7 +208,8 @@ impl Connection {
             payload_max: agreed.device.block_sizes().maximum.min(most),
             memory: MemoryBudget::new(common.limits.connection_bytes),
             receiver: Mutex::new(agreed.receiver),
-            send: Mutex::new(()),
+            outbox: Mutex::default(),
+            has_replies: AtomicBool::new(false),
             agreed: Established {
                 device: agreed.device,
                 style: agreed.style,
@@ -202,11 +219,8 @@ impl Connection {
             },
             common,
             counters,
-            pace: Pace::default(),
-            waiting: AtomicUsize::new(0),
-            threads: Mutex::new(1),
-            thread_left: Condvar::new(),
-            has_ended: AtomicBool::new(false),
+            pace: Pace::new(),
+            turns: Turns::new(),
         })
     }
 
@@ -217,94 +231,91 @@ impl Connection {
 
     fn work(self: &Arc<Self>, is_extra: bool) {
         let _present = Present(self, is_extra);
-        let (mut payload, mut data) = (Vec::new(), ReadData::default());
-        loop {
-            self.waiting.fetch_add(1, Ordering::AcqRel);
-            let mut receiver = self.receiver.lock();
-            let taken = self.take_or_answer(&mut receiver, &mut payload, &mut data);
-            let is_last = self.waiting.fetch_sub(1, Ordering::AcqRel) == 1;
-            let taken = match taken {
-                Ok(taken) => taken,
+        let mut desk = Desk {
+            payload: Payload::default(),
+            data: ReadData::default(),
+        };
+        while let Role::Lead(lead) = self.turns.take() {
+            let answered = match self.lead(lead, &mut desk) {
+                Ok(Some(taken)) => self.answer(&taken, &mut desk),
+                Ok(None) => Ok(()),
                 Err(End::Done) => {
-                    self.has_ended.store(true, Ordering::Release);
+                    self.turns.end();
                     return;
                 }
                 Err(End::Failed(reason)) => return self.cut(&reason),
             };
-            drop(receiver);
-            if is_last {
-                self.start_another();
-            }
-            let sent = self.answer(&taken, &payload, &mut data);
-            if let Err(error) = sent {
+            if let Err(error) = answered {
                 return self.cut(&error.to_string());
-            }
-            if payload.len() > KEPT_BYTES_MAX {
-                payload = Vec::new();
             }
         }
     }
 
-    /// Receives requests, and answers them at once as long as that is quick; the first that is
-    /// to be answered while another thread receives.
-    fn take_or_answer(
-        &self,
-        receiver: &mut Receiver,
-        payload: &mut Vec<u8>,
-        data: &mut ReadData,
-    ) -> Result<Taken, End> {
-        loop {
-            if self.has_ended.load(Ordering::Acquire) {
-                return Err(End::Done);
+    /// Receives requests, and answers them at once as long as that is quick. The first that is to
+    /// be answered while another thread receives, unless the lead is lost before.
+    fn lead(self: &Arc<Self>, lead: u64, desk: &mut Desk) -> Result<Option<Taken>, End> {
+        while self.turns.leads(lead) {
+            let mut receiver = self.receiver.lock();
+            let taken = self.take(&mut receiver, desk)?;
+            self.turns.note(!receiver.has_more());
+            drop(receiver);
+            let is_quick = taken.is_small() && self.pace.is_quick();
+            // Of a client that makes one request at a time nothing else waits.
+            if !is_quick && !self.turns.is_single() {
+                self.start_for(self.turns.pass_on(lead));
+                return Ok(Some(taken));
             }
-            let taken = self.take(receiver, payload)?;
-            if receiver.has_more() || !taken.is_small() || !self.pace.is_quick() {
-                return Ok(taken);
-            }
-            self.answer(&taken, payload, data)?;
+            self.answer_at_once(lead, taken, desk)?;
         }
+        Ok(None)
     }
 
     /// Ends the connection at once.
     fn cut(&self, reason: &str) {
-        if !self.has_ended.swap(true, Ordering::AcqRel) {
+        if self.turns.end() {
             let client = &self.agreed.client;
             log::info!("NBD client {client}: the connection is closed: {reason}");
         }
         self.agreed.transport.shutdown(Shutdown::Both);
     }
 
-    /// Starts another thread, if there may be one more.
-    fn start_another(self: &Arc<Self>) {
+    /// Starts another thread if there is none left, and if there may be one more.
+    fn start_for(self: &Arc<Self>, others: Others) {
         let (limits, extra) = (&self.common.limits, &self.common.extra_threads);
-        let mut threads = self.threads.lock();
-        if *threads >= limits.threads_per_connection {
+        if others == Others::Some || !self.turns.join(limits.threads_per_connection) {
             return;
         }
         let more = |count| (count < limits.threads).then_some(count + 1);
         let taken = extra.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
         if taken.is_err() {
+            self.turns.leave();
             return;
         }
         let own = Arc::clone(self);
-        match rt::spawn("nbd", move || own.work(true)) {
-            Ok(_) => *threads += 1,
+        if rt::spawn("nbd", move || own.work(true)).is_err() {
             // The threads that there are go on.
-            Err(_) => drop(extra.fetch_sub(1, Ordering::AcqRel)),
+            extra.fetch_sub(1, Ordering::AcqRel);
+            self.turns.leave();
         }
     }
 
     /// Waits until no thread serves this connection any more.
     pub fn wait_for_others(&self) {
-        let threads = self.threads.lock();
-        drop(self.thread_left.wait_while(threads, |threads| *threads > 0));
+        self.turns.wait_for_all();
     }
 
     /// Receives a request and what follows it.
-    fn take(&self, receiver: &mut Receiver, payload: &mut Vec<u8>) -> Result<Taken, End> {
+    fn take(&self, receiver: &mut Receiver, desk: &mut Desk) -> Result<Taken, End> {
+        if self.turns.has_ended() {
+            return Err(End::Done);
+        }
         let is_extended = self.agreed.style == ReplyStyle::Extended;
         let mut header = [0; EXTENDED_SIZE];
         let header = &mut header[..Request::size(is_extended)];
+        if receiver.buffered() < header.len() {
+            // The client may wait for them before it says more.
+            self.send_replies()?;
+        }
         if !receiver.fill_or_end(header)? {
             return Err(End::Done);
         }
@@ -315,19 +326,19 @@ impl Connection {
             return Err(End::Done);
         }
         let follows = request.payload(is_extended);
-        payload.clear();
         let most = u64::from(self.payload_max);
         if follows > most {
             if follows > SKIPPED_BYTES_MAX {
                 let text = format!("a request has {follows} bytes of data; {most} are allowed");
                 return Err(End::Failed(text));
             }
+            self.send_replies()?;
             receiver.skip(follows)?;
             let text = format!("one request has at most {most} bytes of data");
             return Ok(Taken {
                 request,
                 refused: Some(BlockError::new(ErrorCode::Invalid, text)),
-                _leases: None,
+                leases: None,
             });
         }
         let bytes = match request.command {
@@ -339,48 +350,124 @@ impl Connection {
             0 => None,
             bytes => Some(self.lease(bytes)?),
         };
-        if follows > 0 {
-            let time = self.common.limits.payload_time(follows);
-            let follows = usize::try_from(follows).expect("at most the largest payload");
-            payload.resize(follows, 0);
-            receiver.set_deadline(Some(Instant::now() + time))?;
-            receiver.fill(payload)?;
-            receiver.set_deadline(None)?;
-        }
+        self.take_payload(receiver, &request, follows, &mut desk.payload)?;
         Ok(Taken {
             request,
             refused: None,
-            _leases: leases,
+            leases,
         })
+    }
+
+    /// Receives a request's payload of so many bytes.
+    fn take_payload(
+        &self,
+        receiver: &mut Receiver,
+        request: &Request,
+        follows: u64,
+        payload: &mut Payload,
+    ) -> Result<(), End> {
+        let length = usize::try_from(follows).expect("at most the largest payload");
+        // Only what is written can be in pieces.
+        let piece = match request.command {
+            command::WRITE => self.agreed.device.piece_size(),
+            _ => None,
+        };
+        payload.begin(request.offset, length, piece);
+        if receiver.buffered() >= length {
+            return Ok(payload.receive(receiver)?);
+        }
+        self.send_replies()?;
+        let time = self.common.limits.payload_time(follows);
+        receiver.set_deadline(Some(Instant::now() + time))?;
+        payload.receive(receiver)?;
+        Ok(receiver.set_deadline(None)?)
     }
 
     /// Waits for memory for a request's data.
     fn lease(&self, bytes: u64) -> Result<(MemoryLease, MemoryLease), End> {
-        let from = |budget: &Arc<MemoryBudget>| loop {
-            match budget.lease_patiently(bytes, LEASE_PATIENCE) {
-                Ok(lease) => return Ok(lease),
-                Err(_) if self.has_ended.load(Ordering::Acquire) => return Err(End::Done),
-                Err(_) => {}
+        let from = |budget: &Arc<MemoryBudget>| -> Result<MemoryLease, End> {
+            if let Ok(lease) = budget.lease(bytes) {
+                return Ok(lease);
+            }
+            // Replies that are not sent yet may have it.
+            self.send_replies()?;
+            loop {
+                match budget.lease_patiently(bytes, LEASE_PATIENCE) {
+                    Ok(lease) => return Ok(lease),
+                    Err(_) if self.turns.has_ended() => return Err(End::Done),
+                    Err(_) => {}
+                }
             }
         };
         Ok((from(&self.memory)?, from(&self.common.memory)?))
     }
 
+    /// Sends replies that wait for others.
+    fn send_replies(&self) -> io::Result<()> {
+        match self.has_replies.load(Ordering::SeqCst) {
+            true => self.send(&mut self.outbox.lock(), None),
+            false => Ok(()),
+        }
+    }
+
+    fn send(&self, outbox: &mut Outbox, last: Option<(&Reply, &ReadData)>) -> io::Result<()> {
+        self.has_replies.store(false, Ordering::SeqCst);
+        outbox.send(&*self.agreed.transport, last)
+    }
+
+    /// Carries out a request while nobody receives, and has its reply sent soon.
+    fn answer_at_once(
+        self: &Arc<Self>,
+        lead: u64,
+        taken: Taken,
+        desk: &mut Desk,
+    ) -> Result<(), End> {
+        let (at_work, others) = self.turns.at_work();
+        self.start_for(others);
+        let reply = self.carry_out(&taken, desk);
+        drop(at_work);
+        let mut outbox = self.outbox.lock();
+        if !taken.is_small() {
+            let sent = self.send(&mut outbox, Some((&reply, &desk.data)));
+            drop(outbox);
+            desk.clear();
+            return Ok(sent?);
+        }
+        outbox.push(&reply, &mut desk.data, taken.leases);
+        self.has_replies.store(true, Ordering::SeqCst);
+        // Who leads now sends what is there before it waits; that may have been before this.
+        match outbox.is_full() || !self.turns.leads(lead) {
+            true => Ok(self.send(&mut outbox, None)?),
+            false => Ok(()),
+        }
+    }
+
     /// Carries out a request and sends the reply.
-    fn answer(&self, taken: &Taken, payload: &[u8], data: &mut ReadData) -> io::Result<()> {
+    fn answer(&self, taken: &Taken, desk: &mut Desk) -> io::Result<()> {
+        self.send_replies()?;
+        let reply = self.carry_out(taken, desk);
+        let sent = self.send(&mut self.outbox.lock(), Some((&reply, &desk.data)));
+        desk.clear();
+        sent
+    }
+
+    fn carry_out(&self, taken: &Taken, desk: &mut Desk) -> Reply {
         let request = &taken.request;
-        let begun = taken.is_small().then(Instant::now);
         let target = Target {
             device: &*self.agreed.device,
             style: self.agreed.style,
             contexts: &self.agreed.contexts,
             payload_max: self.payload_max,
         };
-        data.begin(0);
+        desk.data.begin(0);
+        let begun = taken.is_small().then(Instant::now);
         let reply = match &taken.refused {
             Some(error) => target.failed(request, error),
-            None => target.carry_out(request, payload, data),
+            None => target.carry_out(request, &mut desk.payload, &mut desk.data),
         };
+        if let Some(begun) = begun {
+            self.pace.note(begun.elapsed());
+        }
         self.counters.requests.fetch_add(1, Ordering::Relaxed);
         let bytes = match (&reply, request.command) {
             (Reply::WithData(_) | Reply::Chunks(..), _) => Some(&self.counters.read_bytes),
@@ -390,13 +477,6 @@ impl Connection {
         if let Some(counter) = bytes {
             counter.fetch_add(request.length, Ordering::Relaxed);
         }
-        let mut slices = reply.slices(data);
-        let turn = self.send.lock();
-        let sent = send_all(&*self.agreed.transport, &mut slices);
-        drop(turn);
-        if let Some(begun) = begun {
-            self.pace.note(begun.elapsed());
-        }
-        sent
+        reply
     }
 }

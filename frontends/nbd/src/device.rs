@@ -1,6 +1,7 @@
 //! What a server exports: a range of bytes with what the protocol asks of it.
 
 use crate::read_data::ReadData;
+use cenote_device::BlockBuffer;
 use cenote_nbd_client::protocol::{BASE_ALLOCATION, ErrorCode, PAYLOAD_BYTES_MAX};
 use std::fmt;
 use std::ops::Range;
@@ -137,6 +138,33 @@ pub trait BlockDevice: Send + Sync {
 
     /// Writes `bytes` at `offset`; durable before it returns if `is_durable`.
     fn write(&self, offset: u64, bytes: &[u8], is_durable: bool) -> Result<(), BlockError>;
+
+    /// Bytes of a block that the device keeps as it comes: the data of long writes is cut at
+    /// multiples of this. `None` if it is to stay in one piece.
+    fn piece_size(&self) -> Option<usize> {
+        None
+    }
+
+    /// As [`Self::write`], of pieces that are one after the other; they may be taken away.
+    fn write_pieces(
+        &self,
+        offset: u64,
+        pieces: &mut [BlockBuffer],
+        is_durable: bool,
+    ) -> Result<(), BlockError> {
+        if let [piece] = pieces {
+            return self.write(offset, piece, is_durable);
+        }
+        let mut at = offset;
+        for piece in pieces {
+            self.write(at, piece, false)?;
+            at += piece.len() as u64;
+        }
+        match is_durable {
+            true => self.flush(),
+            false => Ok(()),
+        }
+    }
 
     /// Returns once everything written before is durable.
     fn flush(&self) -> Result<(), BlockError>;

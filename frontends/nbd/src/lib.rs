@@ -9,7 +9,7 @@
 //!   keep changes for themselves.
 //! * [`Exports`] opens them by name, and may refuse.
 //! * `handshake` answers a client's options, `requests` its commands, `connection` has the threads
-//!   that do so.
+//!   that do so, in `turns`; `outbox` has their replies.
 //! * [`Server`] listens, keeps the [`Limits`], and ends.
 //!
 //! *Promises.* A flush that was answered covers every write that was answered before, on all
@@ -32,9 +32,12 @@ mod file_disk;
 mod filters;
 mod handshake;
 mod memory_disk;
+mod outbox;
+mod payload;
 mod read_data;
 mod requests;
 mod server;
+mod turns;
 
 pub use cenote_nbd_client::protocol;
 pub use device::{BlockDevice, BlockError, BlockSizes, Extent, ZeroMode};

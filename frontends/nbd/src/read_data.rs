@@ -16,12 +16,19 @@ static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 /// A buffer that grew beyond this is given back after the request.
 const KEPT_BYTES_MAX: usize = 256 << 10;
 
+/// A part of what a read gives.
 #[derive(Clone)]
-enum Piece {
+pub(crate) enum Piece {
     /// Of the own buffer.
     Own(Range<usize>),
     Shared(SharedBytes, Range<usize>),
     Zeros(usize),
+}
+
+/// So many zeros, ready to be sent.
+pub(crate) fn zeros<'a>(length: usize) -> impl Iterator<Item = IoSlice<'a>> {
+    let whole = std::iter::repeat_n(IoSlice::new(&ZEROS), length / ZEROS.len());
+    whole.chain([IoSlice::new(&ZEROS[..length % ZEROS.len()])])
 }
 
 /// What a read gives.
@@ -115,6 +122,13 @@ impl ReadData {
         }
     }
 
+    /// Gives all pieces away, in order, each with the own buffer.
+    pub(crate) fn take_pieces(&mut self, mut each: impl FnMut(Piece, &[u8])) {
+        for piece in self.pieces.drain(..) {
+            each(piece, &self.buffer);
+        }
+    }
+
     /// All bytes that there are, one after the other.
     pub(crate) fn to_vec(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.length);
@@ -160,10 +174,9 @@ impl ReadData {
         let mut slices = vec![IoSlice::new(head)];
         for run in self.runs() {
             slices.extend(run.slices.iter().map(|bytes| IoSlice::new(bytes)));
-            let zeros = if run.is_zero { run.length } else { 0 };
-            let whole = std::iter::repeat_n(IoSlice::new(&ZEROS), zeros / ZEROS.len());
-            slices.extend(whole);
-            slices.push(IoSlice::new(&ZEROS[..zeros % ZEROS.len()]));
+            if run.is_zero {
+                slices.extend(zeros(run.length));
+            }
         }
         slices
     }

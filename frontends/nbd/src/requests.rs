@@ -5,6 +5,7 @@
 
 use crate::contexts::Chosen;
 use crate::device::{BlockDevice, BlockError, Extent, ZeroMode};
+use crate::payload::Payload;
 use crate::read_data::ReadData;
 use cenote_nbd_client::protocol::reply::{ChunkOf, ReplyStyle, encode_simple};
 use cenote_nbd_client::protocol::request::Request;
@@ -68,10 +69,17 @@ impl Target<'_> {
     }
 
     /// Carries out a request with its payload, and says what is to be answered.
-    pub fn carry_out(&self, request: &Request, payload: &[u8], data: &mut ReadData) -> Reply {
+    pub fn carry_out(
+        &self,
+        request: &Request,
+        payload: &mut Payload,
+        data: &mut ReadData,
+    ) -> Reply {
         let done = match request.command {
             command::READ => self.read(request, data),
-            command::BLOCK_STATUS => self.block_status(request, payload).map(Reply::Whole),
+            command::BLOCK_STATUS => self
+                .block_status(request, payload.bytes())
+                .map(Reply::Whole),
             _ => self.change(request, payload).map(|()| self.done(request)),
         };
         done.unwrap_or_else(|error| self.failed(request, &error))
@@ -180,8 +188,8 @@ impl Target<'_> {
     }
 
     /// Commands whose reply has no payload.
-    fn change(&self, request: &Request, payload: &[u8]) -> Result<(), BlockError> {
-        if !payload.is_empty() && request.command != command::WRITE {
+    fn change(&self, request: &Request, payload: &mut Payload) -> Result<(), BlockError> {
+        if payload.len() > 0 && request.command != command::WRITE {
             return Err(invalid("this command has no payload"));
         }
         match request.command {
@@ -208,7 +216,14 @@ impl Target<'_> {
         let range = self.range(request, request.length)?;
         let is_durable = request.has(command_flag::FUA);
         match request.command {
-            command::WRITE => return self.device.write(range.start, payload, is_durable),
+            command::WRITE if payload.pieces().is_empty() => {
+                let bytes = payload.bytes();
+                return self.device.write(range.start, bytes, is_durable);
+            }
+            command::WRITE => {
+                let pieces = payload.pieces();
+                return self.device.write_pieces(range.start, pieces, is_durable);
+            }
             command::TRIM => self.device.trim(range)?,
             _ => {
                 let mode = ZeroMode {

@@ -17,6 +17,7 @@ pub use statistics::Statistics;
 use crate::device::{BlockDevice, BlockError, BlockSizes, Extent, ZeroMode};
 use crate::read_data::ReadData;
 use cenote_base::rt::Instant;
+use cenote_device::BlockBuffer;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,6 +135,24 @@ impl<F: Filter> BlockDevice for Filtered<F> {
         let mut request = request(RequestKind::Write, &(offset..offset + bytes.len() as u64));
         request.is_durable = is_durable;
         self.pass(request, || self.inner.write(offset, bytes, is_durable))
+    }
+
+    fn piece_size(&self) -> Option<usize> {
+        self.inner.piece_size()
+    }
+
+    fn write_pieces(
+        &self,
+        offset: u64,
+        pieces: &mut [BlockBuffer],
+        is_durable: bool,
+    ) -> Result<(), BlockError> {
+        let length: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let mut request = request(RequestKind::Write, &(offset..offset + length));
+        request.is_durable = is_durable;
+        self.pass(request, || {
+            self.inner.write_pieces(offset, pieces, is_durable)
+        })
     }
 
     fn flush(&self) -> Result<(), BlockError> {

@@ -4,11 +4,12 @@ use crate::common::{Site, wait_until};
 use crate::raw::{Raw, facts, request};
 use cenote_nbd::protocol::handshake::{ContextQuery, Info, InfoQuery};
 use cenote_nbd::protocol::reply::{ReplyStyle, decode_error};
+use cenote_nbd::protocol::request::Request;
 use cenote_nbd::protocol::{
     BASE_ALLOCATION, ErrorCode, answer, chunk, command, command_flag, export_flag, info, option,
 };
-use cenote_nbd::{BlockDevice, MemoryDisk};
-use std::sync::Arc;
+use cenote_nbd::{BlockDevice, Filter, Filtered, FilteredRequest, MemoryDisk};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 const CHANGED: &str = "cenote:changed-since:monday";
@@ -296,4 +297,59 @@ fn an_end_answers_what_is_under_way() {
     site.stop();
     assert!(raw.is_closed());
     assert!(!site.socket().exists());
+}
+
+/// Holds up reads of the first bytes until it is opened.
+#[derive(Default)]
+struct Barrier(Mutex<bool>, Condvar);
+
+impl Barrier {
+    fn open(&self) {
+        *self.0.lock().expect("no panic") = true;
+        self.1.notify_all();
+    }
+}
+
+impl Filter for Barrier {
+    fn before(&self, request: &FilteredRequest) {
+        if request.offset == 0 {
+            let is_open = self.0.lock().expect("no panic");
+            let opened = self.1.wait_while(is_open, |is_open| !*is_open);
+            drop(opened.expect("no panic"));
+        }
+    }
+}
+
+/// The thread that receives answers quick requests itself. When one of them then waits for a
+/// device, those that came behind it, and came together with it, are answered all the same.
+#[test]
+fn a_request_that_waits_holds_up_no_other() {
+    let (site, disk) = Site::with_disk(1 << 20);
+    let barrier = Arc::new(Barrier::default());
+    let filtered = Filtered::new(disk, Arc::clone(&barrier));
+    site.shelf.put("slow", Arc::new(filtered));
+    let mut raw = Raw::to(&site.socket(), "slow", ReplyStyle::Simple);
+    let read = |cookie: u64, offset: u64| Request {
+        cookie,
+        ..request(command::READ, 0, offset, 512)
+    };
+    for is_alone in [true, false] {
+        for round in 0..200 {
+            let together = if is_alone { 1 } else { 4 };
+            let burst = (0..together).map(|_| read(round, 4096).encode(false));
+            raw.send(&burst.collect::<Vec<_>>().concat());
+            for _ in 0..together {
+                assert_eq!(raw.chunk(512).cookie, round);
+            }
+        }
+        let burst = [read(1, 4096), read(2, 0), read(3, 4096), read(4, 8192)];
+        raw.send(&burst.map(|read| read.encode(false)).concat());
+        raw.request(read(5, 4096), &[]);
+        let mut answered: Vec<u64> = (0..4).map(|_| raw.chunk(512).cookie).collect();
+        answered.sort_unstable();
+        assert_eq!(answered, [1, 3, 4, 5]);
+        barrier.open();
+        assert_eq!(raw.chunk(512).cookie, 2);
+        *barrier.0.lock().expect("no panic") = false;
+    }
 }
