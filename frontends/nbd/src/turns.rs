@@ -357,34 +357,32 @@ mod tests {
     /// Answered at once, a request that waits for a device held up all that came after it.
     #[test]
     fn a_leader_that_is_blocked_loses_the_lead() {
-        {
-            let turns = Turns::new();
-            let own = lead(&turns);
-            std::thread::scope(|scope| {
-                let roles = park(scope, &turns, 2);
-                // Many short requests, and a pause after which the watcher has to be woken.
-                for _ in 0..1000 {
-                    turns.note(true);
-                    assert_eq!(turns.at_work().1, Others::Some);
-                }
-                std::thread::sleep(PERIOD * (QUIET_PERIODS + 3));
-                assert!(
-                    roles.try_recv().is_err() && turns.leads(own),
-                    "none is blocked"
-                );
-                let (work, _) = turns.at_work();
-                let role = roles.recv_timeout(LONG).expect("the watcher leads");
-                assert!(!turns.leads(own));
-                // The end of the request that was blocked is no end of the new leader's.
-                let (next, _) = turns.at_work();
-                drop(work);
-                assert_ne!(turns.working.load(Ordering::SeqCst), 0);
-                drop(next);
-                assert_eq!(turns.working.load(Ordering::SeqCst), 0);
-                assert!(matches!(role, Role::Lead(other) if turns.leads(other)));
-                turns.end();
-            });
-        }
+        let turns = Turns::new();
+        let own = lead(&turns);
+        std::thread::scope(|scope| {
+            let roles = park(scope, &turns, 2);
+            // Many short requests, and a pause after which the watcher has to be woken.
+            for _ in 0..1000 {
+                turns.note(true);
+                assert_eq!(turns.at_work().1, Others::Some);
+            }
+            std::thread::sleep(PERIOD * (QUIET_PERIODS + 3));
+            assert!(
+                roles.try_recv().is_err() && turns.leads(own),
+                "none is blocked"
+            );
+            let (work, _) = turns.at_work();
+            let role = roles.recv_timeout(LONG).expect("the watcher leads");
+            assert!(!turns.leads(own));
+            // The end of the request that was blocked is no end of the new leader's.
+            let (next, _) = turns.at_work();
+            drop(work);
+            assert_ne!(turns.working.load(Ordering::SeqCst), 0);
+            drop(next);
+            assert_eq!(turns.working.load(Ordering::SeqCst), 0);
+            assert!(matches!(role, Role::Lead(other) if turns.leads(other)));
+            turns.end();
+        });
     }
 
     #[test]
