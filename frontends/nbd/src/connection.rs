@@ -2,9 +2,10 @@
 //!
 //! One thread at a time receives (module `turns`). A small request it answers itself, if the last
 //! ones were quick ([`Pace`]), and so any request of a client that makes one at a time: to let
-//! another thread receive meanwhile costs a switch of threads, which takes longer. The replies of requests that came together are sent together (module
-//! `outbox`). Before any other request the thread lets the next one receive; then it carries the
-//! request out and sends the reply, all by itself. So no request waits in a queue of ours, and a
+//! another thread receive meanwhile costs a switch of threads, which takes longer. The replies of
+//! requests that came together are sent together (module `outbox`). Before any other request the
+//! thread lets the next one receive; then it carries the request out and sends the reply, all by
+//! itself. So no request waits in a queue of ours, and a
 //! slow one holds up nobody but those behind the last thread. A connection begins with one thread.
 //! Whenever nobody is left to receive, another is started, up to a limit for the connection and
 //! one for the server.
