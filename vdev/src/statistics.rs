@@ -5,8 +5,6 @@
 //! the queue; one that is admitted at once has waited for nothing.
 
 use crate::queue::{CLASSES, IoClass};
-use crate::shape::Shape;
-use cenote_base::Guid;
 use cenote_base::metrics::{Distribution, DurationHistogram, SizeHistogram};
 use std::time::Duration;
 
@@ -59,6 +57,21 @@ impl LeafStatistics {
             class.sizes[usize::from(done.is_joined)].note(done.bytes);
         }
     }
+
+    /// Copies of the counters by class, with requests under way and waiting.
+    pub fn figures(&self, depths: [(u32, u32); CLASSES]) -> Vec<ClassFigures> {
+        let classes = self.0.iter().zip(depths);
+        let figures = classes.map(|(class, (active, waiting))| ClassFigures {
+            active,
+            waiting,
+            total: class.total.distribution(),
+            device: class.device.distribution(),
+            queue: class.queue.distribution(),
+            single_sizes: class.sizes[0].distribution(),
+            joined_sizes: class.sizes[1].distribution(),
+        });
+        figures.collect()
+    }
 }
 
 /// Requests of one class on one leaf: a copy of its counters.
@@ -78,26 +91,4 @@ pub struct ClassFigures {
     pub single_sizes: Distribution,
     /// Bytes of requests for several neighbouring blocks.
     pub joined_sizes: Distribution,
-}
-
-impl Shape {
-    /// For each leaf its requests by class, in the order of [`IoClass::ALL`].
-    pub fn leaf_requests(&self) -> Vec<(Guid, Vec<ClassFigures>)> {
-        let leaves = self.tree.leaves.iter();
-        let figures = leaves.map(|leaf| {
-            let counts = leaf.queue.depths();
-            let classes = leaf.counters.requests.0.iter().zip(counts);
-            let classes = classes.map(|(class, (active, waiting))| ClassFigures {
-                active,
-                waiting,
-                total: class.total.distribution(),
-                device: class.device.distribution(),
-                queue: class.queue.distribution(),
-                single_sizes: class.sizes[0].distribution(),
-                joined_sizes: class.sizes[1].distribution(),
-            });
-            (self.tree.nodes[leaf.node].guid, classes.collect())
-        });
-        figures.collect()
-    }
 }

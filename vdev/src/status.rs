@@ -4,6 +4,7 @@ use crate::class::AllocationClass;
 use crate::counters::VdevFigures;
 use crate::shape::Shape;
 use crate::state::{VdevAux, VdevState};
+use crate::statistics::ClassFigures;
 use cenote_base::{Guid, VdevId};
 use cenote_ondisk::VdevKind;
 use std::path::PathBuf;
@@ -40,6 +41,16 @@ pub struct VdevStatus {
 }
 
 impl Shape {
+    /// For each leaf its requests by class, in the order of [`IoClass::ALL`](crate::IoClass::ALL).
+    pub fn leaf_requests(&self) -> Vec<(Guid, Vec<ClassFigures>)> {
+        let leaves = self.tree.leaves.iter();
+        let figures = leaves.map(|leaf| {
+            let figures = leaf.counters.requests.figures(leaf.queue.depths());
+            (self.tree.nodes[leaf.node].guid, figures)
+        });
+        figures.collect()
+    }
+
     /// The whole tree with states and figures.
     pub fn status(&self) -> VdevStatus {
         let states = self.states();

@@ -1,10 +1,10 @@
 //! One program under several names.
 //!
-//! Called as `arcstat` or `arc_summary` it is the command of its own of that name. Called as `zpool` or `zfs` it takes their command lines and prints what they print, and so
+//! Called as `zpool` or `zfs` it takes their command lines and prints what they print, and so
 //! as `zstream` of send streams; as `mount.zfs` it serves mount(8); as `cenote` it has commands of
 //! its own, of which `cenote daemon` keeps pools open for all the others. Which name counts is
-//! decided by `argv[0]`; `cenote zpool …`, `cenote zfs …` and `cenote zstream …` do the same
-//! without links.
+//! decided by `argv[0]`, which may also be `arcstat` or `arc_summary`; `cenote zpool …`,
+//! `cenote zfs …` and `cenote zstream …` do the same without links.
 
 #![forbid(unsafe_code)]
 

@@ -35,7 +35,7 @@ const NAMES: [&str; 8] = [
 /// so that a call does the same on any thread.
 const THREADS_OWN: [&str; 3] = [
     // Which part of a counter a thread adds to.
-    "base/src/metrics.rs",
+    "base/src/metrics/counter.rs",
     // Memory and tables of compressors, used again.
     "codec/src/compress/",
     // Whether a reading is within another: both are repeated as one.

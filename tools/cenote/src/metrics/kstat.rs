@@ -95,93 +95,114 @@ fn named(path: &str, rows: Vec<(String, u64)>) -> Kstat {
 /// Lookups by what they are for, their kind and their outcome, as the names say them.
 const OUTCOMES: [(&str, &str); 3] = [("hits", "hit"), ("iohits", "wait"), ("misses", "miss")];
 
-fn arcstats(figures: &Figures) -> Kstat {
-    let mut rows: Vec<(String, u64)> = Vec::new();
-    let lookups = |wanted: &[(&str, &str)]| figures.sum("cenote_arc_lookups_total", wanted);
-    for (name, outcome) in OUTCOMES {
-        rows.push((name.to_owned(), lookups(&[("outcome", outcome)])));
+/// Rows of `arcstats` as they are made.
+struct Rows<'a> {
+    figures: &'a Figures,
+    rows: Vec<(String, u64)>,
+}
+
+/// The parts of the cache whose blocks stay.
+const KEPT: [&str; 2] = ["stored", "decoded"];
+/// The lists of blocks that are in memory.
+const LISTS: [&str; 2] = ["recent", "frequent"];
+
+impl Rows<'_> {
+    fn put(&mut self, name: &str, number: u64) {
+        self.rows.push((name.to_owned(), number));
     }
-    for wanted_for in ["demand", "prefetch"] {
-        for kind in ["data", "metadata"] {
-            for (name, outcome) in OUTCOMES {
-                let wanted = [("for", wanted_for), ("kind", kind), ("outcome", outcome)];
-                let number = lookups(&wanted);
-                rows.push((format!("{wanted_for}_{kind}_{name}"), number));
+
+    /// Bytes that are cached, of what has these labels.
+    fn cached(&self, wanted: &[(&str, &str)]) -> u64 {
+        let of = |list: &&str| {
+            let list = [("list", *list)];
+            let wanted: Vec<(&str, &str)> = wanted.iter().copied().chain(list).collect();
+            self.figures.sum("cenote_arc_bytes", &wanted)
+        };
+        LISTS.iter().map(of).sum()
+    }
+
+    /// Hits in lists of parts.
+    fn list_hits(&self, parts: &[&str], lists: &[&str]) -> u64 {
+        let pairs = parts
+            .iter()
+            .flat_map(|part| lists.iter().map(move |list| (part, list)));
+        let of = |(part, list): (&&str, &&str)| {
+            let wanted = [("part", *part), ("list", *list)];
+            self.figures.sum("cenote_arc_list_hits_total", &wanted)
+        };
+        pairs.map(of).sum()
+    }
+
+    fn lookups(&mut self) {
+        const NAME: &str = "cenote_arc_lookups_total";
+        for (name, outcome) in OUTCOMES {
+            let number = self.figures.sum(NAME, &[("outcome", outcome)]);
+            self.put(name, number);
+        }
+        for wanted_for in ["demand", "prefetch"] {
+            for kind in ["data", "metadata"] {
+                for (name, outcome) in OUTCOMES {
+                    let wanted = [("for", wanted_for), ("kind", kind), ("outcome", outcome)];
+                    let number = self.figures.sum(NAME, &wanted);
+                    self.put(&format!("{wanted_for}_{kind}_{name}"), number);
+                }
             }
         }
     }
-    let mut put = |name: &str, number: u64| rows.push((name.to_owned(), number));
-    let hits = |list: &str| {
-        let parts = ["stored", "decoded"].iter();
-        let of = |part: &&str| {
-            let wanted = [("part", *part), ("list", list)];
-            figures.sum("cenote_arc_list_hits_total", &wanted)
-        };
-        parts.map(of).sum::<u64>()
-    };
-    put("mru_hits", hits("recent"));
-    put("mru_ghost_hits", hits("recent_ghost"));
-    put("mfu_hits", hits("frequent"));
-    put("mfu_ghost_hits", hits("frequent_ghost"));
-    let passing = [("part", "passing")];
-    put(
-        "uncached_hits",
-        ["recent", "frequent"]
-            .iter()
-            .map(|list| {
-                let wanted = [("part", "passing"), ("list", *list)];
-                figures.sum("cenote_arc_list_hits_total", &wanted)
-            })
-            .sum(),
-    );
-    put(
-        "deleted",
-        figures.sum("cenote_arc_evicted_blocks_total", &[]),
-    );
-    put("hash_elements", figures.sum("cenote_arc_blocks", &[]));
-    let limit = figures.sum("cenote_arc_limit_bytes", &[]);
-    put("c", limit);
-    put("c_max", limit);
-    let bytes = |wanted: &[(&str, &str)]| figures.sum("cenote_arc_bytes", wanted);
-    let cached = |wanted: &[(&str, &str)]| {
-        let lists = ["recent", "frequent"].iter();
-        let of = |list: &&str| {
-            let wanted: Vec<(&str, &str)> =
-                wanted.iter().copied().chain([("list", *list)]).collect();
-            bytes(&wanted)
-        };
-        lists.map(of).sum::<u64>()
-    };
-    put("size", cached(&[]));
-    put("compressed_size", cached(&[("part", "stored")]));
-    put(
-        "overhead_size",
-        cached(&[("part", "decoded")]) + cached(&passing),
-    );
-    put("data_size", cached(&[("kind", "data")]));
-    put("metadata_size", cached(&[("kind", "metadata")]));
-    put("uncached_size", cached(&passing));
-    for (name, list) in [
-        ("mru", "recent"),
-        ("mru_ghost", "recent_ghost"),
-        ("mfu", "frequent"),
-        ("mfu_ghost", "frequent_ghost"),
+
+    fn lists(&mut self) {
+        for (name, list) in [
+            ("mru", "recent"),
+            ("mru_ghost", "recent_ghost"),
+            ("mfu", "frequent"),
+            ("mfu_ghost", "frequent_ghost"),
+        ] {
+            let of = |kind: &str| {
+                let parts = KEPT.iter().map(|part| {
+                    let wanted = [("part", *part), ("list", list), ("kind", kind)];
+                    self.figures.sum("cenote_arc_bytes", &wanted)
+                });
+                parts.sum::<u64>()
+            };
+            let (data, metadata) = (of("data"), of("metadata"));
+            self.put(&format!("{name}_hits"), self.list_hits(&KEPT, &[list]));
+            self.put(&format!("{name}_size"), data + metadata);
+            self.put(&format!("{name}_data"), data);
+            self.put(&format!("{name}_metadata"), metadata);
+        }
+    }
+}
+
+fn arcstats(figures: &Figures) -> Kstat {
+    let rows = Vec::new();
+    let mut all = Rows { figures, rows };
+    all.lookups();
+    all.lists();
+    all.put("uncached_hits", all.list_hits(&["passing"], &LISTS));
+    let passing = all.cached(&[("part", "passing")]);
+    let decoded = all.cached(&[("part", "decoded")]);
+    for (name, number) in [
+        (
+            "deleted",
+            figures.sum("cenote_arc_evicted_blocks_total", &[]),
+        ),
+        ("hash_elements", figures.sum("cenote_arc_blocks", &[])),
+        ("c", figures.sum("cenote_arc_limit_bytes", &[])),
+        ("c_max", figures.sum("cenote_arc_limit_bytes", &[])),
+        ("size", all.cached(&[])),
+        ("compressed_size", all.cached(&[("part", "stored")])),
+        ("overhead_size", decoded + passing),
+        ("data_size", all.cached(&[("kind", "data")])),
+        ("metadata_size", all.cached(&[("kind", "metadata")])),
+        ("uncached_size", passing),
     ] {
-        let of = |kind: &str| {
-            let parts = ["stored", "decoded"].iter();
-            let of = |part: &&str| bytes(&[("part", *part), ("list", list), ("kind", kind)]);
-            parts.map(of).sum::<u64>()
-        };
-        let (data, metadata) = (of("data"), of("metadata"));
-        put(&format!("{name}_size"), data + metadata);
-        put(&format!("{name}_data"), data);
-        put(&format!("{name}_metadata"), metadata);
+        all.put(name, number);
     }
     // There is no second level of the cache, so nobody has hit or missed it.
     for name in ["l2_hits", "l2_misses", "l2_size", "l2_asize"] {
-        put(name, 0);
+        all.put(name, 0);
     }
-    named("arcstats", rows)
+    named("arcstats", all.rows)
 }
 
 fn zil(figures: &Figures) -> Kstat {
@@ -189,7 +210,6 @@ fn zil(figures: &Figures) -> Kstat {
     let by_group = figures.sum("cenote_log_commits_total", &[("by", "group")]);
     let rows = [
         ("zil_commit_count", sum("cenote_log_commits_total")),
-        ("zil_commit_writer_count", sum("cenote_log_flushes_total")),
         ("zil_commit_error_count", sum("cenote_log_failures_total")),
         ("zil_commit_stall_count", by_group),
         (

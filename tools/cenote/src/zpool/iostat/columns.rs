@@ -108,6 +108,14 @@ pub fn queues(classes: &Classes) -> Vec<Option<u64>> {
     names.iter().flat_map(depths).collect()
 }
 
+/// A title over so many columns.
+pub fn title(title: &str, columns: usize, width: usize) -> String {
+    let room = columns * width + 2 * (columns - 1);
+    let left = room.saturating_sub(title.len()).div_ceil(2);
+    let right = room.saturating_sub(title.len() + left);
+    format!("  {}{title}{}", " ".repeat(left), " ".repeat(right))
+}
+
 /// A duration as OpenZFS rounds it: `7ns`, `12us`, `3ms`, `1s`.
 pub fn nicetime(nanoseconds: u64) -> String {
     const UNITS: [&str; 4] = ["ns", "us", "ms", "s"];

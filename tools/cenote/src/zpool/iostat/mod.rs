@@ -20,7 +20,7 @@ use crate::context::{Context, Outcome, Stop, mismatch, usage};
 use crate::format::number::nicenum;
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::with_context;
-use columns::{Group, LATENCIES, PLAIN, QUEUES, Unit, latencies, nicetime, queues};
+use columns::{Group, LATENCIES, PLAIN, QUEUES, Unit, latencies, nicetime, queues, title};
 use histograms::{Form, Style};
 use requests::Requests;
 use scripts::{Said, Scripts};
@@ -496,14 +496,6 @@ fn dashes(width: usize, options: &Options, extra: &[(String, usize)]) -> String 
     }
     text.push('\n');
     text
-}
-
-/// A title over so many columns.
-fn title(title: &str, columns: usize, width: usize) -> String {
-    let room = columns * width + 2 * (columns - 1);
-    let left = room.saturating_sub(title.len()).div_ceil(2);
-    let right = room.saturating_sub(title.len() + left);
-    format!("  {}{title}{}", " ".repeat(left), " ".repeat(right))
 }
 
 /// Two lines: what groups of columns are, and what each column is.
