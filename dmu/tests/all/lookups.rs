@@ -23,7 +23,7 @@ fn demand(cache: &BlockCache) -> [u64; 3] {
 #[test]
 fn blocks_read_together_are_counted_once_each() {
     let (pool, gate) = (TestPool::new(8), gate());
-    let set = pool.create(&gate, ObjsetKind::FileSystem, 0);
+    let set = pool.create(&gate, ObjsetKind::Zfs, 0);
     let cost = TxCost {
         dirty_bytes: BLOCKS * BLOCK,
     };

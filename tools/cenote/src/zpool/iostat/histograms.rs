@@ -2,7 +2,7 @@
 
 use cenote_control::model::Distribution;
 
-use super::columns::{nicetime, title};
+use super::columns::{self, nicetime};
 use super::requests::{Classes, READS, WRITES, Which, together};
 use crate::format::number::nicenum;
 
@@ -149,8 +149,8 @@ pub fn text(name: &str, classes: &Classes, form: Form, style: Style) -> String {
 
 fn titles(name: &str, word: &str, groups: &[Columns], width: usize, column: usize) -> String {
     let mut text = format!("{name:<width$}");
-    for (title, columns) in groups {
-        text.push_str(&title(title, columns.len(), column));
+    for (title, members) in groups {
+        text.push_str(&columns::title(title, members.len(), column));
     }
     text.push_str(&format!("\n{word:<width$}"));
     for (name, _) in groups.iter().flat_map(|(_, columns)| columns) {
