@@ -178,10 +178,15 @@ impl Site {
     }
 
     /// Ends the daemon of a command that ran beside `kill` and came too late for ours: it had the
-    /// pool imported again by one of its own, which leaves with its last pool.
+    /// pool imported again by one of its own, which leaves with its last pool. Another daemon, that
+    /// is about to leave or has no such pool, is no concern of ours.
     fn end_resumed(&self) -> Result<()> {
         let answers = || std::os::unix::net::UnixStream::connect(self.cenote.socket()).is_ok();
         if !answers() {
+            return Ok(());
+        }
+        let has_pool = self.cenote.run("zpool", &["list", "-H", &self.pool])?;
+        if has_pool.code != Some(0) {
             return Ok(());
         }
         self.export()?;
