@@ -64,6 +64,12 @@ ranks! {
         NbdSend [] "Held by the thread that sends a reply on a connection.";
         NbdWorkers [] "Workers of a connection.";
     }
+    http {
+        HttpRules [] "What a server of files may be told anew while it runs.";
+        HttpConnections [] "Connections of a server of files.";
+        HttpAddresses [] "What clients' addresses did.";
+        HttpWaiting [] "Requests that wait for a thread that may wait.";
+    }
     fuse {
         FuseSlots [] "Free slots for workers.";
     }

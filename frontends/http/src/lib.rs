@@ -10,8 +10,43 @@
 
 #![forbid(unsafe_code)]
 
+mod access_log;
+mod addresses;
+mod answer;
+mod body;
+mod conditions;
+mod connection;
+mod date;
+mod directory;
+mod either;
+mod flight;
+mod glob;
+mod links;
+mod listen;
+mod listing;
+mod mime;
+mod multipart;
+mod negotiate;
+mod options;
+mod pace;
 mod pages;
+mod ranges;
+mod server;
+mod service;
+mod status;
+mod target;
+mod tls;
 mod tree;
+mod waiting;
+mod wire;
+mod worker;
 
+pub use access_log::{AccessLog, FileLog};
+pub use directory::DirectoryTree;
+pub use listen::{Address, AddressError};
+pub use options::{Limits, ListingFormat, Options, OptionsError};
 pub use pages::{Method, PageAnswer, PageRequest, Pages};
+pub use server::{Handler, Listen, Server, ServerError};
+pub use status::{AddressStatus, Status};
+pub use tls::{TlsError, TlsFiles};
 pub use tree::{Entry, EntryKind, File, Found, Purpose, Site, Sites, Tree, TreeError};

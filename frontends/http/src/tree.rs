@@ -133,11 +133,7 @@ pub trait Tree: Send + Sync {
     ///
     /// # Errors
     /// [`TreeError::NotFound`] if it is none.
-    fn list(
-        &self,
-        path: &[Vec<u8>],
-        each: &mut dyn FnMut(Entry) -> bool,
-    ) -> Result<(), TreeError>;
+    fn list(&self, path: &[Vec<u8>], each: &mut dyn FnMut(Entry) -> bool) -> Result<(), TreeError>;
 }
 
 /// A tree under the path at which a site has it.

@@ -1,0 +1,64 @@
+//! Serves a directory until it is killed: for measurements and by hand.
+//!
+//! ```text
+//! cenote-http-serve DIRECTORY ADDRESS... [--tls CERTIFICATE KEY] [--log FILE] [--json]
+//! ```
+
+#![forbid(unsafe_code)]
+
+use cenote_http::{
+    AccessLog, Address, DirectoryTree, FileLog, Handler, Listen, ListingFormat, Options, Server,
+    Site, Sites, TlsFiles, Tree,
+};
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+
+const USAGE: &str = "usage: cenote-http-serve DIRECTORY ADDRESS... [--tls CERTIFICATE KEY] \
+                     [--log FILE] [--json]";
+
+/// The same tree for every host.
+struct One(Arc<dyn Tree>);
+
+impl Sites for One {
+    fn site(&self, _host: &str, _path: &[Vec<u8>]) -> Option<Site> {
+        Some(Site {
+            tree: Arc::clone(&self.0),
+            prefix: 0,
+            name: "directory".into(),
+        })
+    }
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut words = std::env::args().skip(1);
+    let directory = words.next().ok_or(USAGE)?;
+    let mut listen = Listen::default();
+    let mut options = Options::default();
+    let mut log: Option<Box<dyn AccessLog>> = None;
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--tls" => {
+                listen.tls = Some(TlsFiles {
+                    certificate: words.next().ok_or(USAGE)?.into(),
+                    key: words.next().ok_or(USAGE)?.into(),
+                });
+            }
+            "--log" => log = Some(Box::new(FileLog::open(words.next().ok_or(USAGE)?)?)),
+            "--json" => options.listing = ListingFormat::Json,
+            address => listen.addresses.push(Address::parse(address)?),
+        }
+    }
+    let handler = Handler {
+        sites: Arc::new(One(Arc::new(DirectoryTree::open(Path::new(&directory))?))),
+        pages: None,
+        options,
+    };
+    let server = Server::start(listen, handler, log)?;
+    for address in server.addresses() {
+        println!("serving {directory} at {address}");
+    }
+    loop {
+        cenote_base::rt::park();
+    }
+}

@@ -1,0 +1,136 @@
+//! One connection: TLS, the protocol, and its end.
+
+use crate::either::either;
+use crate::flight::Shared;
+use crate::links::{Link, Presence};
+use crate::listen::Accepted;
+use crate::options::Rules;
+use crate::service::Service;
+use crate::wire::{Stream, Wire};
+use crate::worker::Load;
+use hyper::server::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::ServerConfig;
+use std::io::{self, Write};
+use std::pin::Pin;
+use std::sync::Arc;
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+
+/// Bytes that a connection takes of answers before its client does.
+const SEND_BUFFER: usize = 64 << 10;
+
+/// A client that was accepted.
+pub(crate) struct Client {
+    pub shared: Arc<Shared>,
+    pub link: Arc<Link>,
+    pub rules: Arc<Rules>,
+    /// With what TLS is spoken, if it is.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// Becomes true when the server ends.
+    pub ending: watch::Receiver<bool>,
+    pub presence: Presence,
+}
+
+impl Client {
+    /// Serves it until it leaves or the server ends.
+    pub async fn serve(self, accepted: Accepted, load: Load) {
+        let _load = load;
+        let Self {
+            shared,
+            link,
+            rules,
+            tls,
+            ending,
+            presence,
+        } = self;
+        let _presence = presence;
+        let limits = rules.limits();
+        let handshake = tokio::time::timeout(limits.head_time, stream(accepted, tls));
+        let Ok(Ok(stream)) = handshake.await else {
+            return;
+        };
+        let mut wire = Wire::new(stream, Arc::clone(&link));
+        let mut ended = ending.clone();
+        let is_h2 = {
+            let ended = ended.wait_for(|ends| *ends);
+            let Some(Ok(is_h2)) = either(wire.is_h2(), ended).await else {
+                return;
+            };
+            is_h2
+        };
+        let io = TokioIo::new(wire);
+        let service = Service {
+            shared: Arc::clone(&shared),
+            link: Arc::clone(&link),
+        };
+        if is_h2 {
+            link.set_h2();
+            let mut builder = http2::Builder::new(TokioExecutor::new());
+            builder
+                .max_concurrent_streams(limits.streams)
+                .max_send_buf_size(SEND_BUFFER)
+                .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX));
+            let connection = Box::pin(builder.serve_connection(io, service));
+            run(connection, ending, http2::Connection::graceful_shutdown).await;
+        } else {
+            let mut builder = http1::Builder::new();
+            builder
+                .half_close(true)
+                .pipeline_flush(true)
+                .max_headers(limits.headers)
+                .max_header_size(limits.head_bytes)
+                .max_buf_size(SEND_BUFFER.max(limits.head_bytes));
+            let connection = Box::pin(builder.serve_connection(io, service));
+            run(connection, ending, http1::Connection::graceful_shutdown).await;
+        }
+    }
+}
+
+/// The stream of an accepted client, after the handshake of TLS.
+async fn stream(accepted: Accepted, tls: Option<Arc<ServerConfig>>) -> io::Result<Stream> {
+    Ok(match (accepted, tls) {
+        (Accepted::Tcp(stream, _), None) => Stream::Tcp(TcpStream::from_std(stream)?),
+        (Accepted::Tcp(stream, _), Some(config)) => {
+            let stream = TcpStream::from_std(stream)?;
+            let stream = TlsAcceptor::from(config).accept(stream).await?;
+            Stream::Tls(Box::new(stream))
+        }
+        (Accepted::Unix(stream), _) => Stream::Unix(UnixStream::from_std(stream)?),
+    })
+}
+
+/// Drives a connection to its end; when the server ends, no further request is taken.
+async fn run<C, E>(
+    mut connection: Pin<Box<C>>,
+    mut ending: watch::Receiver<bool>,
+    shut_down: fn(Pin<&mut C>),
+) where
+    C: Future<Output = Result<(), E>>,
+{
+    let is_over = {
+        let ended = ending.wait_for(|ends| *ends);
+        either(connection.as_mut(), ended).await.is_some()
+    };
+    if !is_over {
+        shut_down(connection.as_mut());
+        // How a client leaves is its own business.
+        let _ = connection.await;
+    }
+}
+
+/// Tells a client that there are too many, as far as that can be done without waiting.
+pub(crate) fn refuse(accepted: Accepted, is_tls: bool) {
+    const ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\n\
+        Content-Length: 42\r\nRetry-After: 60\r\nConnection: close\r\n\r\n\
+        There are too many connections; try later\n";
+    if is_tls {
+        return;
+    }
+    // A client that cannot take it even now hears nothing.
+    let _ = match accepted {
+        Accepted::Tcp(mut stream, _) => stream.write(ANSWER),
+        Accepted::Unix(mut stream) => stream.write(ANSWER),
+    };
+}

@@ -1,0 +1,240 @@
+//! Where clients come from: addresses, the sockets that listen on them, and streams of bytes.
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use std::fmt;
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+/// Connections that the kernel keeps until they are accepted.
+const BACKLOG: i32 = 4096;
+
+/// Where a server listens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Address {
+    /// A port of a TCP address.
+    Tcp {
+        /// The address; port 0 lets the system choose one.
+        address: SocketAddr,
+        /// Whether clients speak TLS.
+        is_tls: bool,
+    },
+    /// A unix socket, which any user may connect to: it is for a proxy on the same machine, and
+    /// permissions of its directory say who reaches it.
+    Unix(PathBuf),
+}
+
+/// An address that is none.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "'{text}' is no address to listen on: {reason}; give ADDRESS:PORT, tls:ADDRESS:PORT or \
+     unix:PATH"
+)]
+pub struct AddressError {
+    /// What was given.
+    pub text: String,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl Address {
+    /// Reads `127.0.0.1:8080`, `[::]:80`, `localhost:8080`, `tls:[::]:443` or `unix:/run/http`.
+    ///
+    /// # Errors
+    /// It is none of these, or the name has no address.
+    pub fn parse(text: &str) -> Result<Self, AddressError> {
+        let error = |reason: String| AddressError {
+            text: text.to_owned(),
+            reason,
+        };
+        if let Some(path) = text.strip_prefix("unix:") {
+            return match path.is_empty() {
+                true => Err(error("the path is missing".to_owned())),
+                false => Ok(Self::Unix(path.into())),
+            };
+        }
+        let plain = text.strip_prefix("tls:");
+        let mut found = plain
+            .unwrap_or(text)
+            .to_socket_addrs()
+            .map_err(|reason| error(reason.to_string()))?;
+        let address = found
+            .next()
+            .ok_or_else(|| error("the name has no address".to_owned()))?;
+        Ok(Self::Tcp {
+            address,
+            is_tls: plain.is_some(),
+        })
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp {
+                address,
+                is_tls: true,
+            } => write!(f, "tls:{address}"),
+            Self::Tcp { address, .. } => write!(f, "{address}"),
+            Self::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// A socket that listens.
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener, PathBuf),
+}
+
+/// A stream that was just accepted; it does not block.
+#[derive(Debug)]
+pub(crate) enum Accepted {
+    Tcp(TcpStream, SocketAddr),
+    Unix(UnixStream),
+}
+
+/// An address with its socket, which does not block.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    socket: Socket,
+    pub is_tls: bool,
+}
+
+impl Listener {
+    /// # Errors
+    /// The address is in use, not this machine's, or needs rights that the process does not have.
+    pub fn bind(address: &Address) -> io::Result<Self> {
+        match address {
+            Address::Tcp { address, is_tls } => {
+                let listener = TcpListener::bind(address)?;
+                listener.set_nonblocking(true)?;
+                // The standard library's queue is short for a server.
+                rustix::net::listen(&listener, BACKLOG)?;
+                Ok(Self {
+                    socket: Socket::Tcp(listener),
+                    is_tls: *is_tls,
+                })
+            }
+            Address::Unix(path) => Ok(Self {
+                socket: unix(path)?,
+                is_tls: false,
+            }),
+        }
+    }
+
+    /// Where it really listens: with the port that the system chose.
+    pub fn address(&self) -> io::Result<Address> {
+        Ok(match &self.socket {
+            Socket::Tcp(listener) => Address::Tcp {
+                address: listener.local_addr()?,
+                is_tls: self.is_tls,
+            },
+            Socket::Unix(_, path) => Address::Unix(path.clone()),
+        })
+    }
+
+    /// # Errors
+    /// Nobody wants to connect, or the system has no room for another connection.
+    pub fn accept(&self) -> io::Result<Accepted> {
+        match &self.socket {
+            Socket::Tcp(listener) => {
+                let (stream, address) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                stream.set_nodelay(true)?;
+                Ok(Accepted::Tcp(stream, address))
+            }
+            Socket::Unix(listener, _) => {
+                let (stream, _) = listener.accept()?;
+                stream.set_nonblocking(true)?;
+                Ok(Accepted::Unix(stream))
+            }
+        }
+    }
+}
+
+/// Listens on a unix socket. One that nobody listens on any more is replaced.
+fn unix(path: &Path) -> io::Result<Socket> {
+    if let Ok(metadata) = std::fs::symlink_metadata(path)
+        && metadata.file_type().is_socket()
+    {
+        match UnixStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                std::fs::remove_file(path)?;
+            }
+            _ => return Err(io::ErrorKind::AddrInUse.into()),
+        }
+    }
+    let socket = rustix::net::socket_with(
+        AddressFamily::UNIX,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    // What is served is public; a proxy may run as another user.
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o666))?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(Socket::Unix(UnixListener::from(socket), path.into()))
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match &self.socket {
+            Socket::Tcp(listener) => listener.as_fd(),
+            Socket::Unix(listener, _) => listener.as_fd(),
+        }
+    }
+}
+
+impl AsRawFd for Listener {
+    fn as_raw_fd(&self) -> RawFd {
+        self.as_fd().as_raw_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Socket::Unix(_, path) = &self.socket {
+            // Somebody may have removed it already.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_they_are_shown() {
+        for text in ["127.0.0.1:80", "[::1]:8080", "tls:[::]:443", "unix:/run/a"] {
+            let address = Address::parse(text).expect("an address");
+            assert_eq!(address.to_string(), text);
+        }
+        for text in ["", "80", "unix:", "tls:", "1.2.3.4", "[::1", "a b:80"] {
+            let error = Address::parse(text).expect_err("none").to_string();
+            assert!(error.contains("unix:PATH"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_socket_without_a_listener_is_replaced_and_one_with_a_listener_is_not() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("http");
+        drop(UnixListener::bind(&path).expect("a socket"));
+        let address = Address::Unix(path.clone());
+        let first = Listener::bind(&address).expect("it replaces it");
+        let error = Listener::bind(&address).expect_err("in use");
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        drop(first);
+        assert!(!path.exists());
+        std::fs::write(&path, "a file").expect("room");
+        assert!(Listener::bind(&address).is_err());
+        assert!(path.exists());
+    }
+}

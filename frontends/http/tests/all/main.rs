@@ -1,0 +1,8 @@
+//! The file server with real clients, with hostile ones, and with storage that is slow or fails.
+
+mod clients;
+mod common;
+mod files;
+mod hostile;
+mod limits;
+mod storage;
