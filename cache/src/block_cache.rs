@@ -32,6 +32,9 @@ pub enum Asked {
     Again,
 }
 
+/// Blocks up to so many bytes are decoded by who asks only for what memory has: a few microseconds.
+const DECODED_AT_ONCE_MAX: u64 = 16 << 10;
+
 /// How much memory each part may take, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CacheLimits {
@@ -201,6 +204,35 @@ impl BlockCache {
             || self.shared.passing.contains(&id)
             || (self.shared.stored.contains(&id)
                 && pointer.physical_size() == pointer.logical_size())
+    }
+
+    /// The contents of a block if memory has them: no device and no other reader is waited for.
+    ///
+    /// A block that memory has in its stored form only is decoded if it is small. Not for holes.
+    pub fn peek(
+        &self,
+        pointer: &BlockPointer,
+        ctx: ReadContext<'_>,
+        retention: Retention,
+    ) -> Option<Block> {
+        if pointer.is_embedded() {
+            // It is in the pointer: nothing is read.
+            let contents = self.shared.pipeline.read(pointer, ctx, &self.io).ok()?;
+            return Some(Arc::new(contents.into()));
+        }
+        let id = id_of(pointer);
+        let decode = |stored: Block| {
+            let is_quick = pointer.logical_size() <= DECODED_AT_ONCE_MAX
+                || pointer.physical_size() == pointer.logical_size() && !pointer.uses_crypt();
+            let decode = || self.decode(pointer, id, stored, ctx, retention).ok();
+            is_quick.then(decode).flatten()
+        };
+        let found = (self.shared.decoded.get(&id))
+            .or_else(|| self.shared.stored.get(&id).and_then(decode))
+            .or_else(|| self.shared.passing.get(&id))?;
+        let lookups = &self.shared.lookups;
+        lookups.note(pointer, is_ahead(&self.io), Outcome::Hit);
+        Some(found)
     }
 
     /// The contents of the block that `pointer` points to; not for holes.

@@ -12,6 +12,7 @@
 
 mod accounting;
 mod allocate;
+mod at_hand;
 mod caching;
 mod clone;
 mod error;
@@ -36,6 +37,7 @@ pub mod zap;
 
 pub use accounting::{Owner, OwnerHook};
 pub use allocate::CreateParams;
+pub use at_hand::ContentRoot;
 pub use caching::{CacheScope, Caching, DirectIo};
 pub use cenote_cache::{Block, BlockBuffer, BlockCache, CacheLimits, Retention};
 pub use cenote_io::{BlockSink, CompressedForm, IoContext, StoredForm, WritePolicy, WriteRequest};

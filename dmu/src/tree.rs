@@ -33,7 +33,7 @@ impl Object {
     }
 
     /// Refuses a pointer that contradicts its place in the tree.
-    fn check_place(
+    pub(crate) fn check_place(
         &self,
         pointer: &BlockPointer,
         level: u8,
@@ -418,7 +418,7 @@ fn is_committed(live: &LiveObject, dnode: &Arc<Dnode>) -> bool {
 }
 
 /// Entry `index` of an indirect block; `index` is masked to the block's fanout.
-fn entry_of(indirect: &[u8], index: u64) -> BlockPointer {
+pub(crate) fn entry_of(indirect: &[u8], index: u64) -> BlockPointer {
     let start = usize::try_from(index).expect("below 1024") * BLOCK_POINTER_SIZE;
     BlockPointer::decode(&indirect[start..]).expect("an indirect block holds its fanout")
 }

@@ -62,6 +62,19 @@ impl FileSystem {
         self.pieces(file, offset, length, is_passing)
     }
 
+    /// As [`Self::read_segments`], from `offset` on as far as memory has it without a gap: nothing
+    /// is waited for.
+    pub fn segments_at_hand(&self, file: &Znode, offset: u64, length: usize) -> Vec<Segment> {
+        let left = file.attributes().size.saturating_sub(offset);
+        let length = usize::try_from(left).unwrap_or(usize::MAX).min(length);
+        match file.object() {
+            Some(object) if file.kind() == FileKind::Regular => {
+                object.segments_at_hand(offset, length)
+            }
+            _ => Vec::new(),
+        }
+    }
+
     /// Whether a request's data is not to stay in the cache, by the property `direct`.
     pub(crate) fn is_in_passing(&self, access: Access, offset: u64, length: u64) -> bool {
         match self.set().caching().direct {

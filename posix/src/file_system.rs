@@ -148,6 +148,12 @@ impl FileSystem {
         Ok(znode)
     }
 
+    /// The znode of object `id` if it is in memory. A change of the object, or of the names in it
+    /// if it is a directory, leaves another one: whoever finds the same has missed nothing.
+    pub fn znode_at_hand(&self, id: ObjectId) -> Option<Arc<Znode>> {
+        self.znodes.get(id)
+    }
+
     fn read_znode(&self, id: ObjectId) -> Result<Znode, PosixError> {
         let object = self.set.object(id);
         let object = object.map_err(|error| ZnodeAbsent::from(error).0)?;
