@@ -29,7 +29,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::model::{ImportOptions, MountOptions, NbdListen};
+use crate::model::{HttpOptions, HttpSite, ImportOptions, MountOptions, NbdListen};
 use crate::regular;
 
 /// How often a daemon that lives touches its record.
@@ -66,6 +66,15 @@ pub struct RecordedExport {
     pub listen: NbdListen,
 }
 
+/// A site that a command served.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedSite {
+    /// What, and under which name.
+    pub site: HttpSite,
+    /// Where and how.
+    pub options: HttpOptions,
+}
+
 /// A pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedPool {
@@ -90,6 +99,9 @@ pub struct RecordedPool {
     /// Volumes that commands served.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exports: Vec<RecordedExport>,
+    /// Sites that commands served.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sites: Vec<RecordedSite>,
 }
 
 /// What a daemon that died had.
@@ -442,6 +454,7 @@ mod tests {
             mounts: Vec::new(),
             mounts_changed: false,
             exports: Vec::new(),
+            sites: Vec::new(),
         }
     }
 

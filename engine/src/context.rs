@@ -8,6 +8,7 @@ use crate::events::Events;
 use crate::memory::Memory;
 use crate::registry::table::Registry;
 use crate::serving::table::Servers;
+use crate::sites::table::SiteServers;
 use cenote_base::{Env, metrics};
 use std::sync::Arc;
 
@@ -23,6 +24,8 @@ pub(crate) struct Context {
     pub memory: Memory,
     /// Servers of volumes.
     pub servers: Servers,
+    /// Servers of sites.
+    pub sites: SiteServers,
     /// Parts outside of the engine that have figures.
     pub measured: Arc<metrics::Registry>,
     /// Clock and randomness.

@@ -24,6 +24,7 @@ use crate::pools::properties::pool_list;
 use crate::pools::status::pool_status;
 use crate::scans::verify::verify;
 use crate::serving::act::act_on_servers;
+use crate::sites::act::act_on_sites;
 use crate::snapshots::diff::diff;
 use crate::snapshots::holds::holds;
 use crate::snapshots::space::{reclaimed_by, snapshot_space};
@@ -129,6 +130,7 @@ impl Engine {
             Request::SettingsSet { values } => settings_set(context, &values),
             Request::Stores { pool, act } => act_on_stores(context, &pool, act, reply),
             Request::Nbd { act } => act_on_servers(context, &act),
+            Request::Http { act } => act_on_sites(context, act),
             Request::Metrics { names } => metrics(context, mounts, &self.about, &names, reply),
             Request::PoolGroups { pool } => pool_groups(registry, &pool),
             Request::DaemonStatus => Ok(Response::Status {

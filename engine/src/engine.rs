@@ -24,6 +24,8 @@ use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
 use crate::serving::follow::may_change_exports;
 use crate::serving::table::{Servers, ServingSetup};
+use crate::sites::server::SiteServing;
+use crate::sites::table::SiteServers;
 use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{Env, metrics};
 use cenote_control::model::{Access, Change, ControlError, ExportHow, Request, Response};
@@ -61,6 +63,8 @@ pub struct EngineSettings {
     pub shows_keys: bool,
     /// How volumes are served.
     pub serving: ServingSetup,
+    /// How sites are served; not set, they are not.
+    pub sites: Option<Box<dyn SiteServing>>,
     /// Parts outside of the engine whose figures are shown with its own.
     pub measured: Arc<metrics::Registry>,
 }
@@ -106,6 +110,7 @@ impl Engine {
                 events: Arc::new(Events::new(Arc::clone(&env))),
                 memory: Memory::new(settings.memory, settings.memory_is_given, gauge, started),
                 servers: Servers::new(settings.serving),
+                sites: SiteServers::new(settings.sites),
                 measured: settings.measured,
                 env,
             },
@@ -256,6 +261,7 @@ impl Service for Engine {
             self.context.end_unneeded_servers(false);
         }
         if is_change {
+            self.context.follow_sites();
             // Whoever learns that a pool is imported may rely on it being written down.
             self.recorder.note_pools(&self.context, &self.mounts);
         }
@@ -289,6 +295,7 @@ impl Service for Engine {
         self.look_at_pools(&pools);
         self.agent.look(&self.context.events, now, &pools);
         let env = self.context.env.as_ref();
+        self.context.follow_sites();
         self.recorder.look(&self.context, &self.mounts);
         let failure = self.recorder.failure();
         let was_told = self.record_alarm.swap(failure.is_some(), Ordering::AcqRel);
@@ -303,6 +310,7 @@ impl Service for Engine {
         let outcome = shutdown(&self.context, &self.mounts, force);
         if force || outcome.is_ok() {
             self.context.servers.end_all();
+            self.context.sites.end_all();
             self.recorder.finish();
             self.alarms.finish();
         }

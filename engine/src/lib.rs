@@ -9,8 +9,8 @@
 //!   behind a change with its note in the history;
 //! * `alarms`: what a person is told of all this, without asking;
 //! * `mounts`, `keys`, `devices`, `snapshots`, `scans`, `datasets`, `pools`, `daemon`,
-//!   `serving`, `measures`: what requests are about. What one of them keeps is its own: the
-//!   mounts have their table.
+//!   `serving`, `sites`, `measures`: what requests are about. What one of them keeps is its own:
+//!   the mounts have their table.
 //!
 //! Their functions are handed what they need of all this. Who has to tell something upwards posts
 //! an event. How a mount is made is behind [`Mounter`].
@@ -44,10 +44,12 @@ mod pools;
 mod registry;
 mod scans;
 mod serving;
+mod sites;
 mod snapshots;
 mod streams;
 #[cfg(test)]
 mod tests;
+mod trees;
 mod values;
 
 pub use alarms::alarm::{Alarm, AlarmKind, AlarmSeverity};
@@ -71,3 +73,9 @@ pub use registry::damage::DamageLog;
 pub use serving::open::ServedVolume;
 pub use serving::server::{HangUp, VolumeOffer, VolumeServer, VolumeServing};
 pub use serving::table::ServingSetup;
+pub use sites::report::SiteReport;
+pub use sites::server::{SiteOffer, SiteServer, SiteServing};
+pub use sites::site::Site;
+pub use trees::error::{TreeEntry, TreeFault};
+pub use trees::file::TreeFile;
+pub use trees::find::TreeFound;

@@ -85,6 +85,10 @@ ranks! {
         DeviceAgent [] "Device events that were answered.";
         MountTurns [] "Datasets that are being mounted.";
         Mounts [] "Mounts of all pools.";
+        SiteServers [] "Servers of sites.";
+        SiteFollows [] "Held while a server's sites keep up with their datasets.";
+        SiteLists [] "Which sites a server has.";
+        SiteStates [] "Which tree a site shows.";
         VolumeServers [] "Servers of volumes.";
         ServedExports [] "What a server of volumes exports because of a command.";
     }
@@ -99,6 +103,7 @@ ranks! {
         SeenStores [] "Devices in stores that were looked at.";
         SentSnapshots [] "Snapshots that are being sent.";
         ServedVolumes [] "Clients that have volumes open.";
+        SiteTrees [] "Trees that sites have open.";
         VerifyProgress [] "How far a verification is.";
     }
     files {
@@ -124,6 +129,8 @@ ranks! {
     }
     engine {
         Ereports [] "How many error reports a vdev made lately.";
+        SiteHandles [] "Files of sites that clients have open.";
+        SiteNames [] "What paths of sites name.";
     }
     dataset {
         DatasetSpace [] "Space that a dataset may count on.";

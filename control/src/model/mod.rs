@@ -20,6 +20,7 @@ mod error;
 mod error_form;
 mod error_record;
 mod history;
+mod http;
 mod import;
 mod inspect;
 mod metrics;
@@ -59,6 +60,10 @@ pub use diff::{DiffChange, DiffRecord};
 pub use error::{ControlError, MissingLog, NameFault};
 pub use error_record::{ErrorKind, ErrorRecord};
 pub use history::{Event, HistoryBody, HistoryRecord};
+pub use http::{
+    HttpAct, HttpClient, HttpFigures, HttpLimits, HttpOptions, HttpServer, HttpSite,
+    HttpSiteStatus, HttpState, HttpTls,
+};
 pub use import::{
     ImportCandidate, ImportCondition, ImportOptions, ImportPick, OlderState, Rewind, Rewound,
     Search,
@@ -74,8 +79,8 @@ pub use pool::{
 };
 pub use receive::{Receive, ReceiveNaming, ReceiveNote};
 pub use refusal::{
-    DeviceRefusal, KeyRefusal, NbdRefusal, PoolRefusal, Refusal, StoreRefusal, StreamAct,
-    StreamFault, StreamRefusal,
+    DeviceRefusal, HttpRefusal, KeyRefusal, NbdRefusal, PoolRefusal, Refusal, StoreRefusal,
+    StreamAct, StreamFault, StreamRefusal,
 };
 pub use request::{Access, Depth, ExportHow, MountOptions, PropertySelection, Request};
 pub use response::{Part, Response};

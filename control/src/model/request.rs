@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::alarm::AlarmAct;
 use super::change::Change;
 use super::dataset::KindSet;
+use super::http::HttpAct;
 use super::import::{ImportOptions, ImportPick, Search};
 use super::nbd::NbdAct;
 use super::receive::Receive;
@@ -306,6 +307,11 @@ pub enum Request {
         /// What about them.
         act: NbdAct,
     },
+    /// Sites served over HTTP. Answer: `Http`.
+    Http {
+        /// What about them.
+        act: HttpAct,
+    },
     /// Measurements whose names begin with one of these; all, if there is none. Answer: parts
     /// `Metrics`, then `Done`.
     Metrics {
@@ -379,6 +385,10 @@ impl Request {
             Request::Nbd { act } => match act {
                 NbdAct::Status => Access::Read,
                 NbdAct::Serve { .. } | NbdAct::Stop { .. } => Access::Change,
+            },
+            Request::Http { act } => match act {
+                HttpAct::Status => Access::Read,
+                HttpAct::Start { .. } | HttpAct::Stop { .. } | HttpAct::Reload => Access::Change,
             },
             Request::Import { .. }
             | Request::Export { .. }

@@ -10,6 +10,7 @@ use super::diff::DiffRecord;
 use super::error::ControlError;
 use super::error_record::ErrorRecord;
 use super::history::{Event, HistoryRecord};
+use super::http::HttpServer;
 use super::import::{ImportCandidate, Rewound};
 use super::inspect::DaemonStatus;
 use super::metrics::{GroupRow, MetricFamily};
@@ -193,6 +194,11 @@ pub enum Response {
     Nbd {
         /// The daemon's own first.
         servers: Vec<NbdServer>,
+    },
+    /// Servers of sites.
+    Http {
+        /// In the order in which they began.
+        servers: Vec<HttpServer>,
     },
     /// Transaction groups.
     Groups {

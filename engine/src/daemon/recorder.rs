@@ -22,8 +22,8 @@ use cenote_cloud::is_url;
 use cenote_control::model::{ImportOptions, Rewind};
 use cenote_control::protocol::note_path;
 use cenote_control::record::{
-    self, DaemonRecord, Loss, RecordedExport, RecordedMount, RecordedPool, TOUCH_PERIOD,
-    beside_socket,
+    self, DaemonRecord, Loss, RecordedExport, RecordedMount, RecordedPool, RecordedSite,
+    TOUCH_PERIOD, beside_socket,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -61,6 +61,7 @@ struct Awaited {
     guid: u64,
     mounts: Vec<RecordedMount>,
     exports: Vec<RecordedExport>,
+    sites: Vec<RecordedSite>,
     until: Duration,
 }
 
@@ -214,6 +215,11 @@ impl State {
                     pool.mounts.push(mount.clone());
                 }
             }
+            for site in &awaited.sites {
+                if !pool.sites.contains(site) {
+                    pool.sites.push(site.clone());
+                }
+            }
             for export in &awaited.exports {
                 if !pool.exports.contains(export) {
                     pool.exports.push(export.clone());
@@ -247,6 +253,7 @@ impl State {
                 guid: pool.guid,
                 mounts: pool.mounts,
                 exports: pool.exports,
+                sites: pool.sites,
                 until,
             }));
         }
@@ -348,6 +355,7 @@ fn recorded(imported: &Imported, context: &Context, mounts: Vec<RecordedMount>) 
         mounts,
         mounts_changed: false,
         exports: context.recorded_exports(imported),
+        sites: context.recorded_sites(imported),
     }
 }
 
@@ -464,6 +472,7 @@ mod tests {
             mounts: mounts.iter().map(mount).collect(),
             mounts_changed: false,
             exports: Vec::new(),
+            sites: Vec::new(),
         }
     }
 

@@ -199,6 +199,8 @@ fn destroy_one(
     let (imported, dataset) = context.registry.dataset(name)?;
     let places = mounts.derived_places(name.as_str());
     imported.free_dataset(name, how.force)?;
+    let id = dataset.id();
+    let _freed = imported.hold_trees(how.force, |tree| tree == id)?;
     // What is in use is refused before its snapshots are gone.
     let elsewhere = Elsewhere::unused_or(how.force);
     let mounted = mounted_below(mounts, name);
@@ -245,7 +247,7 @@ fn destroy_snapshots_of(
     if names.is_empty() {
         return Ok(());
     }
-    imported.check_not_sent(&names)?;
+    let _freed = imported.free_snapshots(&names)?;
     let task = DestroySnapshots {
         names,
         defer: false,

@@ -58,7 +58,7 @@ fn destroy_newer(
     let newer: Vec<DatasetName> = newer.collect::<Result<_, _>>()?;
     let is_bookmark = |name: &DatasetName| name.kind() == NameKind::Bookmark;
     let (bookmarks, snapshots): (Vec<_>, Vec<_>) = newer.into_iter().partition(is_bookmark);
-    imported.check_not_sent(&snapshots)?;
+    let _freed = imported.free_snapshots(&snapshots)?;
     for clone in &wanted.clones {
         let how = Destruction {
             recursive: true,

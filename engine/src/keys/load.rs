@@ -36,6 +36,16 @@ pub(crate) fn unload_key(
     dataset: &str,
 ) -> Result<Response, ControlError> {
     let (imported, found) = registry.dataset(&parse_name(dataset)?)?;
+    let root = found.directory().id();
+    let is_locked = |id| {
+        // Of what cannot be read nobody can say that it needs no key.
+        let Ok(dataset) = imported.dsl().dataset_of(id) else {
+            return true;
+        };
+        let key = dataset.directory().crypto_key();
+        key.map_or(true, |key| key.is_some_and(|key| key.root() == root))
+    };
+    let _freed = imported.hold_trees(false, is_locked)?;
     let until = env.monotonic() + LETTING_GO;
     loop {
         mounts.forget_ended();

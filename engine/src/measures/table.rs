@@ -213,6 +213,29 @@ measures! {
     NBD_WRITTEN = Gauge "cenote_nbd_written_bytes" ["server" "export"]
         "Bytes that the connected clients wrote.";
 
+    HTTP_CONNECTIONS = Gauge "cenote_http_connections" ["server"]
+        "Connections to a server of sites.";
+    HTTP_REQUESTS = Counter "cenote_http_requests_total" ["server"]
+        "Requests that a server of sites answered.";
+    HTTP_FROM_MEMORY = Counter "cenote_http_from_memory_total" ["server"]
+        "Requests that memory alone answered.";
+    HTTP_SENT = Counter "cenote_http_sent_bytes_total" ["server"]
+        "Bytes of bodies that a server of sites sent.";
+    HTTP_REFUSED = Counter "cenote_http_refused_total" ["server"]
+        "Connections and requests that limits refused.";
+    HTTP_UNLOGGED = Counter "cenote_http_unlogged_total" ["server"]
+        "Lines of the access log that were dropped because the disk was too slow.";
+    HTTP_SITE_CACHED = Counter "cenote_http_site_cached_bytes_total" ["server" "site" "dataset"]
+        "Bytes of a site that memory had at once.";
+    HTTP_SITE_READ = Counter "cenote_http_site_read_bytes_total" ["server" "site" "dataset"]
+        "Bytes of a site that were read by a thread that may wait for a device.";
+    HTTP_SITE_OPEN = Gauge "cenote_http_site_open_files" ["server" "site" "dataset"]
+        "Files of a site that are being sent.";
+    HTTP_SITE_UP = Gauge "cenote_http_site_up" ["server" "site" "dataset"]
+        "1 if the site shows a state of its dataset, 0 if it cannot.";
+    HTTP_SITE_MADE = Gauge "cenote_http_site_snapshot_seconds" ["server" "site" "dataset"]
+        "When the snapshot that a site shows was made, in seconds since 1970.";
+
     STORE_REQUESTS = Counter "cenote_store_requests_total" ["pool" "store" "kind"]
         "Requests to an object store, repetitions included.";
     STORE_FAILURES = Counter "cenote_store_failures_total" ["pool" "store" "kind" "reason"]

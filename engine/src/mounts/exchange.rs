@@ -32,6 +32,8 @@ pub(crate) fn exchange_contents(
 ) -> Result<(), ControlError> {
     // Clients of a volume would go on with other contents.
     imported.free_dataset(head, false)?;
+    // Clients of a site ask again.
+    let _freed = imported.hold_trees(true, |tree| tree == id)?;
     // What other mount namespaces have cannot follow.
     end_elsewhere(
         mounts,
@@ -74,6 +76,7 @@ pub(crate) fn replace_contents(
     change: impl FnOnce() -> Result<(), ControlError>,
 ) -> Result<(), ControlError> {
     imported.free_dataset(head, false)?;
+    let _freed = imported.hold_trees(true, |tree| tree == id)?;
     let mounted = mounted_below(mounts, head);
     unmount_for_change(mounts, imported, head, (&mounted, true))?;
     let changed = unmount_dataset(mounts, head.as_str(), (true, Elsewhere::End))

@@ -147,8 +147,8 @@ impl Run<'_> {
 
     fn destroy(&self, name: &[u8]) -> Result<(), Errno> {
         let names = vec![self.named(name)?];
-        let sent = self.imported.check_not_sent(&names);
-        sent.map_err(|_| Errno::BUSY)?;
+        let freed = self.imported.free_snapshots(&names);
+        let _freed = freed.map_err(|_| Errno::BUSY)?;
         self.unmount(&names[0])?;
         let defer = false;
         self.task(DestroySnapshots { names, defer })

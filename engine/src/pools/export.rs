@@ -63,6 +63,7 @@ pub(crate) fn export(
         imported.pool.give_up();
     }
     imported.free_all(how.force)?;
+    let _freed = imported.hold_trees(how.force, |_| true)?;
     let unmounted = unmount_pool(&context.registry, mounts, &imported, how.force)?;
     if is_suspended {
         // It takes no more changes, those of its open file systems included.
@@ -113,6 +114,7 @@ pub(crate) fn destroy_pool(
     }
     let imported = context.registry.writable_pool(pool)?;
     imported.free_all(force)?;
+    let _freed = imported.hold_trees(force, |_| true)?;
     unmount_pool(&context.registry, mounts, &imported, force)?;
     imported.close_all_heads(force)?;
     let destroyed = imported.pool.destroy();
@@ -147,13 +149,17 @@ pub(crate) fn shutdown(
     let hurry = hurry(&context.clouds, &pools, is_stuck);
     let mut failure = None;
     let mut unmounted = Vec::new();
+    let mut kept_away = Vec::new();
     for imported in &pools {
         if imported.pool.is_waiting() {
             imported.pool.give_up();
         }
         let freed = imported.free_all(force);
-        let unmounted_now =
-            freed.and_then(|()| unmount_pool(&context.registry, mounts, imported, force));
+        let freed = freed.and_then(|()| imported.hold_trees(force, |_| true));
+        let unmounted_now = freed.and_then(|held| {
+            kept_away.push(held);
+            unmount_pool(&context.registry, mounts, imported, force)
+        });
         match unmounted_now {
             Ok(datasets) => unmounted.extend(datasets),
             // Leaving anyway: what cannot be unmounted is left to the system.
@@ -164,9 +170,11 @@ pub(crate) fn shutdown(
             }
         }
     }
-    for imported in pools {
+    for imported in &pools {
         context.registry.remove(imported.name());
     }
+    drop(kept_away);
+    drop(pools);
     drop(hurry);
     failure.map_or(Ok(()), Err)
 }

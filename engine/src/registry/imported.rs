@@ -2,11 +2,13 @@
 
 use super::damage::DamageLog;
 use super::heads::OpenHeads;
+use super::open_trees::{InUse, OpenTrees, TreesHeld};
 use super::replays::Replays;
 use super::sent::SentSnapshots;
 use super::served::Served;
+use cenote_base::ObjectId;
 use cenote_base::rt::{Job, Mutex, ranks};
-use cenote_control::model::{ControlError, PoolHealth, PoolRow};
+use cenote_control::model::{ControlError, HttpRefusal, PoolHealth, PoolRow};
 use cenote_dsl::{Dataset, DatasetName, Dsl};
 use cenote_pool::Pool;
 use cenote_vdev::VdevState;
@@ -45,6 +47,8 @@ pub(crate) struct Imported {
     pub sent: SentSnapshots,
     /// Clients that have volumes open.
     pub served: Served,
+    /// Trees that sites have open.
+    pub trees: OpenTrees,
     /// Held by whoever lets the pool go, which may take as long as an upload.
     pub leaving: Mutex<(), ranks::Leaving>,
 }
@@ -66,6 +70,7 @@ impl Imported {
             replays: Replays::default(),
             sent: SentSnapshots::default(),
             served: Served::default(),
+            trees: OpenTrees::default(),
             leaving: Mutex::default(),
         }
     }
@@ -94,8 +99,10 @@ impl Imported {
         self.pool.options().replay_in_memory
     }
 
-    /// Refuses what would destroy a snapshot that is being sent.
-    pub fn check_not_sent(&self, names: &[DatasetName]) -> Result<(), ControlError> {
+    /// Refuses what would destroy a snapshot that is being sent, or that clients of a site read.
+    /// Until the answer is dropped no site opens one.
+    pub fn free_snapshots(&self, names: &[DatasetName]) -> Result<TreesHeld<'_>, ControlError> {
+        let mut ids = Vec::new();
         for name in names {
             let Ok(snapshot) = self.dsl().dataset(name) else {
                 // Whoever is to destroy it says what is wrong with it.
@@ -106,8 +113,25 @@ impl Imported {
                     dataset: name.as_str().to_owned(),
                 });
             }
+            ids.push(snapshot.id());
         }
-        Ok(())
+        self.hold_trees(false, |id| ids.contains(&id))
+    }
+
+    /// Takes the trees of datasets away from sites, until the answer is dropped.
+    ///
+    /// # Errors
+    /// [`HttpRefusal::InUse`] if clients read their files; not with `force`, which ends that.
+    pub fn hold_trees(
+        &self,
+        force: bool,
+        is_meant: impl Fn(ObjectId) -> bool,
+    ) -> Result<TreesHeld<'_>, ControlError> {
+        let held = self.trees.hold(force, is_meant);
+        held.map_err(|InUse { name, count }| {
+            let dataset = name;
+            HttpRefusal::InUse { dataset, count }.into()
+        })
     }
 
     /// Where a mount point lies with the alternative root before it.

@@ -3,7 +3,8 @@
 //! `table` has them by name, `imported` is one of them; the other files are what goes with an
 //! import: heads that are open for writing (`heads`, `files`), intent logs (`replays`, `replay`,
 //! `intent_logs`), damage that was met, snapshots that are being sent (`sent`), clients that
-//! have volumes open (`served`, `freeing`), and the cache file that it is noted in.
+//! have volumes open (`served`, `freeing`), trees that sites have open (`open_trees`), and the
+//! cache file that it is noted in.
 
 pub(crate) mod cache_file;
 pub(crate) mod cache_places;
@@ -13,6 +14,7 @@ pub(crate) mod freeing;
 pub(crate) mod heads;
 pub(crate) mod imported;
 pub(crate) mod intent_logs;
+pub(crate) mod open_trees;
 pub(crate) mod replay;
 pub(crate) mod replays;
 pub(crate) mod sent;

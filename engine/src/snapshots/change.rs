@@ -115,7 +115,7 @@ fn destroy_snapshots(
     let mut noted = NotedOnce::new(by);
     in_each_pool(wanted, |names| {
         let (imported, _) = registry.dataset(&names[0].dataset())?;
-        imported.check_not_sent(names)?;
+        let _freed = imported.free_snapshots(names)?;
         for name in names {
             // Nobody is to read it any more.
             unmount_dataset(mounts, name.as_str(), (false, Elsewhere::EndUnused))?;

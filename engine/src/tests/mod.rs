@@ -5,6 +5,7 @@ mod heads;
 mod import;
 mod properties;
 mod share;
+mod sites;
 mod volumes;
 
 use crate::{Engine, EngineSettings, NoMounter};

@@ -16,7 +16,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cenote_control::model::{
-    Change, ControlError, NbdAct, NbdRefusal, OpenedPool, Part, Request, Response,
+    Change, ControlError, HttpAct, HttpRefusal, NbdAct, NbdRefusal, OpenedPool, Part, Request,
+    Response,
 };
 use cenote_control::protocol::{
     CallError, Client, FrameError, Interrupt, MACHINE_SOCKET, socket_of_process, view_path,
@@ -415,6 +416,19 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         | Request::UnloadKey { dataset }
         | Request::UserSpace { dataset, .. } => no_dataset(dataset),
         Request::Receive { receive, .. } => no_dataset(receive.target),
+        Request::Http { act } => match act {
+            HttpAct::Status => Ok(Response::Http {
+                servers: Vec::new(),
+            }),
+            HttpAct::Start { sites, .. } => {
+                no_dataset(sites.into_iter().next().unwrap_or_default().dataset)
+            }
+            HttpAct::Reload => Ok(Response::Done),
+            HttpAct::Stop { targets, .. } => match targets.into_iter().next() {
+                None => Ok(Response::Done),
+                Some(target) => Err(HttpRefusal::NotServed { target }.into()),
+            },
+        },
         Request::Nbd { act } => match act {
             NbdAct::Status => Ok(Response::Nbd {
                 servers: Vec::new(),

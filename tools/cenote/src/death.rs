@@ -346,6 +346,7 @@ mod tests {
             mounts: (0..mounts).map(mount).collect(),
             mounts_changed: false,
             exports: Vec::new(),
+            sites: Vec::new(),
         };
         let loss = Loss {
             pid: 42,

@@ -4,6 +4,7 @@
 //! also sends them, for clients that do not know the case ([`super::ControlError`]).
 
 mod device;
+mod http;
 mod key;
 mod nbd;
 mod pool;
@@ -11,6 +12,7 @@ mod store;
 mod stream;
 
 pub use device::DeviceRefusal;
+pub use http::HttpRefusal;
 pub use key::KeyRefusal;
 pub use nbd::NbdRefusal;
 pub use pool::PoolRefusal;
@@ -44,6 +46,9 @@ pub enum Refusal {
     /// Volumes served as network block devices.
     #[error("{0}")]
     Nbd(NbdRefusal),
+    /// Sites served over HTTP.
+    #[error("{0}")]
+    Http(HttpRefusal),
     /// A property of a new key.
     #[error("{0}")]
     Key(KeyRefusal),
@@ -86,6 +91,12 @@ impl From<StoreRefusal> for Refusal {
 impl From<NbdRefusal> for Refusal {
     fn from(refusal: NbdRefusal) -> Self {
         Self::Nbd(refusal)
+    }
+}
+
+impl From<HttpRefusal> for Refusal {
+    fn from(refusal: HttpRefusal) -> Self {
+        Self::Http(refusal)
     }
 }
 

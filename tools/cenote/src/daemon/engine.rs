@@ -76,6 +76,7 @@ pub fn service(wanted: Wanted) -> Arc<dyn Service> {
             serving: Some(Box::new(NbdServing)),
             own: wanted.own_server,
         },
+        sites: None,
         measured: wanted.measured,
     };
     Arc::new(Engine::new(

@@ -8,8 +8,8 @@
 use std::path::Path;
 
 use cenote_control::model::{
-    ControlError, ImportOptions, ImportPick, MountOptions, NbdAct, PropertySelection, Request,
-    Response, Search,
+    ControlError, HttpAct, ImportOptions, ImportPick, MountOptions, NbdAct, PropertySelection,
+    Request, Response, Search,
 };
 use cenote_control::protocol::socket_of_process;
 use cenote_control::record::RecordedPool;
@@ -65,6 +65,7 @@ fn wanted(death: Option<&Death>, places: &Places, socket: &Path) -> (Vec<Wanted>
                 mounts: Vec::new(),
                 mounts_changed: false,
                 exports: Vec::new(),
+                sites: Vec::new(),
             },
             is_recorded: false,
         });
@@ -146,11 +147,18 @@ fn resume_one(wanted: &Wanted, context: &mut Context) -> u8 {
         true => serve_recorded(pool, context),
         false => (0, 0),
     };
-    let served = match served {
+    // A server of files comes back after a start of the machine, too: nobody holds it open.
+    let (sites, sites_code) = serve_sites(pool, context);
+    let mut served = match served {
         0 => String::new(),
         1 => ", 1 volume served".to_owned(),
         count => format!(", {count} volumes served"),
     };
+    served.push_str(&match sites {
+        0 => String::new(),
+        1 => ", 1 site served".to_owned(),
+        count => format!(", {count} sites served"),
+    });
     context.line(&format!(
         "{}: imported, {mounted} file systems mounted{served}",
         pool.name
@@ -161,6 +169,7 @@ fn resume_one(wanted: &Wanted, context: &mut Context) -> u8 {
         ));
     }
     let is_left = u8::from(!locked.is_empty() || !failures.is_empty());
+    let serve_code = serve_code.max(sites_code);
     is_left.max(key_code).max(mount_code).max(serve_code)
 }
 
@@ -226,6 +235,28 @@ fn serve_recorded(pool: &RecordedPool, context: &mut Context) -> (u64, u8) {
             Err(ControlError::NoSuchDataset { .. }) => {}
             Err(error) => {
                 let what = format!("cannot serve '{}'", export.dataset);
+                context.complain(&with_context(&what, &error));
+                code = 1;
+            }
+        }
+    }
+    (done, code)
+}
+
+/// Serves the sites that commands served; how many are, and whether some should be and are not.
+fn serve_sites(pool: &RecordedPool, context: &mut Context) -> (u64, u8) {
+    let (mut done, mut code) = (0, 0);
+    for recorded in &pool.sites {
+        let act = HttpAct::Start {
+            sites: vec![recorded.site.clone()],
+            options: recorded.options.clone(),
+        };
+        match context.ask(Request::Http { act }) {
+            Ok(_) => done += 1,
+            // It was destroyed in the last second before the crash.
+            Err(ControlError::NoSuchDataset { .. }) => {}
+            Err(error) => {
+                let what = format!("cannot serve '{}'", recorded.site.dataset);
                 context.complain(&with_context(&what, &error));
                 code = 1;
             }

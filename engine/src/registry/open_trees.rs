@@ -1,0 +1,239 @@
+//! The trees of a pool that sites have open.
+//!
+//! Sites keep weak references, and clients' files do, too. So whoever changes a dataset as a whole
+//! takes its trees away here, and nothing below is in use any more. While that lasts no tree is
+//! opened: a mirror has requests at every moment, and one of them would open it again at once.
+//!
+//! A tree whose files clients read is taken away by force only. A tree that no site shows any more
+//! stays until its last file is closed; after a day its clients are in nobody's way any more: one
+//! that receives a few bytes a second would keep a snapshot for months.
+
+use crate::trees::tree::FileTree;
+use cenote_base::ObjectId;
+use cenote_base::rt::{self, Condvar, Instant, Mutex, ranks};
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+/// How long files may still be read before a change is refused because of them.
+const CLOSING: Duration = Duration::from_secs(1);
+/// How long reads that are under way may take when their tree is taken away.
+const LETTING_GO: Duration = Duration::from_secs(10);
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+/// How long files of a tree that no site shows any more may keep it from being taken away.
+const KEEPING: Duration = Duration::from_secs(24 * 3600);
+/// How long a request waits for a change to end.
+const OPENING: Duration = Duration::from_secs(5);
+
+#[derive(Debug)]
+struct Open {
+    tree: Arc<FileTree>,
+    /// Since when no site shows it any more.
+    retired: Option<Instant>,
+}
+
+impl Open {
+    /// Whether its files may keep it from being taken away.
+    fn keeps(&self) -> bool {
+        self.retired.is_none_or(|since| since.elapsed() < KEEPING)
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    next: u64,
+    open: BTreeMap<u64, Open>,
+    /// Changes under way.
+    holds: u32,
+}
+
+/// Open trees.
+#[derive(Debug, Default)]
+pub(crate) struct OpenTrees {
+    state: Mutex<State, ranks::SiteTrees>,
+    /// A change ended.
+    released: Condvar,
+}
+
+/// A tree whose files are read.
+#[derive(Debug)]
+pub(crate) struct InUse {
+    pub name: String,
+    pub count: usize,
+}
+
+/// Keeps trees from being opened until it is dropped.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct TreesHeld<'a>(&'a OpenTrees);
+
+impl Drop for TreesHeld<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().holds -= 1;
+        self.0.released.notify_all();
+    }
+}
+
+impl OpenTrees {
+    /// Waits until no change is under way; false if one takes long.
+    fn wait(&self) -> bool {
+        let state = self.state.lock();
+        let is_held = |state: &mut State| state.holds > 0;
+        let (_state, is_held) = self.released.wait_timeout_while(state, OPENING, is_held);
+        !is_held
+    }
+
+    /// Opens a tree by `make`; `None` while a change is under way that takes long.
+    pub fn open<E>(
+        &self,
+        make: impl Fn() -> Result<FileTree, E>,
+    ) -> Result<Option<Weak<FileTree>>, E> {
+        loop {
+            if !self.wait() {
+                return Ok(None);
+            }
+            let tree = Arc::new(make()?);
+            let mut state = self.state.lock();
+            if state.holds == 0 {
+                let weak = Arc::downgrade(&tree);
+                let number = state.next;
+                state.next += 1;
+                let retired = None;
+                state.open.insert(number, Open { tree, retired });
+                return Ok(Some(weak));
+            }
+            drop(state);
+        }
+    }
+
+    /// No site shows a tree any more.
+    pub fn retire(&self, tree: &Weak<FileTree>) {
+        let mut state = self.state.lock();
+        for open in state.open.values_mut() {
+            if std::ptr::eq(Arc::as_ptr(&open.tree), tree.as_ptr()) {
+                open.retired.get_or_insert_with(Instant::now);
+            }
+        }
+    }
+
+    /// Lets go of trees that no site shows and no client reads; returns the heads among them.
+    pub fn sweep(&self) -> Vec<ObjectId> {
+        let is_over = |open: &Open| open.retired.is_some() && open.tree.handles.count() == 0;
+        let mut state = self.state.lock();
+        let over = state.open.extract_if(.., |_, open| is_over(open));
+        let over: Vec<Open> = over.map(|(_, open)| open).collect();
+        drop(state);
+        let heads = over.iter().filter(|open| !open.tree.is_lasting());
+        heads.map(|open| open.tree.dataset).collect()
+    }
+
+    /// How many files of a dataset clients have open.
+    pub fn files_of(&self, id: ObjectId) -> u64 {
+        let state = self.state.lock();
+        let own = state.open.values().filter(|open| open.tree.dataset == id);
+        own.map(|open| open.tree.handles.count() as u64).sum()
+    }
+
+    /// Whether clients read files of a tree of this name that no site shows any more.
+    pub fn has_retired(&self, name: &str) -> bool {
+        let state = self.state.lock();
+        let mut open = state.open.values();
+        open.any(|open| open.retired.is_some() && open.tree.name == name)
+    }
+
+    /// Ends trees of this name that no site shows any more, once their files are closed or so much
+    /// time is over.
+    pub fn end_retired(&self, name: &str, grace: Duration) {
+        let is_meant = |open: &Open| open.retired.is_some() && open.tree.name == name;
+        let is_read = || {
+            let state = self.state.lock();
+            let mut meant = state.open.values().filter(|open| is_meant(open));
+            meant.any(|open| open.tree.handles.count() > 0)
+        };
+        within(grace, || !is_read());
+        let mut state = self.state.lock();
+        let gone: Vec<(u64, Open)> = state
+            .open
+            .extract_if(.., |_, open| is_meant(open))
+            .collect();
+        drop(state);
+        drop(gone);
+    }
+
+    /// Takes the trees of the datasets for which `is_meant` holds away, and opens none until the
+    /// answer is dropped.
+    ///
+    /// # Errors
+    /// [`InUse`] if clients read their files; not with `force`, which ends that.
+    pub fn hold(
+        &self,
+        force: bool,
+        is_meant: impl Fn(ObjectId) -> bool,
+    ) -> Result<TreesHeld<'_>, InUse> {
+        let mut state = self.state.lock();
+        state.holds += 1;
+        let held = TreesHeld(self);
+        let mut meant: Vec<Arc<FileTree>> = Vec::new();
+        let mut keeping: Vec<Arc<FileTree>> = Vec::new();
+        for open in state
+            .open
+            .values()
+            .filter(|open| is_meant(open.tree.dataset))
+        {
+            meant.push(Arc::clone(&open.tree));
+            if !force && open.keeps() {
+                keeping.push(Arc::clone(&open.tree));
+            }
+        }
+        drop(state);
+        if meant.is_empty() {
+            return Ok(held);
+        }
+        let set_closing = |closing| {
+            let each = meant.iter();
+            each.for_each(|tree| tree.is_closing.store(closing, Ordering::Release));
+        };
+        set_closing(true);
+        let in_use = || keeping.iter().find(|tree| tree.handles.count() > 0);
+        if !within(CLOSING, || in_use().is_none())
+            && let Some(busy) = in_use()
+        {
+            set_closing(false);
+            return Err(InUse {
+                name: busy.name.clone(),
+                count: busy.handles.count().max(1),
+            });
+        }
+        drop(keeping);
+        let mut state = self.state.lock();
+        let gone: Vec<(u64, Open)> = state
+            .open
+            .extract_if(.., |_, open| {
+                meant.iter().any(|one| Arc::ptr_eq(one, &open.tree))
+            })
+            .collect();
+        drop(state);
+        let left: Vec<Weak<FileTree>> = meant.iter().map(Arc::downgrade).collect();
+        drop((gone, meant));
+        // Reads that are under way; devices that are gone fail them.
+        if !within(LETTING_GO, || {
+            left.iter().all(|tree| tree.strong_count() == 0)
+        }) {
+            log::warn!("files are still being read for clients although their dataset is changed");
+        }
+        Ok(held)
+    }
+}
+
+/// Waits until something holds, but not longer than that.
+fn within(time: Duration, holds: impl Fn() -> bool) -> bool {
+    let looks = time.as_millis() / LOOK_INTERVAL.as_millis();
+    for _ in 0..looks {
+        if holds() {
+            return true;
+        }
+        rt::sleep(LOOK_INTERVAL);
+    }
+    holds()
+}

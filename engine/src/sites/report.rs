@@ -1,0 +1,14 @@
+//! What a site tells of itself.
+
+use cenote_control::model::HttpSiteStatus;
+
+/// A site for the page on which mirrors say how old they are.
+#[derive(Clone, Debug)]
+pub struct SiteReport {
+    /// What it shows.
+    pub status: HttpSiteStatus,
+    /// Bytes that the state refers to.
+    pub bytes: u64,
+    /// Where it comes from: the property `cenote:upstream`.
+    pub upstream: String,
+}

@@ -1,0 +1,108 @@
+//! Entity tags: the names of a file's contents.
+//!
+//! A tag is a digest of what names the bytes: the pointers of the file's dnode, which have the
+//! addresses, births and checksums of the blocks below them ([`ContentRoot`]), and the size. Files
+//! with one tag have the same bytes, in whatever snapshot and under whatever name: a client that
+//! got half of a file from one snapshot gets the rest from the next, unless the file changed.
+//!
+//! Changes that are not on disk yet have no pointers. A file with such changes gets a tag that was
+//! never given out before and never will be again, so no client takes it for what it has.
+
+use cenote_base::ObjectId;
+use cenote_dmu::ContentRoot;
+use cenote_posix::{FileSystem, Znode};
+use sha2::{Digest, Sha256};
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Hexadecimal digits of a tag: 128 bits.
+const BYTES: usize = 16;
+
+fn tag_of(purpose: &[u8], words: impl Iterator<Item = u64>) -> Arc<str> {
+    let mut digest = Sha256::new();
+    digest.update(purpose);
+    words.for_each(|word| digest.update(word.to_le_bytes()));
+    let mut text = String::with_capacity(2 * BYTES);
+    for byte in digest.finalize().iter().take(BYTES) {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    text.into()
+}
+
+/// Makes the tags of one tree.
+#[derive(Debug)]
+pub(crate) struct Tags {
+    /// A random number that no other tree has.
+    salt: u64,
+    given: AtomicU64,
+}
+
+impl Tags {
+    pub fn new(salt: u64) -> Self {
+        Self {
+            salt,
+            given: AtomicU64::new(0),
+        }
+    }
+
+    /// The tag of a state that is on disk.
+    fn of_root(root: &ContentRoot, size: u64) -> Arc<str> {
+        tag_of(b"root", root.words().iter().copied().chain([size]))
+    }
+
+    /// The tag of an object that nobody changes as long as the tree is open.
+    pub fn lasting(&self, file: &Znode) -> Arc<str> {
+        let root = file.object().and_then(|object| object.content_root());
+        let size = file.attributes().size;
+        match root {
+            Some(root) => Self::of_root(&root, size),
+            // A log was replayed in memory.
+            None => self.of_object(file.id(), size),
+        }
+    }
+
+    fn of_object(&self, id: ObjectId, size: u64) -> Arc<str> {
+        tag_of(b"object", [self.salt, id.0, size].into_iter())
+    }
+
+    /// A tag that nothing else has.
+    pub fn fresh(&self) -> Arc<str> {
+        let number = self.given.fetch_add(1, Ordering::Relaxed);
+        tag_of(b"fresh", [self.salt, number].into_iter())
+    }
+
+    /// The tag of a file that may change at any time, if all of it is on disk; the znode is
+    /// the newest if so.
+    pub fn settled(&self, files: &FileSystem, file: &Znode) -> Option<Arc<str>> {
+        let root_of = |file: &Znode| file.object()?.content_root();
+        let before = root_of(file)?;
+        // The size is of a time between two looks that found the same contents.
+        let now = files.znode(file.id()).ok()?;
+        let is_same = now.attributes().generation == file.attributes().generation
+            && now.attributes().size == file.attributes().size
+            && root_of(&now)? == before;
+        is_same.then(|| Self::of_root(&before, file.attributes().size))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn fresh_tags_differ_from_all_others() {
+        let (tags, other) = (Tags::new(1), Tags::new(2));
+        let fresh = (0..100).flat_map(|_| [tags.fresh(), other.fresh()]);
+        let objects = (0..100).map(|id| tags.of_object(ObjectId(id), 0));
+        let all: HashSet<Arc<str>> = fresh.chain(objects).collect();
+        assert_eq!(all.len(), 300);
+        assert!(all.iter().all(|tag| tag.len() == 32));
+        assert_eq!(
+            tags.of_object(ObjectId(1), 2),
+            tags.of_object(ObjectId(1), 2)
+        );
+    }
+}
