@@ -22,6 +22,7 @@ mod devices;
 mod files;
 mod format;
 mod getopt;
+mod http;
 mod manual;
 mod metrics;
 mod mounts;

@@ -16,13 +16,13 @@ use crate::context::{Context, Outcome, Stop};
 use crate::reading::failure::{Exit, Failure};
 use crate::texts::question;
 use crate::{
-    alarms, clouds, completion, daemon, devices, files, manual, metrics, mounts, nbd, pools,
+    alarms, clouds, completion, daemon, devices, files, http, manual, metrics, mounts, nbd, pools,
     snapshots, streams, volumes,
 };
 
 /// The commands, in the order of the overview: those that talk to the daemon, those that open a
 /// pool, those that open files, those about the program itself.
-const COMMANDS: [&Command; 34] = [
+const COMMANDS: [&Command; 35] = [
     &mounts::mount::COMMAND,
     &mounts::unmount::COMMAND,
     &snapshots::space::COMMAND,
@@ -32,6 +32,7 @@ const COMMANDS: [&Command; 34] = [
     &clouds::COMMAND,
     &devices::COMMAND,
     &nbd::COMMAND,
+    &http::COMMAND,
     &volumes::VOLUME,
     &volumes::VOLUMES,
     &daemon::settings::COMMAND,

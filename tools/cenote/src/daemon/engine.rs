@@ -12,6 +12,7 @@ use cenote_engine::{AlarmSetup, Engine, EngineSettings, MEMORY_MIN, RecordPlace,
 
 use super::gauge::{SystemMemory, memory_total};
 use super::mounter::FuseMounter;
+use super::sites::HttpServing;
 use super::volumes::NbdServing;
 use crate::places::{Places, state_directory_of_process};
 
@@ -76,7 +77,7 @@ pub fn service(wanted: Wanted) -> Arc<dyn Service> {
             serving: Some(Box::new(NbdServing)),
             own: wanted.own_server,
         },
-        sites: None,
+        sites: Some(Box::new(HttpServing)),
         measured: wanted.measured,
     };
     Arc::new(Engine::new(

@@ -12,6 +12,7 @@ mod mounter;
 mod resume;
 pub mod settings;
 mod settings_files;
+mod sites;
 mod volumes;
 
 use std::os::linux::net::SocketAddrExt;
