@@ -27,6 +27,7 @@ mod growth;
 mod health;
 mod history;
 mod hostile_commands;
+mod http;
 mod mappings;
 mod metrics;
 mod mount_helper;
