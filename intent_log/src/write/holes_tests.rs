@@ -36,6 +36,39 @@ fn what_a_rename_took_along_and_is_cut_off_waits_for_its_group() {
     assert_eq!(commit(&writer, Commit::All), Committed::Log);
 }
 
+/// A renamed file was partly overwritten, and another file synced. What was read for the write that
+/// the rename took along had bytes of the second one, whose record was not in the log.
+#[test]
+fn what_a_rename_took_along_and_is_overwritten_waits_for_its_group() {
+    let (pool, writer) = started();
+    let (renamed, synced) = (ObjectId(20), ObjectId(21));
+    let data = vec![1; 1000];
+    let overwrite = |txg, offset| {
+        let body = RecordBody::Write {
+            object: renamed,
+            offset,
+            length: data.len() as u64,
+            data: WriteData::Immediate(&data),
+        };
+        writer.append(&record(txg, record_type::WRITE, body));
+    };
+    let txg = pool.begin().txg();
+    writer.append_write(txg, renamed, 0, 100_000);
+    writer.put_in_order(renamed);
+    append(&writer, &pool, (3, None));
+    overwrite(txg, 99_999);
+    append(&writer, &pool, (4, Some(synced)));
+    commit_with_groups(&pool, &writer);
+    assert!(pool.durable_txg() >= txg);
+    assert_eq!(writer.figures().blocks, 0);
+    // What is appended does not matter.
+    let txg = pool.begin().txg();
+    writer.append_write(txg, renamed, 0, 100_000);
+    writer.put_in_order(renamed);
+    overwrite(txg, 100_000);
+    assert_eq!(commit(&writer, Commit::Object(synced)), Committed::Log);
+}
+
 /// Two groups may be open. One thread's operation of the first was too much to be kept, and
 /// another's of the second was dropped with it: a commit of that found nothing to write once the
 /// first group was on disk.

@@ -4,6 +4,7 @@ use super::sizes::RECORD_SIZE_MAX;
 use cenote_base::{ObjectId, Txg};
 use cenote_ondisk::intent_log::record::{Record, RecordBody, WriteData};
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 /// Bytes of records that are kept at most. Beyond them commits wait for groups: so much was
 /// written, and not committed, that a group is due anyway.
@@ -152,9 +153,44 @@ pub(super) struct Lists {
     /// The last group of any operation that was noted.
     last_txg: Txg,
     last_serial: u64,
-    /// Objects with writes among the ordered operations that are still to be read, each with the
-    /// last group of such a write.
-    late_in_order: BTreeMap<ObjectId, Txg>,
+    /// Objects with writes among the ordered operations that are still to be read.
+    late_in_order: BTreeMap<ObjectId, Late>,
+}
+
+/// Writes of one object that are still to be read.
+#[derive(Clone, Debug)]
+struct Late {
+    /// The last group of any of them.
+    txg: Txg,
+    /// A range that covers them.
+    range: Range<u64>,
+}
+
+/// The bytes that an operation changes in an object.
+fn changed_by(record: &Record<'_>) -> Option<(ObjectId, Range<u64>)> {
+    match record.body {
+        RecordBody::Write {
+            object,
+            offset,
+            length,
+            ..
+        }
+        | RecordBody::CloneRange {
+            object,
+            offset,
+            length,
+            ..
+        } => Some((object, offset..offset.saturating_add(length))),
+        RecordBody::Truncate {
+            object,
+            offset,
+            length,
+        } => Some(match length {
+            0 => (object, offset..u64::MAX),
+            _ => (object, offset..offset.saturating_add(length)),
+        }),
+        _ => None,
+    }
 }
 
 /// There is no room for an operation, or no record can hold it.
@@ -167,6 +203,14 @@ pub(super) struct Unlogged {
 impl Lists {
     /// Notes an operation.
     pub fn append(&mut self, record: &Record<'_>) -> Result<(), Unlogged> {
+        let spoiled = match changed_by(record) {
+            Some((object, range)) => self.spoil_late(object, &range),
+            None => Ok(()),
+        };
+        spoiled.and(self.append_record(record))
+    }
+
+    fn append_record(&mut self, record: &Record<'_>) -> Result<(), Unlogged> {
         let body = match record.body {
             RecordBody::Write {
                 object,
@@ -195,6 +239,7 @@ impl Lists {
         offset: u64,
         length: u64,
     ) -> Result<(), Unlogged> {
+        let spoiled = self.spoil_late(object, &(offset..offset.saturating_add(length)));
         let mut done = 0;
         while done < length {
             let piece = (length - done).min(LATER_MAX);
@@ -206,7 +251,20 @@ impl Lists {
             self.add(Some(object), txg, body)?;
             done += piece;
         }
-        Ok(())
+        spoiled
+    }
+
+    /// Notes that bytes of an object change. If they belong to a write that was put in order and
+    /// is still to be read, what is read for it would be neither the old contents nor the new
+    /// ones: the change itself waits for a commit of its object.
+    pub fn spoil_late(&mut self, object: ObjectId, changed: &Range<u64>) -> Result<(), Unlogged> {
+        let late = self.late_in_order.get(&object);
+        let is_hit =
+            |late: &&Late| late.range.start < changed.end && changed.start < late.range.end;
+        match late.filter(is_hit) {
+            Some(late) => Err(Unlogged { upto: late.txg }),
+            None => Ok(()),
+        }
     }
 
     fn add(&mut self, object: Option<ObjectId>, txg: Txg, body: Body) -> Result<(), Unlogged> {
@@ -337,16 +395,19 @@ impl Lists {
     /// Puts what was done to an object before all operations on names that are still to come.
     pub fn put_in_order(&mut self, object: ObjectId) {
         let items = self.objects.remove(&object).unwrap_or_default();
-        let late = items.iter().filter(|item| item.to_be_read().is_some());
-        if let Some(txg) = late.map(|item| item.txg).max() {
-            self.late_in_order.insert(object, txg);
+        for item in &items {
+            let Some(wanted) = Wanted::of(item) else {
+                continue;
+            };
+            let (txg, end) = (item.txg, wanted.offset.saturating_add(wanted.length));
+            let late = self.late_in_order.entry(object).or_insert(Late {
+                txg,
+                range: wanted.offset..end,
+            });
+            late.txg = late.txg.max(txg);
+            late.range = late.range.start.min(wanted.offset)..late.range.end.max(end);
         }
         self.ordered.extend(items);
-    }
-
-    /// The last group of a write of the object that was put in order and is still to be read.
-    pub fn late_in_order(&self, object: ObjectId) -> Option<Txg> {
-        self.late_in_order.get(&object).copied()
     }
 
     /// Drops the operations of groups that are on disk. Each list is in the order of groups, but
@@ -360,7 +421,7 @@ impl Lists {
             }
         };
         drop_from(&mut self.ordered);
-        self.late_in_order.retain(|_, txg| *txg > synced);
+        self.late_in_order.retain(|_, late| late.txg > synced);
         self.objects.retain(|_, list| {
             drop_from(list);
             !list.is_empty()

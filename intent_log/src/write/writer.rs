@@ -332,10 +332,6 @@ impl State {
 
     /// What the log has to be told of an object that is shorter now, or gone.
     fn note_shrunk(&mut self, object: ObjectId) {
-        // A change of names takes these contents along, and they cannot be read any more.
-        if let Some(txg) = self.lists.late_in_order(object) {
-            self.make_hole(txg);
-        }
         if self.is_writing || !self.queue.is_empty() {
             self.shrunk.insert(object, self.gathered);
         }
@@ -464,6 +460,10 @@ impl LogWriter {
     pub fn forget(&self, object: ObjectId) {
         let mut state = self.lock();
         state.note_shrunk(object);
+        // A change of names takes these contents along, and they cannot be read any more.
+        if let Err(Unlogged { upto }) = state.lists.spoil_late(object, &(0..u64::MAX)) {
+            state.make_hole(upto);
+        }
         state.lists.forget(object);
     }
 

@@ -113,15 +113,15 @@ impl FileSystem {
             let tx = writer.begin(0)?;
             let changes = self.attribute_changes(&file, &rest)?;
             self.change(&tx, id, &changes)?;
-            if let Some(mode) = rest.mode {
-                self.change_hidden_list(&tx, &file, mode)?;
-            }
-            if rest.flags.is_some() {
-                // Flags forbid operations on names: a log has both in the order in which they were.
-                self.log_attributes(&tx, &file, &rest);
+            let has_hidden_list = match rest.mode {
+                Some(mode) => self.change_hidden_list(&tx, &file, mode)?,
+                None => false,
+            };
+            self.log_attributes(&tx, &file, &rest);
+            // Flags forbid operations on names: a log has both in the order in which they were. The
+            // list in a hidden file comes among them, and the mode with it.
+            if rest.flags.is_some() || has_hidden_list {
                 self.log_in_order(id);
-            } else {
-                self.log_attributes(&tx, &file, &rest);
             }
             if rest.uid.is_some() || rest.gid.is_some() {
                 self.drop_capabilities(&tx, &*self.znode(id)?)?;
@@ -207,27 +207,28 @@ impl FileSystem {
 
 impl FileSystem {
     /// Lets a POSIX list that is in the directory of extended attributes follow the mode, as
-    /// [`Self::mode_changes`] does with one among the attributes.
+    /// [`Self::mode_changes`] does with one among the attributes; whether there is one that does.
     pub(super) fn change_hidden_list(
         &self,
         tx: &Transaction,
         file: &Znode,
         mode: u64,
-    ) -> Result<(), PosixError> {
+    ) -> Result<bool, PosixError> {
         if file.attributes().xattr_directory.is_none() {
-            return Ok(());
+            return Ok(false);
         }
         let list = file.xattr_list()?;
         if list.is_some_and(|list| list.get_byte_array(POSIX_ACL_ACCESS).is_some()) {
-            return Ok(());
+            return Ok(false);
         }
         let Some(access) = self.xattr_unlocked(file, POSIX_ACL_ACCESS)? else {
-            return Ok(());
+            return Ok(false);
         };
-        match change_mode(&access, mode) {
-            Some(changed) => self.write_xattr_file(tx, file.id(), POSIX_ACL_ACCESS, &changed),
-            None => Ok(()),
-        }
+        let Some(changed) = change_mode(&access, mode) else {
+            return Ok(false);
+        };
+        self.write_xattr_file(tx, file.id(), POSIX_ACL_ACCESS, &changed)?;
+        Ok(true)
     }
 }
 

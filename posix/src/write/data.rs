@@ -4,9 +4,9 @@
 //! its blocks keep their size. Whole blocks are written as they come. Bytes behind the end are
 //! zeros in the last block: truncation clears them.
 
+use super::Writer;
 use super::create::FLAGS_MODIFIED;
 use super::store::Changes;
-use super::{SetAttributes, Writer};
 use crate::attributes::{Attributes, FLAG_APPEND_ONLY};
 use crate::error::PosixError;
 use crate::file::Access;
@@ -264,7 +264,7 @@ impl FileSystem {
         };
         self.resize(&tx, &file, size)?;
         self.log_freed(&tx, id, (size, 0));
-        Ok(())
+        self.log_modified(&tx, id)
     }
 
     /// Sets the size of a file, whose lock is held.
@@ -336,14 +336,8 @@ impl FileSystem {
             changes = changes.word(Attribute::Size, end);
             self.log_freed(&tx, id, (end, 0));
         }
-        if !(grows || clears && offset < cleared) {
-            let times = SetAttributes {
-                modified: Some(now),
-                ..SetAttributes::default()
-            };
-            self.log_attributes(&tx, &file, &times);
-        }
         self.change(&tx, id, &changes)?;
+        self.log_modified(&tx, id)?;
         self.drop_capabilities(&tx, &file)
     }
 }

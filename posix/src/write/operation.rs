@@ -169,19 +169,29 @@ impl FileSystem {
             target: (new.kind == FileKind::Symlink).then_some(&new.target),
         };
         self.log(tx, record_type, RecordBody::Create(create));
-        let has_list = self.tables().is_some() && placed.posix_lists().next().is_some();
-        if has_list && !self.logs_xattrs() {
-            return self.log_nothing(tx);
-        }
-        for (name, value) in placed.posix_lists().filter(|_| has_list) {
-            let (object, value) = (object.id(), Some(value.as_slice()));
+        self.log_posix_lists(tx, object.id(), placed);
+    }
+
+    /// Notes the lists of POSIX that a new object got with its attributes, behind the record that
+    /// makes it.
+    ///
+    /// They come among the changes of names: whoever makes another object durable, or the
+    /// directory, gets this one with its lists, and not one that lets others in.
+    pub(super) fn log_posix_lists(&self, tx: &Transaction, object: ObjectId, placed: &Placed) {
+        // Elsewhere they are files, and have no record.
+        let in_attributes = self.tables().is_some();
+        for (name, value) in placed.posix_lists().filter(|_| in_attributes) {
+            if !self.logs_xattrs() {
+                return self.log_nothing(tx);
+            }
             let body = RecordBody::SetXattr {
                 object,
                 name,
-                value,
+                value: Some(value.as_slice()),
             };
             self.log(tx, record_type::SETSAXATTR, body);
         }
+        self.log_in_order(object);
     }
 
     /// Notes a new hidden directory, or a file in it.
@@ -331,6 +341,24 @@ impl FileSystem {
             length,
         };
         self.log(tx, record_type::TRUNCATE, body);
+    }
+
+    /// Notes when the contents of a file changed last, which records of that do not say.
+    pub(super) fn log_modified(
+        &self,
+        tx: &Transaction,
+        object: ObjectId,
+    ) -> Result<(), PosixError> {
+        if !self.is_logged() {
+            return Ok(());
+        }
+        let set = record::SetAttributes {
+            mask: MASK_MTIME,
+            mtime: words(self.znode(object)?.attributes().modified),
+            ..unset(object)
+        };
+        self.log(tx, record_type::SETATTR, RecordBody::SetAttributes(set));
+        Ok(())
     }
 
     /// Notes a new mode alone.

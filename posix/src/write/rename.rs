@@ -5,7 +5,7 @@
 //! looks again. A directory may not come to lie in itself: moves between directories take turns,
 //! so that the way up from the new place stays what it was when it was followed.
 
-use super::create::exists;
+use super::create::{Placed, exists};
 use super::names::Found;
 use super::store::Changes;
 use crate::directory::Target;
@@ -173,11 +173,15 @@ impl FileSystem {
             true => record_type::RENAME_WHITEOUT,
             false => record_type::RENAME,
         };
-        let whiteout = match is_whiteout {
+        let made = match is_whiteout {
             true => Some(self.add_whiteout(&tx, &moved.from, &moved.source.0)?),
             false => None,
         };
+        let whiteout = made.as_ref().map(|(whiteout, _)| *whiteout);
         self.log(&tx, kind, moved.record(to_name, whiteout));
+        if let Some((whiteout, placed)) = &made {
+            self.log_posix_lists(&tx, whiteout.new.object, placed);
+        }
         Ok(gone)
     }
 
@@ -323,10 +327,10 @@ impl FileSystem {
         tx: &Transaction,
         directory: &Znode,
         name: &[u8],
-    ) -> Result<Whiteout, PosixError> {
+    ) -> Result<(Whiteout, Placed), PosixError> {
         let new = super::NewFile::new(FileKind::CharDevice, 0);
         let (object, placed) = self.make_in(tx, directory, &new)?;
         self.add_entry(tx, directory, name, object.id(), FileKind::CharDevice)?;
-        self.whiteout_record(tx, &object, &placed)
+        Ok((self.whiteout_record(tx, &object, &placed)?, placed))
     }
 }

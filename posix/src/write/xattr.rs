@@ -97,6 +97,11 @@ impl FileSystem {
             }
             self.put_xattr(&tx, &file, name, value, changes)?;
             self.log_posix_mode(&tx, &file, mode);
+            let list = self.znode(id)?.xattr_list()?.unwrap_or_default();
+            if !list.contains(name) {
+                // It is in a hidden file, and comes among the changes of names.
+                self.log_in_order(id);
+            }
             return Ok(());
         }
         self.put_xattr(&tx, &file, name, value, changes)
@@ -155,7 +160,6 @@ impl FileSystem {
             list.set(name, NvValue::ByteArray(value.to_vec()));
             let packed = list.encode_xdr();
             if packed.len() <= LIST_SIZE_MAX {
-                self.remove_xattr_file(tx, file, name)?;
                 let changes = changes.bytes(Attribute::Dxattr, packed);
                 let before = before.unwrap_or_default();
                 let others = stored_names(name).filter(|other| *other != name);
@@ -163,20 +167,43 @@ impl FileSystem {
                     self.log_xattr(tx, file, (other, None));
                 }
                 self.log_xattr(tx, file, (name, Some(value)));
-                return self.change(tx, file.id(), &changes);
+                self.change(tx, file.id(), &changes)?;
+                if self.has_xattr_file(file, name)? {
+                    // What replaces the hidden file comes before its name goes.
+                    self.log_in_order(file.id());
+                }
+                return self.remove_xattr_file(tx, file, name);
             }
         }
-        let changes = match before {
-            Some(before) if before != list => {
-                for other in stored_names(name).filter(|other| before.contains(other)) {
-                    self.log_xattr(tx, file, (other, None));
-                }
-                with_list(changes, &list)
-            }
-            _ => changes,
+        let before = before.unwrap_or_default();
+        let changes = match before != list {
+            true => with_list(changes, &list),
+            false => changes,
         };
         self.change(tx, file.id(), &changes)?;
-        self.write_xattr_file(tx, file.id(), name, value)
+        self.write_xattr_file(tx, file.id(), name, value)?;
+        if before != list {
+            // The value in the list counts until the hidden file is there.
+            for other in stored_names(name).filter(|other| before.contains(other)) {
+                self.log_xattr(tx, file, (other, None));
+            }
+            self.log_in_order(file.id());
+        }
+        Ok(())
+    }
+
+    /// Whether an attribute is in the hidden directory.
+    fn has_xattr_file(&self, file: &Znode, name: &[u8]) -> Result<bool, PosixError> {
+        let Some(directory) = file.attributes().xattr_directory else {
+            return Ok(false);
+        };
+        let directory = self.znode(directory)?;
+        for stored in stored_names(name) {
+            if self.lookup(&directory, stored)?.is_some() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Writes a value as a file in the hidden directory, which is made if there is none.

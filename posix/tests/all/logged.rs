@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// All of a file but some of its times: by path.
-fn facts(fs: &Arc<FileSystem>) -> BTreeMap<String, String> {
+pub fn facts(fs: &Arc<FileSystem>) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     for found in fs.walk(fs.root()).expect("begins") {
         let found = found.expect("readable");
@@ -57,7 +57,7 @@ fn write(fs: &FileSystem, file: ObjectId, data: &[u8]) {
         .expect("writes");
 }
 
-fn bytes(seed: u8, length: usize) -> Vec<u8> {
+pub fn bytes(seed: u8, length: usize) -> Vec<u8> {
     let byte = |index: usize| (index.wrapping_mul(31) >> 3) as u8 ^ seed;
     (0..length).map(byte).collect()
 }

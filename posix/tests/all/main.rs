@@ -7,6 +7,7 @@ mod pools;
 
 mod access_lists;
 mod aged;
+mod alongside;
 mod common;
 mod golden_diff;
 mod golden_extras;

@@ -176,6 +176,10 @@ impl LogReplay<'_> {
         );
         let files = self.files;
         files.znode(set.object)?;
+        if mask.mtime && !mask.atime {
+            // What follows a change of contents, to say when that was.
+            self.clock.follow(time_of(set.mtime));
+        }
         self.learn_domains([set.uid, set.gid], set.domains);
         self.check_domains([uid, gid])?;
         let tx = self.begin(self.edge_cost()?)?;

@@ -76,6 +76,15 @@ impl ReplayClock {
         let mut now = self.now.lock();
         *now = now.max(time);
     }
+
+    /// What a record changes was changed at this time before. A time that is still to come does
+    /// not count: it is from a clock that was wrong.
+    fn follow(&self, time: Timestamp) {
+        let seconds = u64::try_from(time.seconds).unwrap_or(0);
+        if Duration::new(seconds, time.nanoseconds) <= self.env.wall_clock() {
+            self.advance(time);
+        }
+    }
 }
 
 impl Env for ReplayClock {
@@ -198,6 +207,7 @@ impl<'a> LogReplay<'a> {
 
     fn apply(&self, record: &Record<'_>) -> Result<(), PosixError> {
         self.sequence.store(record.sequence, Ordering::Relaxed);
+        self.advance_clock(record);
         let folds = record.case_insensitive;
         match &record.body {
             RecordBody::Create(create) => self.create(record, create),
@@ -238,6 +248,26 @@ impl<'a> LogReplay<'a> {
                 name,
                 value,
             } => self.set_xattr(*object, name, *value),
+        }
+    }
+
+    /// No time goes back: what a record changes was last changed before it.
+    fn advance_clock(&self, record: &Record<'_>) {
+        let object = match &record.body {
+            RecordBody::Create(create) => create.directory,
+            RecordBody::Remove { directory, .. } | RecordBody::Link { directory, .. } => *directory,
+            RecordBody::Rename {
+                source_directory, ..
+            } => *source_directory,
+            RecordBody::SetAttributes(set) => set.object,
+            RecordBody::Write { object, .. }
+            | RecordBody::CloneRange { object, .. }
+            | RecordBody::Truncate { object, .. }
+            | RecordBody::Acl { object, .. }
+            | RecordBody::SetXattr { object, .. } => *object,
+        };
+        if let Ok(changed) = self.files.znode(object) {
+            self.clock.follow(changed.attributes().changed);
         }
     }
 
