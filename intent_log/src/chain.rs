@@ -361,6 +361,12 @@ pub(crate) fn judge(
     Some(log_block)
 }
 
+/// Whether these are the bytes of the log block that `pointer` names.
+pub fn is_log_block(pointer: &BlockPointer, bytes: &[u8]) -> bool {
+    let kind = pointer.checksum_kind();
+    kind.is_some_and(|kind| judge(pointer, &mut bytes.to_vec(), kind).is_some())
+}
+
 fn checksum_of(bytes: &[u8], kind: ChecksumKind, endian: Endian) -> [u64; 4] {
     match kind {
         ChecksumKind::Zilog2 => fletcher4(bytes, endian),

@@ -22,7 +22,7 @@ mod pointed;
 mod write;
 
 pub use cenote_ondisk::intent_log::IntentLogHeader;
-pub use chain::{Chain, ChainBlock, PointingRecord, RecordHeader, RecordHeaders};
+pub use chain::{Chain, ChainBlock, PointingRecord, RecordHeader, RecordHeaders, is_log_block};
 pub use error::IntentLogError;
 pub use log::{IntentLog, LogSummary, ReplayWindow};
 pub use owned::OwnedBlocks;

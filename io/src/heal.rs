@@ -270,7 +270,10 @@ pub(crate) fn faults_in(error: &VdevError) -> Vec<LeafFault> {
     let fault = |problem: &LeafProblem| match problem {
         LeafProblem::WrongBytes => Some(FaultKind::Wrong),
         LeafProblem::Device(_) => Some(FaultKind::Unreadable),
-        LeafProblem::NotOpen(..) | LeafProblem::Unflushed | LeafProblem::LostWrites => None,
+        LeafProblem::NotOpen(..)
+        | LeafProblem::Unflushed
+        | LeafProblem::LostWrites
+        | LeafProblem::OlderCopy => None,
     };
     let failures = failures.iter();
     let faults = failures.filter_map(|failure| {

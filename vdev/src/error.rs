@@ -22,6 +22,8 @@ pub enum LeafProblem {
     Unflushed,
     /// An earlier flush failed, and may have lost writes that were not durable yet.
     LostWrites,
+    /// What it had made durable is not there.
+    OlderCopy,
 }
 
 /// One leaf's part in a failed read.
@@ -49,6 +51,12 @@ impl fmt::Display for LeafFailure {
             LeafProblem::LostWrites => {
                 write!(f, "{} failed an earlier flush of these writes", self.name)
             }
+            LeafProblem::OlderCopy => write!(
+                f,
+                "{} lacks what was flushed to it: it is another disk, or an older copy. Connect \
+                 the right disk, then run 'zpool clear' again",
+                self.name
+            ),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use crate::access::LeftLeaf;
 use crate::error::{LeafFailures, LeafProblem, VdevError};
+use crate::kept::Kept;
 use crate::shape::Shape;
 use crate::state::{self, ChildHealth, VdevAux, VdevState};
 use cenote_base::rt;
@@ -118,6 +119,43 @@ impl Shape {
             .collect();
         let silent = self.on_leaves(&leaves, |leaf| self.tree.leaves[leaf].probe());
         silent.into_iter().map(|(leaf, _)| leaf).collect()
+    }
+
+    /// Accepts other devices for these leaves, which have of earlier writes what `kept` says.
+    ///
+    /// # Errors
+    /// If blocks are lost with that; then nothing has changed.
+    pub(crate) fn accept<'a>(
+        &self,
+        kept: &Kept,
+        leaves: impl Iterator<Item = &'a Guid> + Clone,
+    ) -> Result<(), VdevError> {
+        let lacking = leaves.clone().filter(|leaf| kept.lacking.contains(leaf));
+        let lacking = lacking.filter_map(|guid| self.tree.leaf_of.get(guid).copied());
+        let lacking: HashSet<usize> = lacking.collect();
+        let has_unflushed = |leaf: &usize| self.tree.leaves[*leaf].written.has_arrived();
+        if kept.is_lost || self.would_fail(&lacking) {
+            let mut failures = LeafFailures::default();
+            let all = leaves.filter_map(|guid| self.tree.leaf_of.get(guid).copied());
+            let blamed: Vec<usize> = match lacking.is_empty() {
+                true => all.collect(),
+                false => lacking.into_iter().collect(),
+            };
+            for leaf in blamed {
+                let problem = match has_unflushed(&leaf) {
+                    true => LeafProblem::Unflushed,
+                    false => LeafProblem::OlderCopy,
+                };
+                self.note(&mut failures, leaf, problem);
+            }
+            return Err(VdevError::Unflushed { failures });
+        }
+        let forgotten = self.forget_unflushed(leaves.clone());
+        if forgotten.is_err() && kept.is_unknown {
+            return forgotten;
+        }
+        self.accept_losses(leaves);
+        Ok(())
     }
 
     /// Counts what these leaves were given since their last flush as missed.

@@ -31,6 +31,7 @@ mod health;
 mod indirect;
 mod indirect_mapping;
 mod io_context;
+mod kept;
 mod labels;
 mod labels_write;
 mod leaf;
@@ -71,6 +72,7 @@ pub use error::{LeafFailure, LeafFailures, LeafProblem, VdevError};
 pub use flush::FlushMark;
 pub use indirect_mapping::IndirectEntry;
 pub use io_context::{IoContext, Patience};
+pub use kept::Kept;
 pub use labels::{DeviceLabels, FoundUberblock, Label, LabelHealth};
 pub use labels_write::{
     LabelPhase, UberblockScope, clear_labels, format_labels, write_device_labels,

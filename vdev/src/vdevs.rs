@@ -7,6 +7,7 @@
 
 use crate::access::LeftLeaf;
 use crate::error::VdevError;
+use crate::kept::Kept;
 use crate::options::OpenOptions;
 use crate::shape::Shape;
 use crate::txg_set::TxgSet;
@@ -14,7 +15,7 @@ use cenote_base::Guid;
 use cenote_base::rt::{RwLock, ranks};
 use cenote_device::Device;
 use cenote_ondisk::VdevConfig;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The open vdevs of a pool.
@@ -110,29 +111,30 @@ impl Vdevs {
 
     /// Goes on with other devices for leaves whose own were gone: `root` is the tree as it is.
     ///
-    /// A device that was away may have lost what it had taken and not yet made durable. If others
-    /// have the same, the leaf counts as having missed that; if not, `is_complete`, which is asked
-    /// in any case and with the new devices in place, has to know that nothing of it is lost.
+    /// A device that was away may have lost what it had taken and not yet made durable. One that
+    /// is a copy from before lacks what was made durable, too. If others have the same, the leaf
+    /// counts as having missed that; if not, `look`, which is asked in any case and with the new
+    /// devices in place, has to know that nothing of it is lost. Returns those of the leaves that
+    /// lack anything it knows of.
     ///
     /// # Errors
-    /// [`VdevError::Unflushed`] if something is; then nothing has changed. Otherwise as
+    /// [`VdevError::Unflushed`] if something is lost; then nothing has changed. Otherwise as
     /// [`Self::open`].
     pub fn reopen(
         &self,
         root: &VdevConfig,
         devices: &HashMap<Guid, Arc<dyn Device>>,
-        is_complete: impl FnOnce() -> bool,
-    ) -> Result<(), VdevError> {
+        look: impl FnOnce() -> Kept,
+    ) -> Result<HashSet<Guid>, VdevError> {
         let before = self.shape();
         self.set_shape(Arc::new(before.changed(root, devices)?));
-        let is_complete = is_complete();
-        let forgotten = before.forget_unflushed(devices.keys());
-        if forgotten.is_err() && !is_complete {
+        let kept = look();
+        let accepted = before.accept(&kept, devices.keys());
+        if accepted.is_err() {
             self.set_shape(before);
-            return forgotten;
         }
-        before.accept_losses(devices.keys());
-        Ok(())
+        let lacking = kept.lacking.into_iter();
+        accepted.map(|()| lacking.filter(|leaf| devices.contains_key(leaf)).collect())
     }
 
     fn set_shape(&self, shape: Arc<Shape>) {

@@ -11,6 +11,8 @@ pub(super) struct Written {
     pub pointer: BlockPointer,
     /// The last group of any of its records.
     pub max_txg: Txg,
+    /// The position of the last operation of its batch.
+    pub position: u64,
 }
 
 /// How far the chain is.
@@ -32,7 +34,12 @@ pub(super) enum Stage {
     },
     /// Something failed: nothing can be added. What was written still counts until its groups are
     /// on disk.
-    Broken { blocks: Vec<BlockPointer> },
+    Broken {
+        /// All blocks, to be freed.
+        blocks: Vec<BlockPointer>,
+        /// Those that were written before.
+        written: Vec<Written>,
+    },
 }
 
 /// The chain, and blocks that are none of it any more.
@@ -41,6 +48,8 @@ pub(super) struct Chain {
     pub stage: Stage,
     /// To be freed, each in a group that knows it.
     retired: Vec<BlockPointer>,
+    /// Written blocks that a group frees which is not on disk yet: after a crash they still count.
+    leaving: Vec<Written>,
 }
 
 /// What a group has to do.
@@ -62,6 +71,7 @@ fn header_to(first: BlockPointer) -> Option<IntentLogHeader> {
 impl Chain {
     /// What was told by groups that are on disk now.
     pub fn note_synced(&mut self, synced: Txg) {
+        self.leaving.retain(|block| block.max_txg > synced);
         if let Stage::Starting {
             first,
             header: Some(header),
@@ -80,6 +90,25 @@ impl Chain {
         matches!(self.stage, Stage::Absent) && self.retired.is_empty()
     }
 
+    /// The blocks that a replay would need after a crash now: those up to a position, which are
+    /// durable, with records of groups that are not on disk.
+    pub fn promised(&self, durable: u64, synced: Txg) -> Vec<BlockPointer> {
+        let (blocks, written) = match &self.stage {
+            Stage::Absent | Stage::Starting { .. } => (None, None),
+            Stage::Live { blocks, .. } => (Some(blocks.iter()), None),
+            Stage::Broken { written, .. } => (None, Some(written.iter())),
+        };
+        let staying = blocks
+            .into_iter()
+            .flatten()
+            .chain(written.into_iter().flatten());
+        let needed = self.leaving.iter().chain(staying).filter(|block| {
+            let is_durable = block.position <= durable;
+            is_durable && block.max_txg > synced
+        });
+        needed.map(|block| block.pointer).collect()
+    }
+
     /// Adds written blocks; the last of them names `tail`. `false` if the chain broke meanwhile:
     /// then they are only kept to be freed.
     pub fn add(&mut self, written: Vec<Written>, next: BlockPointer) -> bool {
@@ -90,7 +119,7 @@ impl Chain {
                 *tail = next;
                 true
             }
-            Stage::Broken { blocks } => {
+            Stage::Broken { blocks, .. } => {
                 // The first of them was the chain's tail, which is known there.
                 let others = written.iter().skip(1).map(|block| block.pointer);
                 blocks.extend(others.chain([next]));
@@ -112,10 +141,13 @@ impl Chain {
         match &mut self.stage {
             Stage::Live { blocks, tail } => {
                 let known = blocks.iter().map(|block| block.pointer).chain([*tail]);
-                let blocks = known.chain(allocated).collect();
-                self.stage = Stage::Broken { blocks };
+                let all = known.chain(allocated).collect();
+                self.stage = Stage::Broken {
+                    blocks: all,
+                    written: std::mem::take(blocks).into(),
+                };
             }
-            Stage::Broken { blocks } => blocks.extend(allocated),
+            Stage::Broken { blocks, .. } => blocks.extend(allocated),
             Stage::Absent | Stage::Starting { .. } => self.retired.extend(allocated),
         }
     }
@@ -142,6 +174,7 @@ impl Chain {
                 };
                 while let Some(done) = blocks.pop_front_if(is_done) {
                     freed.push(done.pointer);
+                    self.leaving.push(done);
                 }
                 header_to(blocks.front().map_or(*tail, |first| first.pointer))
             }
@@ -162,10 +195,14 @@ impl Chain {
             Stage::Absent => return None,
             Stage::Starting { first, .. } => self.retired.push(first),
             Stage::Live { blocks, tail } => {
-                let blocks = blocks.iter().map(|block| block.pointer);
-                self.retired.extend(blocks.chain([tail]));
+                let pointers = blocks.iter().map(|block| block.pointer);
+                self.retired.extend(pointers.chain([tail]));
+                self.leaving.extend(blocks);
             }
-            Stage::Broken { blocks } => self.retired.extend(blocks),
+            Stage::Broken { blocks, written } => {
+                self.retired.extend(blocks);
+                self.leaving.extend(written);
+            }
         }
         Some(IntentLogHeader::default())
     }

@@ -363,7 +363,11 @@ impl State {
                 self.written = upto;
                 return;
             }
-            Ok(Some(batch)) => batch,
+            Ok(Some(mut batch)) => {
+                let written = batch.written.iter_mut();
+                written.for_each(|block| block.position = upto);
+                batch
+            }
             Err(failure) => {
                 match failure.is_sent {
                     true => self.chain.fail(failure.allocated),
@@ -486,6 +490,13 @@ impl LogWriter {
     /// Why a commit waited for a group last, if the log failed.
     pub fn last_failure(&self) -> Option<Arc<LogWriteError>> {
         self.lock().last_failure.clone()
+    }
+
+    /// The blocks that hold what commits have promised, as far as no group on disk has it.
+    pub fn promised(&self) -> Vec<BlockPointer> {
+        let synced = self.params.space.durable_txg();
+        let state = self.lock();
+        state.chain.promised(state.durable, synced)
     }
 
     /// Makes everything durable that was appended before. The caller has no transaction, and no
@@ -717,6 +728,7 @@ impl LogWriter {
             written.push(Written {
                 pointer: pair[0],
                 max_txg: contents.max_txg,
+                position: 0,
             });
         }
         match self.params.space.write(blocks) {

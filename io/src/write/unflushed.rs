@@ -1,17 +1,21 @@
-//! Blocks that devices took and were not yet told to make durable.
+//! Blocks of a transaction group that devices took before its uberblock.
 //!
-//! A device that was away may have lost them. Whoever lets a group go on looks at each of them
-//! again; those whose flight has not landed are not here, for they are sent once more.
+//! A device that was away may have lost what it was not told to make durable. It may also be
+//! another one that came back: a copy from before, which lacks what was flushed as well. Only the
+//! uberblock says on the device itself which of the two it is. So until that is written, whoever
+//! lets a group go on looks at each of its blocks again, flushed or not. Those whose flight has
+//! not landed are not here, for they are sent once more.
 
 use crate::pipeline::Pipeline;
 use crate::{checksum, gang};
 use cenote_base::Bookmark;
 use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_ondisk::BlockPointer;
-use cenote_vdev::{CopyHealth, CopyVerdict, IoContext};
+use cenote_vdev::{CopyHealth, IoContext, Kept};
 use std::collections::HashMap;
 
-/// More blocks are not remembered: 10 MiB of pointers.
+/// More blocks are not remembered: 10 MiB of pointers. Of blocks that were flushed these are enough
+/// to tell whether a device is a copy from before, which lacks all of them.
 const BLOCKS_MAX: usize = 1 << 16;
 
 /// What landed since the last flush.
@@ -20,11 +24,17 @@ pub(crate) struct Unflushed {
     state: Mutex<State, ranks::Unflushed>,
 }
 
+/// Blocks by address: one may be written again in its place.
+type Blocks = HashMap<[u64; 2], (BlockPointer, Bookmark)>;
+
 #[derive(Debug, Default)]
 struct State {
-    /// By address: a block may be written again in its place.
-    blocks: HashMap<[u64; 2], (BlockPointer, Bookmark)>,
+    /// Blocks that are not flushed.
+    blocks: Blocks,
+    /// There are more of them.
     is_too_much: bool,
+    /// Blocks that are flushed and that no uberblock on disk leads to yet.
+    flushed: Blocks,
     /// How often devices were exchanged.
     exchanges: u64,
 }
@@ -45,6 +55,7 @@ impl Unflushed {
         let mut state = self.lock();
         for (_, pointer) in sent {
             state.blocks.remove(&address_of(&pointer));
+            state.flushed.remove(&address_of(&pointer));
         }
         state.exchanges
     }
@@ -61,12 +72,12 @@ impl Unflushed {
             return false;
         }
         for (bookmark, pointer) in landed {
-            let block = (pointer, bookmark);
-            state.blocks.insert(address_of(&pointer), block);
-        }
-        if state.blocks.len() > BLOCKS_MAX {
-            state.blocks = HashMap::new();
-            state.is_too_much = true;
+            let address = address_of(&pointer);
+            if state.blocks.len() < BLOCKS_MAX || state.blocks.contains_key(&address) {
+                state.blocks.insert(address, (pointer, bookmark));
+            } else {
+                state.is_too_much = true;
+            }
         }
         true
     }
@@ -76,64 +87,107 @@ impl Unflushed {
         self.lock().exchanges
     }
 
-    /// Notes that devices are exchanged; what landed before, in order of address, or `None` if it
-    /// is more than is remembered.
-    fn exchange(&self) -> Option<Vec<(BlockPointer, Bookmark)>> {
+    /// Notes that devices are exchanged. Returns what landed before, in order of address, and
+    /// whether blocks that are not flushed were too many to be remembered.
+    fn exchange(&self) -> (Vec<(BlockPointer, Bookmark)>, bool) {
         let mut state = self.lock();
         state.exchanges += 1;
-        if state.is_too_much {
-            return None;
-        }
-        let mut blocks: Vec<_> = state.blocks.values().copied().collect();
+        let all = state.flushed.values().chain(state.blocks.values());
+        let mut blocks: Vec<_> = all.copied().collect();
         blocks.sort_unstable_by_key(|(pointer, _)| address_of(pointer));
-        Some(blocks)
+        (blocks, state.is_too_much)
+    }
+
+    /// Notes that the devices made everything durable.
+    fn flushed(&self) {
+        let mut state = self.lock();
+        let blocks = std::mem::take(&mut state.blocks);
+        let room = BLOCKS_MAX.saturating_sub(state.flushed.len());
+        state.flushed.extend(blocks.into_iter().take(room));
+        state.is_too_much = false;
+    }
+
+    /// Notes that an uberblock leads to what was flushed.
+    fn committed(&self) {
+        self.lock().flushed = Blocks::new();
     }
 }
 
 impl Pipeline {
     /// Notes that the devices made everything durable.
     pub fn flushed(&self) {
-        let mut state = self.writing.unflushed.lock();
-        state.blocks = HashMap::new();
-        state.is_too_much = false;
+        self.writing.unflushed.flushed();
     }
 
-    /// Has what is on its way sent again, since devices were exchanged for others; says whether
-    /// these have every copy of everything that landed since the last flush. It does not wait for
-    /// devices.
-    pub fn exchanged(&self) -> bool {
+    /// Notes that the uberblock is on disk that leads to everything that was flushed.
+    pub fn committed(&self) {
+        self.writing.unflushed.committed();
+    }
+
+    /// Has what is on its way sent again, since devices were exchanged for others; says what these
+    /// have of everything that landed since the last uberblock. It does not wait for devices.
+    pub fn exchanged(&self) -> Kept {
         self.healing.forget();
-        let blocks = self.writing.unflushed.exchange();
-        blocks.is_some_and(|blocks| {
-            let mut blocks = blocks.iter();
-            blocks.all(|(pointer, bookmark)| self.is_there(pointer, *bookmark))
-        })
+        let (blocks, is_too_much) = self.writing.unflushed.exchange();
+        let mut kept = Kept {
+            is_unknown: is_too_much,
+            ..Kept::default()
+        };
+        for (pointer, bookmark) in blocks {
+            self.look_for(&pointer, bookmark, &mut kept);
+            if kept.is_lost {
+                break;
+            }
+        }
+        kept
     }
 
-    /// Whether all copies of a block, or of a gang block's members, are there.
-    fn is_there(&self, pointer: &BlockPointer, bookmark: Bookmark) -> bool {
+    /// Looks whether all copies of a block, or of a gang block's members, are there.
+    fn look_for(&self, pointer: &BlockPointer, bookmark: Bookmark, kept: &mut Kept) {
         if pointer.is_gang() {
-            let parts = gang::parts(self, pointer, bookmark, &IoContext::COMMAND);
-            return parts.is_ok_and(|parts| {
-                let mut members = parts.iter().filter(|part| !part.is_gang());
-                members.all(|member| self.is_there(member, bookmark))
-            });
+            match gang::parts(self, pointer, bookmark, &IoContext::COMMAND) {
+                Ok(parts) => {
+                    let members = parts.iter().filter(|part| !part.is_gang());
+                    members.for_each(|member| self.look_for(member, bookmark, kept));
+                }
+                Err(_) => kept.is_unknown = true,
+            }
+            return;
         }
-        let Ok(size) = usize::try_from(pointer.physical_size()) else {
-            return false;
-        };
         let salt = self.salt.get();
         let is_right = |data: &[u8]| checksum::verify(pointer, data, salt) == Ok(true);
-        let birth = pointer.physical_birth();
-        let is_lost = |verdict: &CopyVerdict| {
-            // What a leaf that is still away lacks, it will be found to have missed.
-            matches!(verdict.health, CopyHealth::Wrong | CopyHealth::Undecided)
+        self.look_for_copies(pointer, &is_right, kept);
+    }
+
+    /// Looks whether all copies of a block are there, which is right if `is_right` says so.
+    pub fn look_for_copies(
+        &self,
+        pointer: &BlockPointer,
+        is_right: &dyn Fn(&[u8]) -> bool,
+        kept: &mut Kept,
+    ) {
+        let Ok(size) = usize::try_from(pointer.physical_size()) else {
+            kept.is_unknown = true;
+            return;
         };
-        pointer.dvas().all(|dva| {
-            let report =
-                self.vdevs()
-                    .check_copies(dva, size, birth, &is_right, &IoContext::COMMAND);
-            report.is_ok_and(|report| report.data.is_some() && !report.verdicts.iter().any(is_lost))
-        })
+        let birth = pointer.physical_birth();
+        for dva in pointer.dvas() {
+            let vdevs = self.vdevs();
+            let Ok(report) = vdevs.check_copies(dva, size, birth, is_right, &IoContext::COMMAND)
+            else {
+                kept.is_unknown = true;
+                continue;
+            };
+            // What a leaf that is still away lacks, it will be found to have missed.
+            let lacks = |health| matches!(health, CopyHealth::Wrong | CopyHealth::Undecided);
+            let lacking = report.verdicts.iter().filter(|found| lacks(found.health));
+            let before = kept.lacking.len();
+            kept.lacking.extend(lacking.map(|found| found.leaf));
+            match report.data {
+                Some(_) => {}
+                None if kept.lacking.len() > before => kept.is_lost = true,
+                None => kept.is_unknown = true,
+            }
+        }
     }
 }

@@ -8,7 +8,8 @@ use crate::import::outsider::Outsider;
 use crate::pool::Pool;
 use cenote_base::{Guid, Txg};
 use cenote_device::{Device, DeviceError};
-use cenote_vdev::VdevError;
+use cenote_intent_log::is_log_block;
+use cenote_vdev::{Kept, TxgSet, VdevError};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -140,15 +141,41 @@ impl Pool {
             .map(|(guid, returned)| (*guid, Arc::clone(&returned.device)))
             .collect();
         let pipeline = self.cache().pipeline();
-        let is_complete = || pipeline.exchanged();
-        let reopened = self
-            .vdevs_kept()
-            .reopen(&self.vdev_tree(), &devices, is_complete);
-        reopened?;
+        let look = || {
+            let mut kept = pipeline.exchanged();
+            self.look_for_logs(&mut kept);
+            kept
+        };
+        let tree = self.vdev_tree();
+        let lacking = self.vdevs_kept().reopen(&tree, &devices, look)?;
         for (guid, returned) in &looked.devices {
             self.vdevs().add_missed(*guid, &returned.missed);
         }
+        let under_way = self.under_way();
+        for leaf in lacking {
+            self.vdevs().add_missed(leaf, &under_way);
+        }
         Ok(looked.outsiders)
+    }
+
+    /// Looks for what `fsync` has promised, and no group on disk has.
+    fn look_for_logs(&self, kept: &mut Kept) {
+        let pipeline = self.cache().pipeline();
+        let heads = self.syncer().map(|syncer| syncer.dsl.open_heads());
+        for head in heads.into_iter().flatten() {
+            let promised = head.log().map(|writer| writer.promised());
+            for pointer in promised.into_iter().flatten() {
+                let is_right = |bytes: &[u8]| is_log_block(&pointer, bytes);
+                pipeline.look_for_copies(&pointer, &is_right, kept);
+            }
+        }
+    }
+
+    /// The groups that are not on disk and may have written something.
+    fn under_way(&self) -> TxgSet {
+        let first = Txg(self.synced_txg().0 + 1);
+        let open = self.syncer().map_or(first, |syncer| syncer.gate.open_txg());
+        TxgSet::from_ranges([first..Txg(open.0.max(first.0) + 1)])
     }
 
     /// Where a device was found, or its guid.

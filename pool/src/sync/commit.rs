@@ -74,6 +74,7 @@ impl Syncer {
                     .write_uberblock(&uberblock, scope, multihost)
             })?;
         }
+        self.pipeline.committed();
         self.heartbeat.note_written(self.env.monotonic());
         self.chronicle().add(&uberblock);
         *self.uberblock.write() = uberblock;

@@ -6,7 +6,7 @@ use cenote_base::rt::{self, Instant, World};
 use cenote_base::{Bookmark, RealEnv};
 use cenote_device::{Device, DeviceError, Entry, FaultyDevice, Opener};
 use cenote_dmu::{DmuError, TxCost};
-use cenote_intent_log::Commit;
+use cenote_intent_log::{Commit, Committed};
 use cenote_io::IoContext;
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{
@@ -301,6 +301,49 @@ fn a_copy_of_the_only_disk_is_refused_however_new() {
     }
 }
 
+/// A disk came back as a copy from before an `fsync`, whose promise only the intent log had. No
+/// label tells it from the disk itself: it was taken and written to.
+#[test]
+fn a_copy_from_before_an_fsync_is_refused() {
+    World::simulated(1).run(|| {
+        let (world, plugs, pool) = waiting_pool(FailMode::Wait);
+        let (head, disk) = (head_of(&pool), plugs.last());
+        let writer = writer_of(&pool, &head);
+        let commit = || writer.commit(Commit::All).expect("the disk is well");
+        for name in ["first", "second"] {
+            operate(&pool, &head, &writer, name);
+            commit();
+            pool.sync().expect("written");
+        }
+        let path = world.paths().pop().expect("it has a disk");
+        let device = world.open(&path).expect("there");
+        let size = usize::try_from(device.size()).expect("small");
+        let copy = device.read_vec(0, size).expect("in range");
+        operate(&pool, &head, &writer, "promised");
+        assert_eq!(commit(), Committed::Log);
+        let lost = || disk.set_missing(true);
+        let meanwhile = || {
+            let right = device.read_vec(0, size).expect("in range");
+            device.write_at(0, &copy).expect("in range");
+            let refused = pool.clear(&[]).expect_err("it lacks what was promised");
+            let text = refused.to_string();
+            assert!(text.contains("an older copy"), "{text}");
+            assert!(pool.is_waiting());
+            let now = device.read_vec(0, size).expect("in range");
+            assert!(now == copy, "it was not written to");
+            device.write_at(0, &right).expect("in range");
+            pool.clear(&[]).expect("it is back");
+        };
+        lose(&pool, lost, meanwhile).expect("nothing was lost");
+        writer.end().expect("the pool is well");
+        pool.sync().expect("written");
+        pool.sync().expect("written");
+        pool.dsl().close_head(head.id());
+        drop((head, writer));
+        check(&world, &plugs, pool, 1);
+    });
+}
+
 /// `failmode=continue`: `fsync` waited for the group, which waited for the disk. It fails, and
 /// succeeds once the disk is back and the group is on it.
 #[test]
@@ -389,11 +432,23 @@ fn a_pool_that_waits_is_left() {
     pool.close().expect("written");
 }
 
+/// What a disk that comes back has lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loses {
+    Nothing,
+    /// What it was not told to make durable.
+    Cache,
+    /// All of the group: it is a copy from before.
+    Group,
+}
+
 /// A disk is taken out in the midst of a group, each time a few writes later, and comes back with
-/// what it took, or with what it was told to make durable.
+/// what it took, or with what it was told to make durable, or as a copy from before. Of a copy the
+/// last two writes of a group were enough, once all others had been flushed: the pool wrote an
+/// uberblock whose blocks were not there.
 #[test]
 fn a_group_is_finished_if_nothing_of_it_is_lost() {
-    for loses in [false, true] {
+    for loses in [Loses::Nothing, Loses::Cache, Loses::Group] {
         let (mut finished, mut lost) = (0, 0);
         for writes in 0..30 {
             match is_finished_after(writes, loses) {
@@ -403,12 +458,12 @@ fn a_group_is_finished_if_nothing_of_it_is_lost() {
             }
         }
         assert!(finished > 0, "a group that lost nothing goes on");
-        assert_eq!(lost > 0, loses, "{finished} finished");
+        assert_eq!(lost > 0, loses != Loses::Nothing, "{finished} finished");
     }
 }
 
 /// Whether a group was finished whose disk vanished after so many writes; `None` if it had no more.
-fn is_finished_after(writes: u64, loses: bool) -> Option<bool> {
+fn is_finished_after(writes: u64, loses: Loses) -> Option<bool> {
     let (mut world, plugs, pool) = waiting_pool(FailMode::Wait);
     let synced = pool.synced_txg();
     world.record();
@@ -418,16 +473,22 @@ fn is_finished_after(writes: u64, loses: bool) -> Option<bool> {
         let change = scope.spawn(|| common::change(&pool, 1));
         while !change.is_finished() {
             if pool.is_waiting() && is_finished.is_none() {
-                if loses {
+                if loses != Loses::Nothing {
                     let log = world.take_record();
-                    world = Arc::new(world.after(&log, log.len(), 0, &mut Random::new(1)));
+                    let kept = match loses {
+                        Loses::Group => 0,
+                        _ => log.len(),
+                    };
+                    world = Arc::new(world.after(&log, kept, 0, &mut Random::new(1)));
                     *plugs.world.lock().expect("sound") = Arc::clone(&world);
                 }
                 let cleared = pool.clear(&[]);
                 is_finished = Some(cleared.is_ok());
                 if let Err(error) = cleared {
                     let text = error.to_string();
-                    assert!(text.contains("was away before it was flushed"), "{text}");
+                    let is_told = text.contains("was away before it was flushed")
+                        || loses == Loses::Group && text.contains("an older copy");
+                    assert!(is_told, "{text}");
                     assert!(pool.is_waiting());
                     pool.give_up();
                 }

@@ -9,11 +9,11 @@ use cenote_ondisk::uberblock::{MULTIHOST_MAGIC, UBERBLOCK_WORDS};
 use cenote_ondisk::{Dva, NvList, NvValue, Uberblock, VdevConfig};
 use cenote_vdev::IoContext;
 use cenote_vdev::{
-    AllocationClass, CopyHealth, DeviceLabels, FaultKind, FreeSpaceAction, LabelPhase, OpenOptions,
-    Shape, UberblockScope, VdevAux, VdevState, VdevWrite, Vdevs, clear_labels, create,
+    AllocationClass, CopyHealth, DeviceLabels, FaultKind, FreeSpaceAction, Kept, LabelPhase,
+    OpenOptions, Shape, UberblockScope, VdevAux, VdevState, VdevWrite, Vdevs, clear_labels, create,
     format_labels,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// A layout, the guids of its devices, and how many of them may be lost.
@@ -513,20 +513,23 @@ fn a_device_that_comes_back_may_have_lost_what_was_not_flushed() {
         faulty.set_missing(true);
         assert_eq!(vdevs.shape().silent_leaves(), [last], "{kind}");
         assert_eq!(vdevs.shape().has_gone(VdevId(0)), kind == "disk");
-        let lost = || false;
+        let unknown = || Kept {
+            is_unknown: true,
+            ..Kept::default()
+        };
         vdevs
-            .reopen(&config, &again, lost)
+            .reopen(&config, &again, unknown)
             .expect("nothing is unflushed");
         assert!(vdevs.shape().silent_leaves().is_empty() && vdevs.shape().dtl(last).is_empty());
 
         let unflushed = vdevs.shape().write(blocks(&vdevs.shape(), Txg(6), 0));
         assert!(unflushed.iter().all(Result::is_ok));
-        let reopened = vdevs.reopen(&config, &again, lost);
+        let reopened = vdevs.reopen(&config, &again, unknown);
         match kind {
             "disk" => {
                 let text = reopened.expect_err("nobody else has it").to_string();
                 assert!(text.contains("was away before it was flushed"), "{text}");
-                let found = vdevs.reopen(&config, &again, || true);
+                let found = vdevs.reopen(&config, &again, Kept::default);
                 found.expect("somebody looked");
                 assert!(vdevs.shape().dtl(last).is_empty());
             }
@@ -534,6 +537,38 @@ fn a_device_that_comes_back_may_have_lost_what_was_not_flushed() {
                 reopened.expect("the other side has it");
                 assert_eq!(vdevs.shape().dtl(last), [Txg(6)..Txg(7)]);
             }
+        }
+    }
+}
+
+/// A device that had flushed everything came back as a copy from before, and was taken: only what
+/// was not flushed counted.
+#[test]
+fn a_device_that_lacks_what_it_flushed_is_not_taken_unless_others_have_it() {
+    for (kind, guids) in [("disk", 2..3), ("mirror", 10..12)] {
+        let children = match kind {
+            "disk" => vec![],
+            _ => disks(guids.clone()),
+        };
+        let config = pool(vdev(kind, 2, children), 9, &[]);
+        let devices = memory(guids.clone(), DEVICE);
+        let last = Guid(guids.end - 1);
+        let again = HashMap::from([(last, Arc::clone(&devices[&last]))]);
+        let vdevs = open_kept(&config, &devices);
+        write_all(&vdevs.shape(), &blocks(&vdevs.shape(), Txg(5), 0));
+        let lacking = HashSet::from([last]);
+        let kept = Kept {
+            is_lost: kind == "disk",
+            lacking: lacking.clone(),
+            ..Kept::default()
+        };
+        let reopened = vdevs.reopen(&config, &again, || kept);
+        match kind {
+            "disk" => {
+                let text = reopened.expect_err("nobody else has it").to_string();
+                assert!(text.contains("an older copy"), "{text}");
+            }
+            _ => assert_eq!(reopened.expect("the other side has it"), lacking),
         }
     }
 }
