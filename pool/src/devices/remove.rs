@@ -249,6 +249,21 @@ impl Pool {
         done.refusal.map_or(Ok(()), Err)
     }
 
+    /// Does something while no new block goes to a vdev.
+    pub(super) fn while_closed<R>(&self, vdev: &VdevConfig, work: impl FnOnce() -> R) -> R {
+        let space = self.syncer().zip(vdev.id);
+        let space = space.and_then(|(syncer, id)| syncer.space.top(id));
+        let close = |is_closed| {
+            if let Some(space) = &space {
+                space.lock().is_closed = is_closed;
+            }
+        };
+        close(true);
+        let done = work();
+        close(vdev.non_allocating);
+        done
+    }
+
     /// Waits until what was replayed is freed, and refuses if intent logs still need the vdev.
     pub(super) fn check_unused_log(&self, id: VdevId) -> Result<(), ChangeError> {
         let syncer = self.writer()?;

@@ -62,9 +62,24 @@ impl Pool {
         how: Offline,
         by: (&Actor, &str),
     ) -> Result<(), ChangeError> {
-        let syncer = Arc::clone(self.writer()?);
         let silent = self.ask_all();
-        self.check_log(device, &silent)?;
+        let Some(log) = self.needed_log(device, &silent) else {
+            return self.put_offline((device, silent), how, by);
+        };
+        // Programs that sync all the time begin a new log there as soon as the old one has left.
+        self.while_closed(&log, || {
+            self.check_unused_log(log.id.unwrap_or_default())?;
+            self.put_offline((device, silent), how, by)
+        })
+    }
+
+    fn put_offline(
+        &self,
+        (device, silent): (Guid, Silent),
+        how: Offline,
+        by: (&Actor, &str),
+    ) -> Result<(), ChangeError> {
+        let syncer = Arc::clone(self.writer()?);
         self.change_tree(by, move |root, shape, _| {
             let found = leaf(root, device)?;
             let is_in_use = !found.state.offline && !found.state.faulted;
@@ -91,16 +106,13 @@ impl Pool {
         })
     }
 
-    /// A log is expendable: new writes are safe on the other devices. What intent logs still have
-    /// on it is not.
-    fn check_log(&self, device: Guid, silent: &Silent) -> Result<(), ChangeError> {
+    /// The log vdev that cannot be used without a device. A log is expendable: new writes are safe
+    /// on the other devices. What intent logs still have on it is not.
+    fn needed_log(&self, device: Guid, silent: &Silent) -> Option<VdevConfig> {
         let root = self.vdev_tree();
-        let log = top(&root, device).filter(|top| top.is_log);
+        let log = top(&root, device).filter(|top| top.is_log)?;
         let is_needed = silent.check(&root, &self.vdevs(), device).is_err();
-        match log.filter(|_| is_needed && !self.is_out_of_use(device)) {
-            Some(log) => self.check_unused_log(log.id.unwrap_or_default()),
-            None => Ok(()),
-        }
+        (is_needed && !self.is_out_of_use(device)).then(|| log.clone())
     }
 
     /// Notes that a device made too many errors: it is not used any more if `is_fault` is set and
