@@ -99,11 +99,8 @@ fn a_mirror_lives_through_restarts_of_its_servers() -> Result<()> {
 /// What is done with devices, done with those of the network; the pool is exported in the end.
 fn devices_are_exchanged(site: &Site, urls: &[String; 2], spare: &str) -> Result<()> {
     site.ok(&format!("zpool replace -w tank {} {}", urls[1], spare))?;
-    // It is let go a moment after the replacement is done.
-    let words = ["attach", "-w", "tank", &urls[0], &urls[1]];
-    wait_until("attached", || {
-        Ok(site.cenote().run("zpool", &words)?.code == Some(0))
-    })?;
+    // `replace -w` returned a moment before the old device was let go.
+    site.ok(&format!("zpool attach -w tank {} {}", urls[0], urls[1]))?;
     site.ok(&format!("zpool offline tank {}", urls[0]))?;
     put(&site.path("tank").join("late"), b"late")?;
     site.ok(&format!("zpool online tank {}", urls[0]))?;
@@ -159,8 +156,41 @@ fn a_server_that_stays_away_or_has_another_disk_suspends_the_pool() -> Result<()
     })?;
     ensure!(fs::read(&late)? == b"late");
     has(&site.ok("zpool list -Ho health tank")?, "ONLINE")?;
+    an_older_copy_is_not_taken(&site, &server)?;
     site.ok("zpool export tank")?;
     site.judge()
+}
+
+/// Nor is a copy from before an `fsync`, which no label tells from the disk: it was taken once the
+/// connection had been given up, and what `fsync` had promised was in memory only.
+fn an_older_copy_is_not_taken(site: &Site, server: &Server) -> Result<()> {
+    let disk = site.devices().join("a.img");
+    let older = site.cenote().directory().join("older.img");
+    let directory = site.path("tank");
+    site.ok("zpool sync tank")?;
+    fs::copy(&disk, &older)?;
+    let before = fs::read(&older)?;
+    put(&directory.join("promised"), b"promised")?;
+    server.kill()?;
+    let later = directory.join("later");
+    thread::scope(|scope| -> Result<()> {
+        let writer = scope.spawn(|| put(&later, b"later"));
+        wait_until("suspended", || {
+            Ok(site.ok("zpool list -Ho health tank")? == "SUSPENDED\n")
+        })?;
+        server.start_with(&older.display().to_string())?;
+        site.fails("zpool clear tank")?;
+        ensure!(fs::read(&older)? == before, "the copy is written to");
+        server.kill()?;
+        server.start()?;
+        wait_until("it is cleared", || {
+            let cleared = site.cenote().run("zpool", &["clear", "tank"])?;
+            Ok(cleared.code == Some(0))
+        })?;
+        writer.join().ok().context("it panicked")?
+    })?;
+    ensure!(fs::read(directory.join("promised"))? == b"promised");
+    Ok(fs::remove_file(older)?)
 }
 
 /// `--cow` leaves the device as it is, `--stats` says what came; a device in a store is served,

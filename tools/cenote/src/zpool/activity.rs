@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// How often a waiting command looks.
 const POLL: Duration = Duration::from_millis(250);
+/// Groups until a device has left whose replacement is complete.
+const GROUPS_WAITED_MAX: u32 = 3;
 
 /// `zpool trim [-dw] [-r RATE] [-c | -s] POOL [DEVICE…]`
 pub fn trim(arguments: &[String], context: &mut Context) -> Outcome {
@@ -216,14 +218,44 @@ fn print_row(left: &[u64], (script, exact): (bool, bool), context: &mut Context)
 
 /// Returns once none of the activities is under way.
 pub(super) fn wait_for(pool: &str, activities: &[&str], context: &mut Context) -> Result<(), Stop> {
-    let mut is_known = false;
+    let (mut is_known, mut moved_devices) = (false, false);
     while let Some(status) = busy_still(pool, is_known, context)? {
         is_known = true;
         if activities.iter().all(|name| left(&status, name) == 0) {
-            return Ok(());
+            return match moved_devices {
+                true => wait_for_devices(pool, context),
+                false => Ok(()),
+            };
         }
+        let moving = ["replace", "resilver"];
+        moved_devices |= moving
+            .iter()
+            .any(|name| activities.contains(name) && left(&status, name) > 0);
         std::thread::sleep(POLL);
     }
+    Ok(())
+}
+
+/// Waits until the devices that a finished activity no longer needs are released.
+///
+/// A device that was replaced leaves the pool with a group after its resilver. Once that group is
+/// on disk the device's labels are cleared and others can use it.
+pub(super) fn wait_for_devices(pool: &str, context: &mut Context) -> Result<(), Stop> {
+    for _ in 0..GROUPS_WAITED_MAX {
+        let change = Change::SyncPools {
+            pools: vec![pool.to_owned()],
+        };
+        let command = String::new();
+        // Who may only look cannot ask for a group. The pool may be gone, which ends it, too.
+        if context.ask(Request::Change { change, command }).is_err() {
+            return Ok(());
+        }
+        match busy_still(pool, true, context)? {
+            Some(busy) if is_replacing(&busy.status) => {}
+            _ => return Ok(()),
+        }
+    }
+    // A replacement that its resilver did not finish stays.
     Ok(())
 }
 

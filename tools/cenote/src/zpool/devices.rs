@@ -1,6 +1,6 @@
 //! `zpool offline`, `attach`, `replace`, `detach` and `reopen`.
 
-use super::activity::wait_for;
+use super::activity::{wait_for, wait_for_devices};
 use super::command_line::command_line;
 use super::create::{pairs, refusal};
 use super::writes::require_pool;
@@ -137,6 +137,7 @@ fn join(arguments: &[String], replaces: bool, context: &mut Context) -> Outcome 
     if parsed.has("w") {
         let activity = if replaces { "replace" } else { "resilver" };
         wait_for(&pool, &[activity], context)?;
+        wait_for_devices(&pool, context)?;
     }
     Ok(0)
 }
