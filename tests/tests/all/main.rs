@@ -56,6 +56,7 @@ mod space;
 mod splitting;
 mod strangers;
 mod suspension;
+mod swapping;
 mod vdev_settings;
 mod volume_files;
 mod writing;
