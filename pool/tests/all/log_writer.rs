@@ -10,7 +10,7 @@ use cenote_dsl::write::{Encryption, Head, NewKeyFormat, UserKey};
 use cenote_intent_log::{Commit, Committed, HeadSpace, IntentLog, LogData, LogParams, LogWriter};
 use cenote_ondisk::intent_log::record::{Record, RecordBody, record_type};
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
-use cenote_pool::{Actor, ImportOptions, NewVdev, Pool, VdevShape, assemble};
+use cenote_pool::{Actor, ImportOptions, NewVdev, Offline, Pool, VdevShape, assemble};
 use cenote_sim::{Disks, Event, Random};
 use cenote_vdev::AllocationClass::{self, Log, Normal, Special};
 use cenote_vdev::scan;
@@ -408,6 +408,48 @@ fn a_log_device_in_use_is_removed() {
     removed.expect("its chain goes elsewhere");
     assert_eq!(place_of_chain(&pool, &head, &writer), VdevId(0));
     check(&pool, "after the removal");
+    writer.end().expect("the pool is well");
+    pool.sync().expect("written");
+    pool.close().expect("written");
+}
+
+/// Programs that synced all the time began another log on the device as soon as the old one had
+/// left: `zpool offline` said that logs had to be replayed first.
+#[test]
+fn a_log_device_rests_while_programs_sync() {
+    let bench = Bench::new("logs7");
+    let pool = pool_of(&bench, &[Normal, Log]);
+    let head = head_of(&pool);
+    let writer = writer_of(&pool, &head);
+    assert_eq!(place_of_chain(&pool, &head, &writer), VdevId(1));
+    let tree = pool.vdev_tree();
+    let log = tree.children.iter().find(|top| top.is_log);
+    let leaf = log.expect("a log").leaves().next().expect("a disk").guid;
+    let actor = Actor {
+        user: 0,
+        host: "test".to_owned(),
+    };
+    let is_over = AtomicBool::new(false);
+    let done = rt::scope(|scope| {
+        for thread in 0..THREADS {
+            let (pool, head, writer, is_over) = (&pool, &head, &writer, &is_over);
+            scope.spawn(move || {
+                for number in 0.. {
+                    operate(pool, head, writer, &name_of(thread, number));
+                    writer.commit(Commit::All).expect("durable");
+                    if is_over.load(Ordering::Relaxed) {
+                        break;
+                    }
+                }
+            });
+        }
+        rt::sleep(Duration::from_millis(50));
+        let done = pool.offline(leaf, Offline::default(), (&actor, "zpool offline"));
+        is_over.store(true, Ordering::Relaxed);
+        done
+    });
+    done.expect("new blocks go elsewhere");
+    assert!(pool.is_out_of_use(leaf));
     writer.end().expect("the pool is well");
     pool.sync().expect("written");
     pool.close().expect("written");
