@@ -37,22 +37,41 @@ struct Lookups {
     kind: Option<&'static str>,
 }
 
-const ALL: Lookups = Lookups {
-    wanted_for: None,
-    kind: None,
-};
+/// Which lookups columns are about: the letters that their names begin with, and in words.
+const GROUPS: [(&str, &str, Lookups); 8] = [
+    ("", "", lookups(None, None)),
+    ("d", "demand ", lookups(Some("demand"), None)),
+    ("dd", "demand data ", lookups(Some("demand"), Some("data"))),
+    (
+        "dm",
+        "demand metadata ",
+        lookups(Some("demand"), Some("metadata")),
+    ),
+    ("m", "metadata ", lookups(None, Some("metadata"))),
+    ("p", "prefetch ", lookups(Some("prefetch"), None)),
+    (
+        "pd",
+        "prefetch data ",
+        lookups(Some("prefetch"), Some("data")),
+    ),
+    (
+        "pm",
+        "prefetch metadata ",
+        lookups(Some("prefetch"), Some("metadata")),
+    ),
+];
 
 const fn lookups(wanted_for: Option<&'static str>, kind: Option<&'static str>) -> Lookups {
     Lookups { wanted_for, kind }
 }
 
-const DEMAND: Lookups = lookups(Some("demand"), None);
-const DEMAND_DATA: Lookups = lookups(Some("demand"), Some("data"));
-const DEMAND_META: Lookups = lookups(Some("demand"), Some("metadata"));
-const PREFETCH: Lookups = lookups(Some("prefetch"), None);
-const PREFETCH_DATA: Lookups = lookups(Some("prefetch"), Some("data"));
-const PREFETCH_META: Lookups = lookups(Some("prefetch"), Some("metadata"));
-const META: Lookups = lookups(None, Some("metadata"));
+/// What becomes of a lookup: our word, ours for people, and how names of columns end: those of
+/// rates and shares, first of all lookups, then of a group.
+const OUTCOMES: [(&str, &str, [[&str; 2]; 2]); 3] = [
+    ("hit", "hits", [["hits", "hit%"], ["hit", "h%"]]),
+    ("wait", "I/O hits", [["iohs", "ioh%"], ["ioh", "i%"]]),
+    ("miss", "misses", [["miss", "miss%"], ["mis", "m%"]]),
+];
 
 /// How a column is computed.
 #[derive(Clone, Copy, Debug)]
@@ -83,247 +102,130 @@ enum Figure {
 
 use Figure::{Available, Free, Limit, List, Nothing, Passing, Rate, Share, Size, Time, Unknown};
 
-const HIT: &str = "hit";
-const WAIT: &str = "wait";
-const MISS: &str = "miss";
-
-/// All columns: name, figure, meaning.
-const FIELDS: &[(&str, Figure, &str)] = &[
-    ("time", Time, "Current time"),
-    ("read", Rate(ALL, None), "Total ARC accesses per second"),
-    ("hits", Rate(ALL, Some(HIT)), "ARC hits per second"),
-    ("iohs", Rate(ALL, Some(WAIT)), "ARC I/O hits per second"),
-    ("miss", Rate(ALL, Some(MISS)), "ARC misses per second"),
-    ("hit%", Share(ALL, HIT), "ARC hit percentage"),
-    ("ioh%", Share(ALL, WAIT), "ARC I/O hits percentage"),
-    ("miss%", Share(ALL, MISS), "ARC miss percentage"),
-    ("dread", Rate(DEMAND, None), "Demand accesses per second"),
-    ("dhit", Rate(DEMAND, Some(HIT)), "Demand hits per second"),
+/// Columns that are about something else than lookups.
+const OTHERS: [(&str, Figure, &str); 33] = [
+    ("time", Time, "time of day"),
+    ("size", Size, "bytes in the cache"),
+    ("arcsz", Size, "the same as size"),
+    ("c", Limit, "bytes that the cache may have"),
+    ("avail", Available, "bytes that the daemon may still use"),
     (
-        "dioh",
-        Rate(DEMAND, Some(WAIT)),
-        "Demand I/O hits per second",
+        "free",
+        Free,
+        "bytes of memory that the machine has available",
     ),
-    ("dmis", Rate(DEMAND, Some(MISS)), "Demand misses per second"),
-    ("dh%", Share(DEMAND, HIT), "Demand hit percentage"),
-    ("di%", Share(DEMAND, WAIT), "Demand I/O hit percentage"),
-    ("dm%", Share(DEMAND, MISS), "Demand miss percentage"),
+    ("need", Unknown, "bytes that others want back"),
+    ("grow", Unknown, "whether the cache is kept from growing"),
     (
-        "ddread",
-        Rate(DEMAND_DATA, None),
-        "Demand data accesses per second",
+        "mfu",
+        List("frequent"),
+        "hits in the list of frequent blocks a second",
     ),
     (
-        "ddhit",
-        Rate(DEMAND_DATA, Some(HIT)),
-        "Demand data hits per second",
+        "mru",
+        List("recent"),
+        "hits in the list of recent blocks a second",
     ),
-    (
-        "ddioh",
-        Rate(DEMAND_DATA, Some(WAIT)),
-        "Demand data I/O hits per second",
-    ),
-    (
-        "ddmis",
-        Rate(DEMAND_DATA, Some(MISS)),
-        "Demand data misses per second",
-    ),
-    (
-        "ddh%",
-        Share(DEMAND_DATA, HIT),
-        "Demand data hit percentage",
-    ),
-    (
-        "ddi%",
-        Share(DEMAND_DATA, WAIT),
-        "Demand data I/O hit percentage",
-    ),
-    (
-        "ddm%",
-        Share(DEMAND_DATA, MISS),
-        "Demand data miss percentage",
-    ),
-    (
-        "dmread",
-        Rate(DEMAND_META, None),
-        "Demand metadata accesses per second",
-    ),
-    (
-        "dmhit",
-        Rate(DEMAND_META, Some(HIT)),
-        "Demand metadata hits per second",
-    ),
-    (
-        "dmioh",
-        Rate(DEMAND_META, Some(WAIT)),
-        "Demand metadata I/O hits per second",
-    ),
-    (
-        "dmmis",
-        Rate(DEMAND_META, Some(MISS)),
-        "Demand metadata misses per second",
-    ),
-    (
-        "dmh%",
-        Share(DEMAND_META, HIT),
-        "Demand metadata hit percentage",
-    ),
-    (
-        "dmi%",
-        Share(DEMAND_META, WAIT),
-        "Demand metadata I/O hit percentage",
-    ),
-    (
-        "dmm%",
-        Share(DEMAND_META, MISS),
-        "Demand metadata miss percentage",
-    ),
-    (
-        "pread",
-        Rate(PREFETCH, None),
-        "Prefetch accesses per second",
-    ),
-    (
-        "phit",
-        Rate(PREFETCH, Some(HIT)),
-        "Prefetch hits per second",
-    ),
-    (
-        "pioh",
-        Rate(PREFETCH, Some(WAIT)),
-        "Prefetch I/O hits per second",
-    ),
-    (
-        "pmis",
-        Rate(PREFETCH, Some(MISS)),
-        "Prefetch misses per second",
-    ),
-    ("ph%", Share(PREFETCH, HIT), "Prefetch hits percentage"),
-    ("pi%", Share(PREFETCH, WAIT), "Prefetch I/O hits percentage"),
-    ("pm%", Share(PREFETCH, MISS), "Prefetch miss percentage"),
-    (
-        "pdread",
-        Rate(PREFETCH_DATA, None),
-        "Prefetch data accesses per second",
-    ),
-    (
-        "pdhit",
-        Rate(PREFETCH_DATA, Some(HIT)),
-        "Prefetch data hits per second",
-    ),
-    (
-        "pdioh",
-        Rate(PREFETCH_DATA, Some(WAIT)),
-        "Prefetch data I/O hits per second",
-    ),
-    (
-        "pdmis",
-        Rate(PREFETCH_DATA, Some(MISS)),
-        "Prefetch data misses per second",
-    ),
-    (
-        "pdh%",
-        Share(PREFETCH_DATA, HIT),
-        "Prefetch data hits percentage",
-    ),
-    (
-        "pdi%",
-        Share(PREFETCH_DATA, WAIT),
-        "Prefetch data I/O hits percentage",
-    ),
-    (
-        "pdm%",
-        Share(PREFETCH_DATA, MISS),
-        "Prefetch data miss percentage",
-    ),
-    (
-        "pmread",
-        Rate(PREFETCH_META, None),
-        "Prefetch metadata accesses per second",
-    ),
-    (
-        "pmhit",
-        Rate(PREFETCH_META, Some(HIT)),
-        "Prefetch metadata hits per second",
-    ),
-    (
-        "pmioh",
-        Rate(PREFETCH_META, Some(WAIT)),
-        "Prefetch metadata I/O hits per second",
-    ),
-    (
-        "pmmis",
-        Rate(PREFETCH_META, Some(MISS)),
-        "Prefetch metadata misses per second",
-    ),
-    (
-        "pmh%",
-        Share(PREFETCH_META, HIT),
-        "Prefetch metadata hits percentage",
-    ),
-    (
-        "pmi%",
-        Share(PREFETCH_META, WAIT),
-        "Prefetch metadata I/O hits percentage",
-    ),
-    (
-        "pmm%",
-        Share(PREFETCH_META, MISS),
-        "Prefetch metadata miss percentage",
-    ),
-    ("mread", Rate(META, None), "Metadata accesses per second"),
-    ("mhit", Rate(META, Some(HIT)), "Metadata hits per second"),
-    (
-        "mioh",
-        Rate(META, Some(WAIT)),
-        "Metadata I/O hits per second",
-    ),
-    ("mmis", Rate(META, Some(MISS)), "Metadata misses per second"),
-    ("mh%", Share(META, HIT), "Metadata hit percentage"),
-    ("mi%", Share(META, WAIT), "Metadata I/O hit percentage"),
-    ("mm%", Share(META, MISS), "Metadata miss percentage"),
-    ("mfu", List("frequent"), "MFU list hits per second"),
-    ("mru", List("recent"), "MRU list hits per second"),
     (
         "mfug",
         List("frequent_ghost"),
-        "MFU ghost list hits per second",
+        "frequent blocks read again a second",
     ),
     (
         "mrug",
         List("recent_ghost"),
-        "MRU ghost list hits per second",
+        "recent blocks read again a second",
     ),
-    ("unc", Passing, "Uncached list hits per second"),
-    ("size", Size, "ARC size"),
-    ("arcsz", Size, "Alias for size"),
-    ("c", Limit, "ARC target size"),
-    ("eskip", Unknown, "evict_skip per second"),
-    ("mtxmis", Unknown, "mutex_miss per second"),
-    ("grow", Unknown, "ARC grow disabled"),
-    ("need", Unknown, "ARC reclaim needed"),
-    ("free", Free, "Memory that the machine has available"),
     (
-        "avail",
-        Available,
-        "Memory that the daemon may still use for caches and buffers",
+        "unc",
+        Passing,
+        "hits among blocks that only pass through a second",
     ),
-    ("l2hits", Nothing, "L2ARC hits per second"),
-    ("l2miss", Nothing, "L2ARC misses per second"),
-    ("l2read", Nothing, "Total L2ARC accesses per second"),
-    ("l2hit%", Nothing, "L2ARC access hit percentage"),
-    ("l2miss%", Nothing, "L2ARC access miss percentage"),
-    ("l2bytes", Nothing, "Bytes read per second from the L2ARC"),
-    ("l2size", Nothing, "Size of the L2ARC"),
-    ("l2asize", Nothing, "Actual (compressed) size of the L2ARC"),
+    (
+        "eskip",
+        Unknown,
+        "blocks that could not be dropped a second",
+    ),
+    ("mtxmis", Unknown, "locks that were busy a second"),
+    ("l2read", Nothing, "second level: lookups a second"),
+    ("l2hits", Nothing, "second level: hits a second"),
+    ("l2hit%", Nothing, "second level: hits, per cent"),
+    ("l2miss", Nothing, "second level: misses a second"),
+    ("l2miss%", Nothing, "second level: misses, per cent"),
+    ("l2bytes", Nothing, "second level: bytes read a second"),
+    ("l2size", Nothing, "second level: bytes before compression"),
+    ("l2asize", Nothing, "second level: bytes on its devices"),
+    ("l2pref", Nothing, "second level: prefetched bytes"),
+    (
+        "l2pref%",
+        Nothing,
+        "second level: prefetched bytes, per cent",
+    ),
+    ("l2mfu", Nothing, "second level: bytes of frequent blocks"),
+    (
+        "l2mfu%",
+        Nothing,
+        "second level: bytes of frequent blocks, per cent",
+    ),
+    ("l2mru", Nothing, "second level: bytes of recent blocks"),
+    (
+        "l2mru%",
+        Nothing,
+        "second level: bytes of recent blocks, per cent",
+    ),
+    ("l2data", Nothing, "second level: bytes of data"),
+    ("l2data%", Nothing, "second level: bytes of data, per cent"),
+    ("l2meta", Nothing, "second level: bytes of metadata"),
+    (
+        "l2meta%",
+        Nothing,
+        "second level: bytes of metadata, per cent",
+    ),
 ];
+
+/// A column.
+#[derive(Clone, Debug)]
+struct Field {
+    name: String,
+    figure: Figure,
+    meaning: String,
+}
+
+/// All columns. Names of those about lookups follow a rule, so they are made by it.
+fn fields() -> Vec<Field> {
+    let others = OTHERS.iter().map(|(name, figure, meaning)| Field {
+        name: (*name).to_owned(),
+        figure: *figure,
+        meaning: (*meaning).to_owned(),
+    });
+    let mut fields: Vec<Field> = others.collect();
+    for (letters, words, of) in GROUPS {
+        fields.push(Field {
+            name: format!("{letters}read"),
+            figure: Rate(of, None),
+            meaning: format!("{words}lookups a second"),
+        });
+        for (outcome, plural, endings) in OUTCOMES {
+            let [rate, share] = endings[usize::from(!letters.is_empty())];
+            fields.push(Field {
+                name: format!("{letters}{rate}"),
+                figure: Rate(of, Some(outcome)),
+                meaning: format!("{words}{plural} a second"),
+            });
+            fields.push(Field {
+                name: format!("{letters}{share}"),
+                figure: Share(of, outcome),
+                meaning: format!("{words}{plural}, per cent of {words}lookups"),
+            });
+        }
+    }
+    fields
+}
 
 const USUAL: &str = "time,read,ddread,ddh%,dmread,dmh%,pread,ph%,size,c,avail";
 const EXTENDED: &str = "time,mfu,mru,mfug,mrug,eskip,mtxmis,dread,pread,read";
 /// Lines between two headers.
 const HEADER_EVERY: u64 = 20;
-
-type Field = &'static (&'static str, Figure, &'static str);
 
 /// The figures between two looks.
 struct Between<'a> {
@@ -428,12 +330,15 @@ fn scaled(number: u64, base: u64) -> String {
     }
 }
 
-fn width(field: Field) -> usize {
-    match field.1 {
-        Time => 8,
-        Size | Limit | Available | Free => field.0.len().max(5),
-        _ => field.0.len().max(4),
-    }
+/// A column is as wide as its header and as the widest value that it rounds to.
+fn width(field: &Field) -> usize {
+    let widest = match field.figure {
+        Time => "23:59:59".to_owned(),
+        Share(..) => "100".to_owned(),
+        Size | Limit | Available | Free => scaled(1023 << 20, 1024),
+        Rate(..) | List(_) | Passing | Nothing | Unknown => scaled(999_000, 1000),
+    };
+    field.name.len().max(widest.len())
 }
 
 /// The columns that are asked for.
@@ -443,19 +348,19 @@ fn columns(arguments: &Arguments) -> Result<Vec<Field>, Stop> {
         .map(|list| list.to_string_lossy().into_owned());
     let list = match given {
         Some(list) => list,
-        None if arguments.has("all") => return Ok(FIELDS.iter().collect()),
+        None if arguments.has("all") => return Ok(fields()),
         None if arguments.has("extended") => EXTENDED.to_owned(),
         None => USUAL.to_owned(),
     };
-    let mut columns = Vec::new();
+    let (known, mut columns) = (fields(), Vec::new());
     for name in list.split(',') {
-        let Some(field) = FIELDS.iter().find(|field| field.0 == name) else {
-            let names = FIELDS.iter().map(|field| field.0);
+        let Some(field) = known.iter().find(|field| field.name == name) else {
+            let names = known.iter().map(|field| field.name.as_str());
             let question = cenote_base::did_you_mean(name, names);
             let question = question.unwrap_or_else(|| "-v lists all columns".to_owned());
             return failed(format!("there is no column '{name}': {question}"));
         };
-        columns.push(field);
+        columns.push(field.clone());
     }
     Ok(columns)
 }
@@ -472,7 +377,7 @@ fn number(word: Option<&std::ffi::OsString>) -> Result<Option<f64>, Stop> {
 
 fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     if arguments.has("fields") {
-        for (name, _, meaning) in FIELDS {
+        for Field { name, meaning, .. } in fields() {
             context.line(&format!("{name:>8} : {meaning}"));
         }
         return Ok(0);
@@ -497,7 +402,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
             .as_ref()
             .map_or(uptime, |(then, _)| (at - *then).as_secs_f64());
         if round % HEADER_EVERY == 0 {
-            out.line(&columns, context, |field| field.0.to_owned())?;
+            out.line(&columns, context, |field| field.name.clone())?;
         }
         let between = Between {
             before: before.as_ref().map(|(_, figures)| figures),
@@ -506,7 +411,9 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
             time: time(context),
         };
         let exact = arguments.has("exact");
-        out.line(&columns, context, |field| between.cell(field.1).text(exact))?;
+        out.line(&columns, context, |field| {
+            between.cell(field.figure).text(exact)
+        })?;
         context.flush();
         if count == Some(round + 1) || context.output_gone() {
             break;
@@ -559,7 +466,7 @@ impl Output {
         &mut self,
         columns: &[Field],
         context: &mut Context,
-        cell: impl Fn(Field) -> String,
+        cell: impl Fn(&Field) -> String,
     ) -> Result<(), Stop> {
         use std::io::Write;
         let cells = columns.iter().map(|field| {
@@ -598,19 +505,36 @@ mod tests {
         assert_eq!(scaled(u64::MAX, 1024), "16E");
     }
 
+    /// The names of arcstat(1).
     #[test]
-    fn every_list_of_columns_has_known_names_only() {
+    fn the_columns_of_the_manual_page_are_known_and_no_others() {
+        const NAMES: &str = "c dh% di% dm% ddh% ddi% ddm% dmh% dmi% dmm% mfu mh% mi% mm% mru ph% \
+            pi% pm% pdh% pdi% pdm% pmh% pmi% pmm% dhit dioh dmis ddhit ddioh ddmis dmhit dmioh \
+            dmmis hit% hits ioh% iohs mfug mhit mioh miss mmis mrug phit pioh pmis pdhit pdioh \
+            pdmis pmhit pmioh pmmis read time size arcsz unc dread ddread dmread eskip miss% \
+            mread pread pdread pmread l2hit% l2hits l2miss l2read l2pref l2pref% l2mfu l2mfu% \
+            l2mru l2mru% l2data l2data% l2meta l2meta% l2size mtxmis l2bytes l2miss% l2asize \
+            grow need free avail";
+        let mut expected: Vec<&str> = NAMES.split_whitespace().collect();
+        let fields = fields();
+        let mut names: Vec<&str> = fields.iter().map(|field| field.name.as_str()).collect();
+        expected.sort_unstable();
+        names.sort_unstable();
+        assert_eq!(names, expected);
         for list in [USUAL, EXTENDED] {
-            for name in list.split(',') {
-                assert!(FIELDS.iter().any(|field| field.0 == name), "{name}");
-            }
+            assert!(list.split(',').all(|name| names.contains(&name)), "{list}");
         }
-        for (index, field) in FIELDS.iter().enumerate() {
-            assert!(
-                FIELDS[..index].iter().all(|known| known.0 != field.0),
-                "{}",
-                field.0
-            );
-        }
+    }
+
+    #[test]
+    fn columns_hold_their_values() {
+        let width_of = |name: &str| {
+            let fields = fields();
+            let field = fields.iter().find(|field| field.name == name);
+            width(field.expect("a column"))
+        };
+        assert_eq!(width_of("time"), "23:59:59".len());
+        assert_eq!((width_of("mh%"), width_of("miss%")), (3, 5));
+        assert_eq!((width_of("read"), width_of("c")), (4, 5));
     }
 }
