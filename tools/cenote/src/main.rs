@@ -140,6 +140,7 @@ const LOOKERS: [(&str, &[&str]); 3] = [
             "metrics",
             "settings",
             "space",
+            "top",
             "version",
         ],
     ),

@@ -38,6 +38,7 @@ const COMMANDS: [&Command; 35] = [
     &daemon::settings::COMMAND,
     &pools::health::COMMAND,
     &alarms::command::COMMAND,
+    &metrics::top::COMMAND,
     &metrics::command::COMMAND,
     &metrics::kstat::COMMAND,
     &metrics::arcstat::COMMAND,

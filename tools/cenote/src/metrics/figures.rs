@@ -108,6 +108,11 @@ impl<'a> Labelled<'a> {
         value.map_or("", String::as_str)
     }
 
+    /// The values of its labels, in order.
+    pub fn labels(&self) -> &'a [String] {
+        &self.series.labels
+    }
+
     /// The number: of what is measured in seconds, whole nanoseconds; of a histogram, how many
     /// values it has.
     pub fn number(&self) -> u64 {

@@ -6,6 +6,7 @@
 //! of `arcstat` and `arc_summary`. So no two forms can disagree about what a number means.
 //!
 //! [`endpoint`] serves the text form to Prometheus.
+//! [`top`] shows what happens between two answers ([`sample`]) in a terminal.
 
 pub mod arc_summary;
 pub mod arcstat;
@@ -17,3 +18,5 @@ mod influx;
 pub mod kstat;
 mod others;
 mod requests;
+pub mod sample;
+pub mod top;

@@ -36,7 +36,7 @@ mod synopsis;
 mod topics;
 mod unused;
 mod usage;
-mod vdev_rows;
+pub mod vdev_rows;
 mod vdev_spec;
 mod writes;
 
