@@ -1,11 +1,12 @@
 //! `cenote metrics`: the measurements of the daemon, printed once.
 
+use cenote_control::model::{Request, Response};
 use cenote_engine::MEASURES;
 
 use super::kstat::Sources;
 use super::{endpoint, influx};
 use crate::command::{Arguments, Command, Run, flags};
-use crate::context::{Context, Outcome, failed};
+use crate::context::{Context, Outcome, failed, mismatch};
 
 /// The command.
 pub const COMMAND: Command = Command {
@@ -58,7 +59,17 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
         sums_buckets: arguments.has("sum-histogram-buckets"),
         has_histograms: !arguments.has("no-histogram"),
     };
-    let pools = if pools.is_empty() { known } else { pools };
+    let request = Request::PoolStatus {
+        pools,
+        errors: false,
+        dedup: false,
+    };
+    let answer = context
+        .ask(request)
+        .or_else(|error| failed(error.to_string()))?;
+    let Response::Statuses { pools, .. } = answer else {
+        return failed(mismatch().to_string());
+    };
     for pool in pools {
         context.print(&influx::lines(&sources.figures, &pool, &form));
     }

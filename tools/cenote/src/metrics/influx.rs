@@ -1,8 +1,9 @@
 //! InfluxDB's line protocol, with the measurements and fields of `zpool_influxdb`.
 //!
-//! Figures are of the pool as a whole (`vdev=root`): those of its devices are added.
+//! Lines are of the pool as a whole (`vdev=root`) and of each vdev (`vdev=root/mirror-0/disk-1`, a
+//! leaf with its `path`). The figures of a combination are those of its devices, added.
 
-use cenote_control::model::Distribution;
+use cenote_control::model::{Distribution, PoolStatus, Vdev, VdevKind, VdevNaming};
 
 use super::exposition::decimal;
 use super::figures::Figures;
@@ -38,30 +39,81 @@ const QUEUES: [(&str, &str); 6] = [
     ("trim", "trim_w"),
 ];
 
+/// What lines are of: a vdev with the leaves below it. Of the root these are all.
+#[derive(Default)]
+struct Place {
+    /// The tag `vdev`.
+    vdev: String,
+    /// The tag `path`, of a leaf.
+    path: Option<String>,
+    /// The leaves by guid; none stands for all of the pool.
+    leaves: Vec<String>,
+}
+
 /// Lines of one pool.
 struct Lines<'a> {
     figures: &'a Figures,
     pool: &'a str,
     form: &'a Form,
+    place: Place,
     text: String,
 }
 
 /// All lines of a pool.
-pub fn lines(figures: &Figures, pool: &str, form: &Form) -> String {
+pub fn lines(figures: &Figures, status: &PoolStatus, form: &Form) -> String {
     let mut lines = Lines {
         figures,
-        pool,
+        pool: &status.name,
         form,
+        place: Place {
+            vdev: "root".to_owned(),
+            ..Place::default()
+        },
         text: String::new(),
     };
     lines.stats();
     lines.scan();
-    lines.queues();
-    if form.has_histograms {
-        lines.latencies();
-        lines.sizes();
+    lines.activity();
+    let below = status.vdevs.root.children.iter().chain(&status.vdevs.cache);
+    let mut stack: Vec<(String, &Vdev)> = below.map(|vdev| ("root".to_owned(), vdev)).collect();
+    stack.reverse();
+    while let Some((above, vdev)) = stack.pop() {
+        if vdev.kind == VdevKind::Hole {
+            continue;
+        }
+        let place = place_of(&above, vdev);
+        let children = vdev.children.iter().rev();
+        stack.extend(children.map(|child| (place.vdev.clone(), child)));
+        lines.place = place;
+        lines.vdev_stats(vdev);
+        lines.activity();
     }
     lines.text
+}
+
+/// A vdev below another one.
+fn place_of(above: &str, vdev: &Vdev) -> Place {
+    let is_leaf = vdev.kind.is_leaf();
+    let name = match is_leaf {
+        true => format!("{}-{}", vdev.kind.word(), vdev.id),
+        false => vdev.name(VdevNaming::default()),
+    };
+    let (mut leaves, mut stack) = (Vec::new(), vec![vdev]);
+    while let Some(vdev) = stack.pop() {
+        if vdev.kind.is_leaf() {
+            leaves.push(vdev.guid.to_string());
+        }
+        stack.extend(&vdev.children);
+    }
+    // A combination without a leaf has done nothing; no guid is 0.
+    if leaves.is_empty() {
+        leaves.push("0".to_owned());
+    }
+    Place {
+        vdev: format!("{above}/{name}"),
+        path: vdev.path.clone().filter(|_| is_leaf),
+        leaves,
+    }
 }
 
 /// A value of a tag: these characters end it.
@@ -83,10 +135,71 @@ impl Lines<'_> {
         self.figures.sum(name, &wanted)
     }
 
+    /// The labels of each leaf that lines are of, with these besides.
+    fn of_leaves<'b>(&'b self, more: &[(&'b str, &'b str)]) -> Vec<Vec<(&'b str, &'b str)>> {
+        let wanted: Vec<(&str, &str)> = [("pool", self.pool)].iter().chain(more).copied().collect();
+        if self.place.leaves.is_empty() {
+            return vec![wanted];
+        }
+        let with = |guid: &'b String| {
+            let guid = [("guid", guid.as_str())];
+            wanted.iter().copied().chain(guid).collect()
+        };
+        self.place.leaves.iter().map(with).collect()
+    }
+
+    /// The sum over these leaves.
+    fn leaf_sum(&self, name: &str, more: &[(&str, &str)]) -> u64 {
+        let wanted = self.of_leaves(more);
+        let sums = wanted.iter().map(|wanted| self.figures.sum(name, wanted));
+        sums.fold(0, u64::saturating_add)
+    }
+
     fn distribution(&self, name: &str, more: &[(&str, &str)]) -> Distribution {
-        let wanted = [("pool", self.pool)];
-        let wanted: Vec<(&str, &str)> = wanted.iter().chain(more).copied().collect();
-        self.figures.distribution(name, &wanted)
+        let mut sum = Distribution::default();
+        for wanted in self.of_leaves(more) {
+            sum.add(&self.figures.distribution(name, &wanted));
+        }
+        sum
+    }
+
+    /// Queues and histograms of what lines are of.
+    fn activity(&mut self) {
+        self.queues();
+        if self.form.has_histograms {
+            self.latencies();
+            self.sizes();
+        }
+    }
+
+    /// Counters of a vdev below the root.
+    fn vdev_stats(&mut self, vdev: &Vdev) {
+        let (counters, space) = (&vdev.counters, &vdev.space);
+        let fields = [
+            ("alloc", space.allocated),
+            ("free", space.total.saturating_sub(space.allocated)),
+            ("size", space.total),
+            ("read_bytes", counters.read_bytes),
+            ("read_errors", counters.errors_ever[0]),
+            ("read_ops", counters.read_operations),
+            ("write_bytes", counters.write_bytes),
+            ("write_errors", counters.errors_ever[1]),
+            ("write_ops", counters.write_operations),
+            ("checksum_errors", counters.errors_ever[2]),
+            ("fragmentation", space.fragmentation.unwrap_or(0)),
+        ];
+        let fields = fields.map(|(name, number)| (name.to_owned(), number));
+        self.push_of_vdev("zpool_stats", &[("state", vdev.state.word())], &fields);
+    }
+
+    /// A line with the tags of the vdev that lines are of behind these.
+    fn push_of_vdev(&mut self, measurement: &str, tags: &[(&str, &str)], fields: &[(String, u64)]) {
+        let place = std::mem::take(&mut self.place);
+        let path = place.path.iter().map(|path| ("path", path.as_str()));
+        let own = path.chain([("vdev", place.vdev.as_str())]);
+        let tags: Vec<(&str, &str)> = tags.iter().copied().chain(own).collect();
+        self.push(measurement, &tags, fields);
+        self.place = place;
     }
 
     fn push(&mut self, measurement: &str, tags: &[(&str, &str)], fields: &[(String, u64)]) {
@@ -152,11 +265,7 @@ impl Lines<'_> {
         ];
         let fields = fields.map(|(name, number)| (name.to_owned(), number));
         let state = self.state();
-        self.push(
-            "zpool_stats",
-            &[("state", &state), ("vdev", "root")],
-            &fields,
-        );
+        self.push_of_vdev("zpool_stats", &[("state", &state)], &fields);
     }
 
     fn scan(&mut self) {
@@ -192,11 +301,11 @@ impl Lines<'_> {
         for (state, word) in [("active", "active"), ("pending", "pend")] {
             for (class, queue) in QUEUES {
                 let wanted = [("class", class), ("state", state)];
-                let depth = self.sum("cenote_vdev_queue_depth", &wanted);
+                let depth = self.leaf_sum("cenote_vdev_queue_depth", &wanted);
                 fields.push((format!("{queue}_{word}_queue"), depth));
             }
         }
-        self.push("zpool_vdev_queue", &[("vdev", "root")], &fields);
+        self.push_of_vdev("zpool_vdev_queue", &[], &fields);
     }
 
     /// A histogram: the fields are series, and each bucket has a line.
@@ -223,11 +332,7 @@ impl Lines<'_> {
                 };
                 row.push((name.clone(), *sum));
             }
-            self.push(
-                measurement,
-                &[("le", &bound(bucket)), ("vdev", "root")],
-                &row,
-            );
+            self.push_of_vdev(measurement, &[("le", &bound(bucket))], &row);
         }
     }
 
@@ -265,6 +370,7 @@ impl Lines<'_> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::sample::testing::{number, pool};
     use super::*;
     use std::collections::BTreeSet;
 
@@ -316,7 +422,9 @@ mod tests {
             sums_buckets: true,
             has_histograms: true,
         };
-        let text = lines(&figures(), "a b", &form);
+        let mut status = pool("a b");
+        status.vdevs.root.children.clear();
+        let text = lines(&figures(), &status, &form);
         assert!(text.starts_with("zpool_stats,host=h,name=a\\ b,state=ONLINE,vdev=root alloc=0i,"));
         let latencies: Vec<&str> = text
             .lines()
@@ -327,5 +435,41 @@ mod tests {
         assert!(latencies[1].contains("disk_read=2i") && latencies[1].contains("disk_write=0i"));
         let expected = ["zpool_latency", "zpool_stats", "zpool_vdev_queue"];
         assert_eq!(measurements(&text), BTreeSet::from(expected));
+    }
+
+    /// Figures of vdevs were not printed at all.
+    #[test]
+    fn each_vdev_has_its_lines_and_a_mirror_those_of_its_disks() {
+        let queue = |guid: &str, depth: u64| {
+            let labels = [
+                ("pool", "tank"),
+                ("guid", guid),
+                ("class", "sync_read"),
+                ("state", "active"),
+            ];
+            number("cenote_vdev_queue_depth", &labels, depth)
+        };
+        let mut figures = Figures::default();
+        figures.add(vec![queue("3", 2)]);
+        figures.add(vec![queue("4", 5)]);
+        let mut status = pool("tank");
+        status.vdevs.root.children[0].children[1]
+            .counters
+            .read_bytes = 77;
+        let text = lines(&figures, &status, &Form::default());
+        let line = |beginning: &str| {
+            let found = text.lines().find(|line| line.starts_with(beginning));
+            found.unwrap_or_default()
+        };
+        let of = |vdev: &str| line(&format!("zpool_vdev_queue,name=tank,{vdev} "));
+        assert!(of("vdev=root").contains("sync_r_active_queue=7i"), "{text}");
+        assert!(
+            of("vdev=root/mirror-0").contains("sync_r_active_queue=7i"),
+            "{text}"
+        );
+        let disk = "path=/dev/sdb,vdev=root/mirror-0/disk-1";
+        assert!(of(disk).contains("sync_r_active_queue=5i"), "{text}");
+        let stats = line(&format!("zpool_stats,name=tank,state=ONLINE,{disk} "));
+        assert!(stats.contains("read_bytes=77i"), "{text}");
     }
 }

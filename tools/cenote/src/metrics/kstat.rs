@@ -225,6 +225,29 @@ fn zil(figures: &Figures) -> Kstat {
     named("zil", rows.to_vec())
 }
 
+/// The decoded blocks that are kept: what OpenZFS keeps as dbufs that nobody holds.
+fn dbufstats(figures: &Figures) -> Kstat {
+    let decoded = [("part", "decoded")];
+    let live = |list| figures.sum("cenote_arc_bytes", &[decoded[0], ("list", list)]);
+    let rows = [
+        ("cache_count", figures.sum("cenote_arc_blocks", &decoded)),
+        ("cache_size_bytes", live("recent") + live("frequent")),
+        (
+            "cache_target_bytes",
+            figures.sum("cenote_arc_limit_bytes", &decoded),
+        ),
+        (
+            "cache_total_evicts",
+            figures.sum("cenote_arc_evicted_blocks_total", &decoded),
+        ),
+    ];
+    named(
+        "dbufstats",
+        rows.map(|(name, number)| (name.to_owned(), number))
+            .to_vec(),
+    )
+}
+
 fn dmu_tx(figures: &Figures) -> Kstat {
     let rows = [
         ("dmu_tx_assigned", "cenote_txg_transactions_total"),
@@ -355,7 +378,12 @@ impl Sources {
     /// All kstats, in the order of their paths.
     pub fn tree(&self) -> Vec<Kstat> {
         let figures = &self.figures;
-        let mut all = vec![arcstats(figures), dmu_tx(figures), zil(figures)];
+        let mut all = vec![
+            arcstats(figures),
+            dbufstats(figures),
+            dmu_tx(figures),
+            zil(figures),
+        ];
         for pool in figures.pools() {
             for (dataset, id) in &self.object_sets {
                 if dataset.split('/').next() == Some(&pool) {
@@ -458,6 +486,31 @@ fn write(file: &Path, text: &str) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn decoded_blocks_are_dbufs() {
+        use super::super::sample::testing::number;
+        let labels = |list| [("pool", "tank"), ("part", "decoded"), ("list", list)];
+        let mut figures = Figures::default();
+        figures.add(vec![number("cenote_arc_blocks", &labels("")[..2], 7)]);
+        figures.add(vec![number("cenote_arc_bytes", &labels("recent"), 10)]);
+        figures.add(vec![number("cenote_arc_bytes", &labels("frequent"), 5)]);
+        figures.add(vec![number(
+            "cenote_arc_bytes",
+            &labels("recent_ghost"),
+            900,
+        )]);
+        let text = dbufstats(&figures).text(1, 2);
+        let row = |name: &str| text.lines().find(|line| line.starts_with(name));
+        assert!(
+            row("cache_count ").is_some_and(|row| row.ends_with(" 7")),
+            "{text}"
+        );
+        assert!(
+            row("cache_size_bytes ").is_some_and(|row| row.ends_with(" 15")),
+            "{text}"
+        );
+    }
 
     #[test]
     fn files_have_the_kernel_s_form() {
