@@ -28,11 +28,12 @@ use crate::death;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Variables by which a daemon finds its files, perhaps from our directory.
-const FILE_VARIABLES: [&str; 4] = [
+const FILE_VARIABLES: [&str; 5] = [
     "CENOTE_STATE",
     "CENOTE_SETTINGS",
     "CENOTE_ALARMS",
     "CENOTE_NBD_TLS",
+    "CENOTE_DASHBOARD_TOKEN_FILE",
 ];
 
 /// How long a daemon may take to listen.

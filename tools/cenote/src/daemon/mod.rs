@@ -26,6 +26,7 @@ use cenote_control::protocol::{ServeOptions, Server, clear_left_sockets, socket_
 use cenote_control::record::{self, beside_socket};
 use cenote_engine::{AlarmSetup, AlarmSource, MEMORY_MIN};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use zeroize::Zeroizing;
 
 use crate::alarms::AlarmFile;
 use crate::command::{Arguments, Command, Run, flags};
@@ -33,8 +34,9 @@ use crate::context::{Context, DIED, Outcome, Stop, failed, usage};
 use crate::death;
 use crate::format::json::{Json, Object};
 use crate::format::number::{duration, nicebytes};
+use crate::metrics::dashboard::{self, Dashboard};
 use crate::metrics::endpoint::Endpoint;
-use crate::places::Places;
+use crate::places::{Places, state_directory_of_process};
 
 pub use gauge::memory_available;
 
@@ -62,8 +64,11 @@ pub const COMMAND: Command = Command {
             $CENOTE_NBD_TCP";
         _ "nbd-tls" "DIRECTORY" "run: encrypt that with the certificates in this directory;\n\
             clients need one, too; $CENOTE_NBD_TLS";
-        _ "metrics-listen" "ADDRESS:PORT" "run: serve /metrics to Prometheus on this port, too;\n\
-            anybody who reaches it may read; $CENOTE_METRICS_LISTEN";
+        _ "metrics-listen" "ADDRESS:PORT" "run: serve the dashboard and /metrics on this port,\n\
+            too; anybody who reaches it may read; $CENOTE_METRICS_LISTEN";
+        _ "dashboard-token-file" "FILE" "run: whoever gives the token in this file may scrub,\n\
+            clear errors and take snapshots from the dashboard;\n\
+            $CENOTE_DASHBOARD_TOKEN_FILE";
         _ "others" "WHAT" "run: what other users may look at: 'none', 'pools' (the default:\n\
             status, lists, properties, health) or 'keys' (also where keys\n\
             are); $CENOTE_OTHERS";
@@ -81,6 +86,7 @@ const RUN: &[&str] = &[
     "settings",
     "alarms",
     "metrics-listen",
+    "dashboard-token-file",
     "others",
     "nbd-tcp",
     "nbd-tls",
@@ -187,6 +193,17 @@ fn metrics_endpoint(arguments: &Arguments, socket: &Path) -> Result<Endpoint, St
     endpoint.map_err(Stop::Failed)
 }
 
+/// The token that opens the dashboard's actions.
+fn dashboard_token(arguments: &Arguments) -> Result<Option<Zeroizing<String>>, Stop> {
+    let given = arguments
+        .last("dashboard-token-file")
+        .map(|word| word.to_owned());
+    let variable = || std::env::var_os("CENOTE_DASHBOARD_TOKEN_FILE");
+    let file = given.or_else(|| variable().filter(|word| !word.is_empty()));
+    let token = file.map(|file| dashboard::read_token(&absolute(file.into())));
+    token.transpose().map_err(Stop::Failed)
+}
+
 /// Where the server of volumes listens that go by the property `cenote:nbd`.
 fn own_server(arguments: &Arguments, socket: &Path) -> Result<NbdListen, Stop> {
     let given = |option: &str, variable: &str| {
@@ -253,18 +270,15 @@ fn serve(arguments: &Arguments) -> Outcome {
         Others::Pools | Others::Keys => server.with_view(),
     });
     let server = bound.map_err(|error| Stop::Failed(error.to_string()))?;
-    let endpoint = metrics_endpoint(arguments, &socket)?;
+    let (endpoint, token) = (
+        metrics_endpoint(arguments, &socket)?,
+        dashboard_token(arguments)?,
+    );
     let places = Places::of_process(&socket);
     if let Err(error) = leave_directory() {
         return failed(format!("cannot change to the directory '/': {error}"));
     }
-    logging::begin(places.log.clone());
-    log::info!(
-        "cenote {} starts on {}",
-        env!("CARGO_PKG_VERSION"),
-        socket.display()
-    );
-    notes.iter().for_each(|note| log::warn!("{note}"));
+    begin_log(&places, &socket, &notes);
     // Before the note of the daemon before is replaced.
     let lost = death::found_at_start(&socket, server.took_over());
     if let Err(error) = server.leave_note(&places.note()) {
@@ -290,7 +304,8 @@ fn serve(arguments: &Arguments) -> Outcome {
     if auto {
         leave_terminal()?;
     }
-    let _served = endpoint.serve(&service);
+    let dashboard = Dashboard::new(Arc::clone(&service), token, state_directory_of_process());
+    let _served = endpoint.serve(&service, dashboard);
     notify_service(&ready);
     let options = ServeOptions {
         auto,
@@ -301,6 +316,17 @@ fn serve(arguments: &Arguments) -> Outcome {
     log::info!("the daemon ends");
     log::logger().flush();
     Ok(0)
+}
+
+/// Begins the log with what was said before there was one.
+fn begin_log(places: &Places, socket: &Path, notes: &[String]) {
+    logging::begin(places.log.clone());
+    log::info!(
+        "cenote {} starts on {}",
+        env!("CARGO_PKG_VERSION"),
+        socket.display()
+    );
+    notes.iter().for_each(|note| log::warn!("{note}"));
 }
 
 /// What the signals set that end the daemon.

@@ -1,5 +1,5 @@
-//! `/metrics` over HTTP: on a unix socket beside the control socket, and on TCP when that is
-//! wanted.
+//! `/metrics` and the dashboard over HTTP: on a unix socket beside the control socket, and on TCP
+//! when that is wanted.
 //!
 //! Each connection has a thread, of which there are few: who comes when all are busy is turned away
 //! at once. A client has seconds for its request and for taking the answer. So slow and idle
@@ -7,10 +7,10 @@
 //! collected once for all who ask within a second.
 //!
 //! Whoever reaches the TCP port sees names of pools, vdevs and datasets: it is off by default, and
-//! has no password. Nothing can be changed through it.
+//! has no password. Only the dashboard can change something, for those who know its token.
 
 use std::io::{self, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -19,17 +19,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use cenote_base::metrics::{Collect, Count, Kind, Measure, Registry, Sink};
 use cenote_control::model::{
     ControlError, Dataset, DatasetKind, Depth, KindSet, Part, PropertySelection, Request,
 };
 use cenote_control::protocol::{Reply, Service};
+use cenote_http::{Method, PageAnswer};
 
+use super::dashboard::{Dashboard, Door};
 use super::exposition::{self, CONTENT_TYPE};
 use super::figures::Figures;
 use super::kstat::Sources;
 use super::others;
-use super::requests::{self, Get, HEAD_SIZE_MAX, Refused};
+use super::requests::{self, Asked, HEAD_SIZE_MAX, Refused};
 
 /// Connections that are served at once.
 const CONNECTIONS_MAX: usize = 16;
@@ -57,6 +60,7 @@ pub static MEASURES: [&Measure; 2] = [&SCRAPES, &TURNED_AWAY];
 /// What all connections share.
 struct Shared {
     service: Arc<dyn Service>,
+    dashboard: Dashboard,
     open: AtomicUsize,
     latest: Mutex<Option<(Instant, Arc<String>)>>,
     figures: Arc<EndpointFigures>,
@@ -98,7 +102,7 @@ impl Stream for UnixStream {
 /// The sockets that are listened on.
 pub struct Endpoint {
     unix: Option<UnixListener>,
-    tcp: Option<TcpListener>,
+    tcp: Option<(TcpListener, SocketAddr)>,
     path: Option<PathBuf>,
     figures: Arc<EndpointFigures>,
 }
@@ -111,6 +115,10 @@ impl Endpoint {
     pub fn bind(path: &Path, tcp: Option<&str>) -> Result<Self, String> {
         let tcp = tcp.map(|address| {
             let listener = TcpListener::bind(address);
+            let listener = listener.and_then(|listener| {
+                let address = listener.local_addr()?;
+                Ok((listener, address))
+            });
             listener.map_err(|error| {
                 format!(
                     "--metrics-listen {address}: {error}. Choose an address of this machine and a \
@@ -143,26 +151,27 @@ impl Endpoint {
     }
 
     /// Serves until the process ends.
-    pub fn serve(self, service: &Arc<dyn Service>) -> Served {
+    pub fn serve(self, service: &Arc<dyn Service>, dashboard: Dashboard) -> Served {
+        let mut started = dashboard.start();
         let shared = Arc::new(Shared {
             service: Arc::clone(service),
+            dashboard,
             open: AtomicUsize::new(0),
             latest: Mutex::default(),
             figures: self.figures,
         });
-        let mut started = Ok(());
         if let Some(unix) = self.unix {
             let shared = Arc::clone(&shared);
             started = started.and(start("metrics-unix", move || {
-                accept(&shared, || unix.accept().map(|(stream, _)| stream));
+                let next = || unix.accept().map(|(stream, _)| stream);
+                accept(&shared, Door::Socket, next);
             }));
         }
-        if let Some(tcp) = self.tcp {
-            if let Ok(address) = tcp.local_addr() {
-                log::info!("metrics are served on http://{address}/metrics");
-            }
+        if let Some((tcp, address)) = self.tcp {
+            log::info!("the dashboard and /metrics are served on http://{address}/");
             started = started.and(start("metrics-tcp", move || {
-                accept(&shared, || tcp.accept().map(|(stream, _)| stream));
+                let next = || tcp.accept().map(|(stream, _)| stream);
+                accept(&shared, Door::Port(address), next);
             }));
         }
         if let Err(error) = started {
@@ -188,7 +197,7 @@ fn start(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     builder.spawn(work).map(drop)
 }
 
-fn accept<S: Stream + 'static>(shared: &Arc<Shared>, next: impl Fn() -> io::Result<S>) {
+fn accept<S: Stream + 'static>(shared: &Arc<Shared>, door: Door, next: impl Fn() -> io::Result<S>) {
     loop {
         let Ok(stream) = next() else {
             // No descriptors are left, or the client is gone already.
@@ -204,7 +213,7 @@ fn accept<S: Stream + 'static>(shared: &Arc<Shared>, next: impl Fn() -> io::Resu
         // The connection is closed if no thread can be had.
         let _ = start("metrics-client", move || {
             let _left = left;
-            let _ = talk(&shared, stream);
+            let _ = talk(&shared, stream, door);
         });
     }
 }
@@ -219,93 +228,137 @@ impl Drop for Open {
 }
 
 /// Serves one connection, request after request.
-fn talk(shared: &Shared, mut stream: impl Stream) -> io::Result<()> {
+fn talk(shared: &Shared, mut stream: impl Stream, door: Door) -> io::Result<()> {
     loop {
-        let head = match read_head(&mut stream)? {
-            Some(head) => head,
+        let asked = match read_request(&mut stream)? {
+            Some(asked) => asked,
             None => return Ok(()),
         };
         shared.figures.requests.add(1);
-        stream.limit(TIME_MAX)?;
-        let get = match head.as_deref().map(requests::parse) {
-            Ok(Ok(get)) => get,
-            Ok(Err(refused)) | Err(&refused) => {
-                return answer(&mut stream, refused.status(), "", true, false);
+        let asked = match asked {
+            Ok(asked) => asked,
+            Err(refused) => {
+                let empty = plain(0, "");
+                return send(&mut stream, refused.status(), &empty, (true, false));
             }
         };
-        respond(shared, &mut stream, &get)?;
-        if get.closes {
+        let answer = answer(shared, &asked, door);
+        let status = status_line(answer.status);
+        send(&mut stream, &status, &answer, (asked.closes, asked.is_head))?;
+        if asked.closes {
             return Ok(());
         }
     }
 }
 
-/// The head of the next request; `None` if the client has left.
-fn read_head(stream: &mut impl Stream) -> io::Result<Option<Result<Vec<u8>, Refused>>> {
+/// The next request with its body; `None` if the client has left.
+fn read_request(stream: &mut impl Stream) -> io::Result<Option<Result<Asked, Refused>>> {
     let deadline = Instant::now() + TIME_MAX;
-    let mut head = Vec::new();
-    let mut byte = [0; 512];
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return Err(io::ErrorKind::TimedOut.into());
+    let mut bytes = Vec::new();
+    let end = loop {
+        if let Some(end) = requests::end_of_head(&bytes) {
+            break end;
         }
-        stream.limit(left)?;
-        let count = stream.read(&mut byte)?;
-        if count == 0 {
-            return Ok(None);
-        }
-        head.extend_from_slice(&byte[..count]);
-        if let Some(end) = requests::end_of_head(&head) {
-            // What comes behind it would be a body, or a request sent before the answer: neither
-            // is what a scraper does.
-            let is_alone = end == head.len();
-            return Ok(Some(if is_alone {
-                Ok(head)
-            } else {
-                Err(Refused::Body)
-            }));
-        }
-        if head.len() > HEAD_SIZE_MAX {
+        if bytes.len() > HEAD_SIZE_MAX {
             return Ok(Some(Err(Refused::TooLong)));
         }
+        if !read_more(stream, &mut bytes, deadline)? {
+            return Ok(None);
+        }
+    };
+    let mut asked = match requests::parse(&bytes[..end]) {
+        Ok(asked) => asked,
+        Err(refused) => return Ok(Some(Err(refused))),
+    };
+    let mut body = bytes.split_off(end);
+    while body.len() < asked.length {
+        if !read_more(stream, &mut body, deadline)? {
+            return Ok(None);
+        }
+    }
+    // What comes behind it would be a request sent before the answer, which no browser does.
+    if body.len() > asked.length {
+        return Ok(Some(Err(Refused::Body)));
+    }
+    asked.page.body = Bytes::from(body);
+    Ok(Some(Ok(asked)))
+}
+
+/// Reads some more; false at the end.
+fn read_more(stream: &mut impl Stream, bytes: &mut Vec<u8>, deadline: Instant) -> io::Result<bool> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        return Err(io::ErrorKind::TimedOut.into());
+    }
+    stream.limit(left)?;
+    let mut piece = [0; 512];
+    let count = stream.read(&mut piece)?;
+    bytes.extend_from_slice(&piece[..count]);
+    Ok(count > 0)
+}
+
+fn plain(status: u16, text: &str) -> PageAnswer {
+    PageAnswer {
+        status,
+        content_type: CONTENT_TYPE,
+        headers: vec![
+            ("cache-control", "no-store".to_owned()),
+            ("x-content-type-options", "nosniff".to_owned()),
+        ],
+        body: Bytes::from(text.to_owned()),
     }
 }
 
-fn respond(shared: &Shared, stream: &mut impl Stream, get: &Get) -> io::Result<()> {
-    let (status, body) = match get.path.as_str() {
-        "/metrics" => match text(shared) {
-            Ok(text) => ("200 OK", text),
-            Err(error) => ("503 Service Unavailable", Arc::new(format!("{error}\n"))),
+fn answer(shared: &Shared, asked: &Asked, door: Door) -> PageAnswer {
+    match (asked.page.method, asked.page.path.as_str()) {
+        (Method::Get, "/metrics") => match text(shared) {
+            Ok(text) => plain(200, &text),
+            Err(error) => plain(503, &format!("{error}\n")),
         },
-        _ => (
-            "404 Not Found",
-            Arc::new("Metrics are at /metrics.\n".to_owned()),
-        ),
-    };
-    answer(stream, status, &body, get.closes, get.is_head)
+        _ => shared.dashboard.answer(&asked.page, door),
+    }
 }
 
-fn answer(
+fn status_line(status: u16) -> String {
+    let reason = match status {
+        200 => "OK",
+        303 => "See Other",
+        400 => "Bad Request",
+        403 => "Forbidden",
+        404 => "Not Found",
+        421 => "Misdirected Request",
+        429 => "Too Many Requests",
+        503 => "Service Unavailable",
+        _ => "Answer",
+    };
+    format!("{status} {reason}")
+}
+
+fn send(
     stream: &mut impl Stream,
     status: &str,
-    body: &str,
-    closes: bool,
-    is_head: bool,
+    answer: &PageAnswer,
+    (closes, is_head): (bool, bool),
 ) -> io::Result<()> {
-    let length = body.len();
+    let (length, content_type) = (answer.body.len(), answer.content_type);
     let connection = if closes { "close" } else { "keep-alive" };
-    let mut bytes = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: {CONTENT_TYPE}\r\nContent-Length: {length}\r\n\
-         Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n\
-         Connection: {connection}\r\n\r\n"
+    let mut head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\n\
+         Connection: {connection}\r\n"
     );
+    for (name, value) in &answer.headers {
+        // No value has control characters: paths are encoded. One that had would end the head.
+        let value = value.replace(|c: char| c.is_control(), " ");
+        head.push_str(&format!("{name}: {value}\r\n"));
+    }
+    head.push_str("\r\n");
+    let mut bytes = head.into_bytes();
     if !is_head {
-        bytes.push_str(body);
+        bytes.extend_from_slice(&answer.body);
     }
     // One that takes a byte now and then does not keep its thread: the whole answer has its time.
     let deadline = Instant::now() + TIME_MAX;
-    let mut rest = bytes.as_bytes();
+    let mut rest = bytes.as_slice();
     while !rest.is_empty() {
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {

@@ -5,12 +5,13 @@
 //! ours ([`others`]), the tree of kstats ([`kstat`]), InfluxDB's lines ([`influx`]), and the tables
 //! of `arcstat` and `arc_summary`. So no two forms can disagree about what a number means.
 //!
-//! [`endpoint`] serves the text form to Prometheus.
+//! [`endpoint`] serves the text form to Prometheus, and the pages of the [`dashboard`] to browsers.
 //! [`top`] shows what happens between two answers ([`sample`]) in a terminal.
 
 pub mod arc_summary;
 pub mod arcstat;
 pub mod command;
+pub mod dashboard;
 pub mod endpoint;
 mod exposition;
 pub mod figures;

@@ -29,7 +29,7 @@ mod status_dedup;
 mod status_json;
 mod status_options;
 mod status_scan;
-mod status_stores;
+pub mod status_stores;
 mod status_texts;
 mod status_treatment;
 mod synopsis;
