@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use cenote_control::model::{
-    ControlError, ErrorKind, ErrorRecord, PoolStatus, Request, Response, RunState, ScanKind,
+    ControlError, ErrorKind, ErrorRecord, PoolStatus, Request, Response, RunState, ScanKind, Vdev,
     VdevNaming,
 };
 use maud::{Markup, html};
@@ -140,6 +140,18 @@ fn actions(status: &PoolStatus, form: &str) -> Markup {
     }
 }
 
+/// Read, write and checksum errors of a vdev.
+fn error_cells(vdev: &Vdev) -> Markup {
+    let counters = &vdev.counters;
+    html! {
+        @for errors in [counters.read_errors, counters.write_errors, counters.checksum_errors] {
+            td.number {
+                @if errors > 0 { strong.bad { (nicenum(errors)) } } @else { "0" }
+            }
+        }
+    }
+}
+
 fn devices(status: &PoolStatus, recorder: &Recorder) -> Markup {
     let found: HashMap<u64, Rates> = recorder
         .with(|between| {
@@ -162,7 +174,6 @@ fn devices(status: &PoolStatus, recorder: &Recorder) -> Markup {
     let body = html! {
         @for (section, row) in all {
             @let vdev = row.vdev;
-            @let counters = &vdev.counters;
             @let rates = found.get(&vdev.guid).copied().unwrap_or_default();
             @let depth = row.depth.clamp(1, 5) - 1;
             @let word = match section {
@@ -189,13 +200,7 @@ fn devices(status: &PoolStatus, recorder: &Recorder) -> Markup {
                 }
                 (number(&format!("{}/s", nicebytes(rates.read_bytes))))
                 (number(&format!("{}/s", nicebytes(rates.written_bytes))))
-                @for errors in [
-                    counters.read_errors, counters.write_errors, counters.checksum_errors,
-                ] {
-                    td.number {
-                        @if errors > 0 { strong.bad { (nicenum(errors)) } } @else { "0" }
-                    }
-                }
+                (error_cells(vdev))
             }
         }
     };
