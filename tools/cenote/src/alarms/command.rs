@@ -14,7 +14,7 @@ use crate::format::json::{Json, Object};
 /// The command.
 pub const COMMAND: Command = Command {
     name: "alarm",
-    summary: "Show how alarms are sent, or send one by every way to try",
+    summary: "Show how alarms are sent, or send a test alarm each way",
     synopsis: "[list | test | reload]",
     about: ABOUT,
     flags: &[JSON],
@@ -25,9 +25,9 @@ const ABOUT: &str = "\
 The daemon sends mail, calls web servers or runs programs when a pool is in
 trouble, as /etc/cenote/alarms.toml says; for a daemon of another user than root
 $XDG_CONFIG_HOME/cenote/alarms.toml (~/.config), or the file that
-'cenote daemon run --alarms' or $CENOTE_ALARMS names. 'test' has the daemon read
-the file anew and sends one alarm by every way: the exit code is 1 when one does
-not get through. 'reload' only reads the file.";
+'cenote daemon run --alarms' or $CENOTE_ALARMS names. 'test' makes the daemon
+read the file again and send one alarm each way; the exit code is 1 if one fails.
+'reload' only reads the file.";
 
 fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     // What is no text is no word that is known.

@@ -21,14 +21,13 @@ pub const COMMAND: Command = Command {
     synopsis: "status | sync | verify | compact | price POOL|URL\n       cenote cloud copy FROM TO",
     about: "A device in an object store is named by a URL: s3://BUCKET/PREFIX or\n\
             file:///DIRECTORY.\n\
-            'status' tells how it is and which requests were made since it was opened;\n\
-            'sync' writes what is dirty and waits until everything is in the store;\n\
-            'verify' fetches everything that is needed and compares it with its checks;\n\
-            'compact' rewrites objects of which little is needed;\n\
-            'price' reckons what it costs a month;\n\
-            'copy' makes an image of a device, or a device of an image: each of FROM and TO\n\
-            is a URL, a file or a block device. A URL that is copied to says its size\n\
-            unless that is to be the image's.",
+            'status' shows its state and the requests since it was opened;\n\
+            'sync' uploads all changes and waits until they are in the store;\n\
+            'verify' downloads everything that is needed and compares it with its checksums;\n\
+            'compact' rewrites objects of which only a small part is needed;\n\
+            'price' estimates the cost of a month;\n\
+            'copy' copies between devices and images: FROM and TO are URLs, files or block\n\
+            devices. If TO is a URL without size=, the new device is as large as FROM.",
     flags: flags! {
         'j' "json" _ "print JSON";
         'q' "quiet" _ "no progress";

@@ -48,13 +48,14 @@ pub const COMMAND: Command = Command {
     about: "'run' stays in the foreground until it is stopped; 'zpool import' starts one by\n\
             itself, which leaves after its last pool is exported. The socket is $CENOTE_SOCKET,\n\
             else /run/cenote.sock for root and $XDG_RUNTIME_DIR/cenote.sock for others.\n\
-            'resume' imports and mounts again what a daemon had that died, and the pools\n\
-            in the cache file after a start of the machine; 'forget' forgets the former.\n\
+            'resume' imports and mounts what a daemon had that died, and after a\n\
+            start of the machine the pools in the cache file. 'forget' removes what a dead daemon\n\
+            left, its mounts too, without importing anything.\n\
             'log' prints the daemon's messages.",
     flags: flags! {
         'j' "json" _ "print JSON";
         _ "auto" _ "run: leave after the last pool is exported";
-        _ "memory" "SIZE" "run: use at most so much memory for caches and buffers of\n\
+        _ "memory" "SIZE" "run: use at most SIZE of memory for caches and buffers of\n\
             all pools; 3/8 of the machine's";
         _ "settings" "FILE" "run: read settings from this file, not from $CENOTE_SETTINGS,\n\
             /etc/modprobe.d/zfs.conf and /etc/cenote/settings.conf\n\
@@ -73,8 +74,8 @@ pub const COMMAND: Command = Command {
             status, lists, properties, health) or 'keys' (also where keys\n\
             are); $CENOTE_OTHERS";
         'f' "force" _ "stop: although file systems are busy; log: the same as --follow";
-        _ "follow" _ "log: go on with new messages (also -f)";
-        'n' "lines" "NUMBER" "log: only so many of the last lines";
+        _ "follow" _ "log: then wait for new messages (also -f)";
+        'n' "lines" "NUMBER" "log: only the last NUMBER lines";
     },
     run: Run::Asking(run),
 };

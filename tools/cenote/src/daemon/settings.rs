@@ -16,8 +16,8 @@ pub const COMMAND: Command = Command {
     name: "settings",
     summary: "Show or change the daemon's settings",
     synopsis: "list [NAME...] | get NAME... | set NAME=VALUE...",
-    about: "Settings have the names of OpenZFS's module parameters and hold at once, for all\n\
-            pools, until the daemon ends. Lasting ones are 'options zfs NAME=VALUE' lines in\n\
+    about: "Settings have the names of OpenZFS's module parameters. A change applies to all pools at\n\
+            once, until the daemon ends. For permanent ones write lines 'options zfs NAME=VALUE' to\n\
             /etc/modprobe.d/zfs.conf or /etc/cenote/settings.conf, or in the files that\n\
             'cenote daemon run --settings' or $CENOTE_SETTINGS name. The value 'default' is the\n\
             default; bytes may have a unit (K, M, G, T).",

@@ -24,7 +24,7 @@ pub const COMMAND: Command = Command {
             qemu, or the zpool of a kernel's ZFS. What was synced is as durable as in a pool;\n\
             a device in a store is uploaded and released at the end.",
     flags: flags! {
-        'r' "read-only" _ "only read, as of the newest commit; nobody is hindered";
+        'r' "read-only" _ "only read, as of the newest commit; other machines are not blocked";
         'f' "force" _ "take over a device in a store that its last writer did not release";
     },
     run: Run::Asking(run),

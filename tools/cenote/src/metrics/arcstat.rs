@@ -25,7 +25,7 @@ pub const COMMAND: Command = Command {
         'p' "exact" _ "do not round numbers";
         'f' "columns" "FIELD[,FIELD]..." "print these columns";
         'o' "output" "FILE" "write to this file";
-        's' "separator" "STRING" "what stands between columns; two blanks";
+        's' "separator" "STRING" "the text between columns; default: two blanks";
     },
     run: Run::Asking(run),
 };

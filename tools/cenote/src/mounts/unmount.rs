@@ -12,7 +12,7 @@ pub const COMMAND: Command = Command {
     name: "unmount",
     summary: "Unmount what is mounted at a directory",
     synopsis: "DIRECTORY...",
-    about: "Also what a daemon left that was killed.",
+    about: "Also removes mounts that a killed daemon left.",
     flags: flags! {
         'f' "force" _ "although files are open";
     },

@@ -40,8 +40,8 @@ pub const COMMAND: Command = Command {
             in a store that its last writer did not release";
         _ "device" "DEVICE" "serve this file, disk or URL instead of volumes";
         _ "export" "NAME" "--device: under this name; the default is the empty one";
-        _ "rate" "SIZE" "--device: read and write at most so many bytes a second";
-        _ "delay" "TIME" "--device: answer each request so much later: 500us, 10ms, 2s";
+        _ "rate" "SIZE" "--device: read and write at most SIZE bytes a second";
+        _ "delay" "TIME" "--device: delay each answer by TIME: 500us, 10ms, 2s";
         _ "cow" _ "--device: never change it; changes end with this command";
         _ "cow-file" "FILE" "--device: never change it; changes are kept in this file";
         _ "stats" _ "--device: print sizes, alignments and times of requests at the end";

@@ -35,7 +35,7 @@ Example:
   cenote verify --all-copies --state /tmp/tank.state -d /dev/disk/by-id tank",
     flags: flags! {
         'A' "all-copies" _ "judge every copy and all parity, not only what a reader needs";
-        _ "state" "FILE" "save the state in FILE once a minute and when interrupted, and go on\n\
+        _ "state" "FILE" "save the state in FILE once a minute and when interrupted, and resume\n\
             from there if it is of the same pool and txg";
         'j' "json" _ "the report as JSON, and progress as JSON on standard error";
         'q' "quiet" _ "no progress bar";

@@ -52,15 +52,15 @@ pub const COMMAND: Command = Command {
     summary: "Show where space is, and which snapshots would give it back",
     synopsis: "[-sHp] POOL[/DATASET] | [-rHp] DATASET@SNAPSHOTS | [-rHp] --free SIZE DATASET",
     about: "Without SNAPSHOTS: the datasets, and what destroying all snapshots from a certain age\n\
-            on would give back. SNAPSHOTS are names and ranges, as 'zfs destroy' has them: 'a,b',\n\
-            'a%c', '%c', '%'; told is what they would give back together, which is more than they\n\
-            use each. --free looks for the fewest oldest snapshots that give back so much.\n\
-            Snapshots that have clones or are held stay: what they refer to is in no sum.",
+            on would give back. SNAPSHOTS are names and ranges, as in 'zfs destroy': 'a,b', 'a%c',\n\
+            '%c', '%'. The answer is what destroying them together would free, which is more than the\n\
+            sum of what each of them uses. --free says how many of the oldest snapshots to destroy to\n\
+            free SIZE. Snapshots with clones or holds are kept: no sum includes them.",
     flags: flags! {
         'j' "json" _ "print JSON";
         's' "snapshots" _ "each snapshot, the oldest first";
         'r' "recursive" _ "datasets below, too";
-        _ "free" "SIZE" "the fewest oldest snapshots that give back so much";
+        _ "free" "SIZE" "how many of the oldest snapshots to destroy to free SIZE";
         'H' "scripted" _ "no headers, columns separated by tabs";
         'p' "parsable" _ "exact numbers";
     },

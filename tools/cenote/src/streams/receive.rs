@@ -19,11 +19,11 @@ use std::thread::JoinHandle;
 /// `cenote receive`
 pub const COMMAND: Command = Command {
     name: "receive",
-    summary: "Receive streams from files; go on with one that was interrupted",
+    summary: "Receive streams from files; resume after an interruption",
     synopsis: "--from FILE|DIRECTORY [OPTION]... TARGET",
-    about: "The options are those of 'zfs receive', of which -s is implied. The same command goes\n\
-            on with what an interrupted one has left. Of a directory all files *.zstream are\n\
-            received, each behind what it builds upon; snapshots that are there are passed over.",
+    about: "The options are those of 'zfs receive', and -s is always on. To resume after an\n\
+            interruption, run the same command again. From a directory all files *.zstream are\n\
+            received, each after the one that it builds on. Snapshots that exist are skipped.",
     flags: flags! {
         _ "from" "PATH" "the file, or the directory with files";
         'F' "force" _ "roll back, and destroy what the stream does not have";

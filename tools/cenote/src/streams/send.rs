@@ -21,12 +21,12 @@ use std::thread::JoinHandle;
 /// `cenote send`
 pub const COMMAND: Command = Command {
     name: "send",
-    summary: "Send a snapshot into a file; go on with one that was interrupted",
+    summary: "Send a snapshot into a file; resume after an interruption",
     synopsis: "--to FILE|DIRECTORY [OPTION]... SNAPSHOT",
-    about: "The options are those of 'zfs send'. The stream lies in FILE.partial until it is\n\
-            whole and was read back. The same command goes on with what an interrupted one has\n\
-            left, as that was begun; a package (-R, -I, -p, -b, -h) begins again. In a directory\n\
-            a stream gets a name of its own.",
+    about: "The options are those of 'zfs send'. The stream is in FILE.partial until it is complete and\n\
+            was read back. To resume after an interruption, run the same command again; it keeps the\n\
+            options of the first run. A package (-R, -I, -p, -b, -h) starts again. In a directory\n\
+            the stream gets a name of its own.",
     flags: flags! {
         _ "to" "PATH" "the file, or the directory that it is made in";
         'i' "incremental" "SNAPSHOT" "what changed since this snapshot or bookmark";

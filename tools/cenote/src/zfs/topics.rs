@@ -60,7 +60,7 @@ const ALLOW: &[Flag] = flags! {
     'u' "" _ "for users";
     'g' "" _ "for groups";
     'e' "" _ "for everyone";
-    'c' "" _ "for who creates a dataset";
+    'c' "" _ "for the user who creates a dataset";
     's' "" _ "define a set of permissions";
     'h' "" _ "";
     'L' "" _ "";
@@ -72,7 +72,7 @@ const UNALLOW: &[Flag] = flags! {
     'u' "" _ "for users";
     'g' "" _ "for groups";
     'e' "" _ "for everyone";
-    'c' "" _ "for who creates a dataset";
+    'c' "" _ "for the user who creates a dataset";
     's' "" _ "from a set of permissions";
     'r' "" _ "from all datasets below, too";
     'h' "" _ "";
@@ -137,15 +137,15 @@ pub const TOPICS: &[Topic] = &[
         "An incremental send can start from a bookmark when the snapshot is gone.", flags! {}),
     topic("program", "Run a channel program", "", flags! {
         'n' "" _ "change nothing";
-        't' "" "LIMIT" "at most so many instructions";
-        'm' "" "BYTES" "at most so much memory";
+        't' "" "LIMIT" "at most LIMIT instructions";
+        'm' "" "BYTES" "at most BYTES of memory";
         'j' "" _ "print JSON";
     }),
     topic("list", "List datasets, snapshots and bookmarks", "", flags! {
         't' "" "TYPE[,...]" "list these: filesystem, volume, snapshot, bookmark, all";
         'r' "" _ "also everything below";
-        'd' "" "DEPTH" "also what is at most so many levels below";
-        'o' "" "PROPERTY[,...]" "print these properties; 'space' stands for those about space";
+        'd' "" "DEPTH" "also DEPTH levels below";
+        'o' "" "PROPERTY[,...]" "print these properties; 'space' means all properties about space";
         's' "" "PROPERTY" "sort by this property (may be repeated)";
         'S' "" "PROPERTY" "sort by this property, largest first (may be repeated)";
         'H' "" _ "print no header, and a tab between columns";
@@ -159,7 +159,7 @@ pub const TOPICS: &[Topic] = &[
     }),
     topic("get", "Print properties of datasets", "", flags! {
         'r' "" _ "also of everything below";
-        'd' "" "DEPTH" "also of what is at most so many levels below";
+        'd' "" "DEPTH" "also of DEPTH levels below";
         't' "" "TYPE[,...]" "of these: filesystem, volume, snapshot, bookmark, all";
         's' "" "SOURCE[,...]" "with these sources: local, default, inherited, temporary,\n\
             received, none";
