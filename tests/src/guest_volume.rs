@@ -5,15 +5,11 @@
 //! Then the clone is changed again by a second boot, rolled back to what the first one left, and
 //! looked at from outside.
 
+use crate::guest::{self, Guest, Options, tail};
 use crate::nbd::{AsFile, run as run_program};
 use crate::site::Site;
 use anyhow::{Context, Result, ensure};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// How long a guest may take.
-const GUEST_TIME: Duration = Duration::from_secs(600);
 
 /// The clone that guests boot from.
 const CLONE: &str = "tank/web";
@@ -30,43 +26,9 @@ const INIT: &str = "#!/bin/sh\n\
     mount -o remount,ro / && echo 'guest ends'\n\
     echo o > /proc/sysrq-trigger; sleep 60\n";
 
-/// How to run.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// `kvm` or `tcg`.
-    pub accelerator: String,
-    /// Where the tree of files is kept.
-    pub directory: PathBuf,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        let home = std::env::var_os("HOME").map_or_else(|| "/tmp".into(), PathBuf::from);
-        Self {
-            // A machine may have /dev/kvm and run no guest with it.
-            accelerator: "tcg".to_owned(),
-            directory: home.join(".cache/cenote-guest"),
-        }
-    }
-}
-
-/// The guest's files, made once.
+/// The guest's files, with its first program.
 fn tree(directory: &Path) -> Result<PathBuf> {
-    let tree = directory.join("tree");
-    if boot_file(&tree, "initrd").is_err() {
-        std::fs::create_dir_all(directory)?;
-        println!("making the guest's files in {} (minutes)", tree.display());
-        let path = tree.display().to_string();
-        let made = Command::new("mmdebstrap")
-            .args(["--variant=minbase", "--mode=root", "--format=directory"])
-            .arg("--aptopt=Apt::Install-Recommends \"false\"")
-            .arg("--include=linux-image-cloud-amd64,initramfs-tools,util-linux")
-            .args(["bookworm", &path])
-            .stdin(Stdio::null())
-            .status()
-            .context("mmdebstrap is not installed")?;
-        ensure!(made.success(), "mmdebstrap failed");
-    }
+    let tree = guest::tree(directory, "tree", "bookworm", "mount")?;
     let init = tree.join("guest-init");
     std::fs::write(&init, INIT)?;
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -74,80 +36,22 @@ fn tree(directory: &Path) -> Result<PathBuf> {
     Ok(tree)
 }
 
-/// A file of the guest whose name begins so.
-fn boot_file(tree: &Path, prefix: &str) -> Result<String> {
-    for entry in std::fs::read_dir(tree.join("boot"))? {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with(prefix) {
-            return Ok(path.display().to_string());
-        }
-    }
-    anyhow::bail!("the guest has no {prefix}")
-}
-
 /// Boots the guest and waits until it ends; what it said.
 fn boot(options: &Options, tree: &Path, socket: &str, name: &str) -> Result<String> {
-    let (kernel, initrd) = (boot_file(tree, "vmlinuz")?, boot_file(tree, "initrd")?);
-    let append = format!(
-        "root=/dev/vda rw init=/guest-init console=ttyS0 panic=-1 tsc=unstable guest={name}"
-    );
     let drive = format!(
         "driver=raw,node-name=disk,discard=unmap,file.driver=nbd,file.export={CLONE},\
          file.server.type=unix,file.server.path={socket}"
     );
-    let log = tree.with_extension("console");
-    let serial = format!("file:{}", log.display());
-    let mut guest = Command::new("qemu-system-x86_64")
-        .args([
-            "-nodefaults",
-            "-no-reboot",
-            "-display",
-            "none",
-            "-m",
-            "512",
-            "-smp",
-            "1",
-        ])
-        .args([
-            "-accel",
-            &options.accelerator,
-            "-kernel",
-            &kernel,
-            "-initrd",
-            &initrd,
-        ])
-        .args([
-            "-cpu",
-            "max",
-            "-append",
-            &append,
-            "-serial",
-            &serial,
-            "-blockdev",
-            &drive,
-        ])
-        .args(["-device", "virtio-blk-pci,drive=disk"])
-        .stdin(Stdio::null())
-        .spawn()
-        .context("qemu-system-x86_64 is not installed")?;
-    let begun = Instant::now();
-    let status = loop {
-        if let Some(status) = guest.try_wait()? {
-            break status;
-        }
-        if begun.elapsed() > GUEST_TIME {
-            guest.kill()?;
-            guest.wait()?;
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    };
-    let said = String::from_utf8_lossy(&std::fs::read(&log)?).into_owned();
-    let tail: Vec<&str> = said.lines().rev().take(20).collect();
+    let arguments = ["-blockdev", &drive, "-device", "virtio-blk-pci,drive=disk"];
+    let arguments = arguments.map(str::to_owned);
+    let words = format!("root=/dev/vda rw init=/guest-init guest={name}");
+    let guest = Guest::start(options, tree, "512", &words, &arguments)?;
+    let begun = std::time::Instant::now();
+    let said = guest.end()?;
     ensure!(
-        status.success() && said.contains("guest ends"),
-        "the guest failed ({status}), its last lines first:\n{}",
-        tail.join("\n")
+        said.contains("guest ends"),
+        "the guest failed:\n{}",
+        tail(&said)
     );
     let line = said.lines().find(|line| line.contains("guest says:"));
     println!(

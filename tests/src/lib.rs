@@ -9,13 +9,16 @@
 
 #![forbid(unsafe_code)]
 
+pub mod boot;
 pub mod chaos;
 pub mod clients;
 pub mod cloud;
 pub mod compare;
 pub mod fstests;
 pub mod golden;
+pub mod guest;
 pub mod guest_volume;
+pub mod handbook;
 pub mod history;
 pub mod kinds;
 pub mod manifest;

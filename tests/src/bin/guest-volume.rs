@@ -3,7 +3,8 @@
 #![forbid(unsafe_code)]
 
 use anyhow::{Result, bail};
-use cenote_tests::guest_volume::{self, Options};
+use cenote_tests::guest::Options;
+use cenote_tests::guest_volume;
 use cenote_tests::words;
 use std::process::ExitCode;
 

@@ -24,6 +24,7 @@ mod golden_mount;
 mod golden_properties;
 mod golden_verify;
 mod growth;
+mod handbook;
 mod health;
 mod history;
 mod hostile_commands;

@@ -1,0 +1,199 @@
+//! A guest that boots: the packages in a Debian with systemd, on virtual disks.
+//!
+//! There is a machine that nobody looks after: the packages are installed, a pool is made, and from
+//! then on everything has to come back by itself. It is started again; its daemon is killed under
+//! rsync; its power is taken away under load; it is started once more. What `fsync` confirmed has
+//! to be there each time, and so do all mounts: ordinary, encrypted with a key in a file and with
+//! one in a credential of systemd, and by `/etc/fstab`. At the end OpenZFS judges the disks.
+//!
+//! The power that is taken away is QEMU's: what the guest's kernel had not written is lost, what it
+//! handed to a disk is not. Disks with caches of their own are the simulation's.
+
+use crate::guest::{self, Guest, Options, tail};
+use crate::nbd::run as run_program;
+use crate::referee;
+use anyhow::{Context, Result, ensure};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// What the guest does.
+const TRIAL: &str = include_str!("trial.sh");
+
+/// Starts it at the end of each start of the machine.
+const UNIT: &str = "[Unit]\n\
+    Description=Trial\n\
+    After=zfs.target zfs-mount.service remote-fs.target\n\
+    [Service]\n\
+    ExecStart=/usr/local/sbin/trial\n\
+    [Install]\n\
+    WantedBy=multi-user.target\n";
+
+/// What the guest needs beside the kernel.
+const PACKAGES: &str = "systemd-sysv,udev,kmod,fuse3,rsync,procps";
+
+/// Files that are confirmed before the power goes.
+const CONFIRMED: usize = 60;
+
+/// The guest's system disk and those of the pool.
+struct Disks {
+    system: PathBuf,
+    pool: [PathBuf; 2],
+}
+
+impl Disks {
+    /// The system with the packages beside it, and two empty disks.
+    fn make(tree: &Path, packages: &Path, directory: &Path) -> Result<Self> {
+        let root = directory.join("root");
+        if root.exists() {
+            std::fs::remove_dir_all(&root)?;
+        }
+        let text = |path: &Path| path.display().to_string();
+        run_program("cp", &["-a", "--reflink=auto", &text(tree), &text(&root)])?;
+        let to = root.join("packages");
+        std::fs::create_dir_all(&to)?;
+        let mut count = 0;
+        for entry in std::fs::read_dir(packages)? {
+            let path = entry?.path();
+            if path.extension().is_some_and(|extension| extension == "deb") {
+                std::fs::copy(&path, to.join(path.file_name().unwrap_or_default()))?;
+                count += 1;
+            }
+        }
+        ensure!(count == 2, "{} has {count} packages", packages.display());
+        let trial = root.join("usr/local/sbin/trial");
+        std::fs::write(&trial, TRIAL)?;
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(&trial, mode)?;
+        let units = root.join("etc/systemd/system");
+        std::fs::create_dir_all(units.join("multi-user.target.wants"))?;
+        std::fs::write(units.join("trial.service"), UNIT)?;
+        let link = units.join("multi-user.target.wants/trial.service");
+        std::os::unix::fs::symlink("/etc/systemd/system/trial.service", link)?;
+        // A prompt for logins would hang up what else is open on the console, and the guest has no
+        // network to wait for.
+        for unit in [
+            "serial-getty@ttyS0.service",
+            "systemd-networkd-wait-online.service",
+        ] {
+            std::os::unix::fs::symlink("/dev/null", units.join(unit))?;
+        }
+        // The name of a machine that has none is made at its first start.
+        std::fs::write(root.join("etc/machine-id"), "uninitialized\n")?;
+        let disk = |name: &str, size: &str| -> Result<PathBuf> {
+            let path = directory.join(name);
+            if path.exists() {
+                std::fs::remove_file(&path)?;
+            }
+            run_program("truncate", &["-s", size, &text(&path)])?;
+            Ok(path)
+        };
+        let system = disk("system.img", "3G")?;
+        let source = text(&root);
+        run_program(
+            "mke2fs",
+            &["-q", "-F", "-t", "ext4", "-d", &source, &text(&system)],
+        )?;
+        std::fs::remove_dir_all(&root)?;
+        // Only what is to be judged lies in the directory of the pool.
+        std::fs::create_dir_all(directory.join("pool"))?;
+        let pool = [disk("pool/d1.img", "2G")?, disk("pool/d2.img", "2G")?];
+        Ok(Self { system, pool })
+    }
+
+    fn arguments(&self) -> Vec<String> {
+        let mut arguments = Vec::new();
+        let paths = std::iter::once(&self.system).chain(&self.pool);
+        for (index, path) in paths.enumerate() {
+            arguments.push("-drive".to_owned());
+            arguments.push(format!(
+                "file={},format=raw,if=none,id=d{index},discard=unmap",
+                path.display()
+            ));
+            arguments.push("-device".to_owned());
+            arguments.push(format!("virtio-blk-pci,drive=d{index},serial=d{index}"));
+        }
+        // Encryption needs randomness at the first start.
+        arguments.extend(["-device", "virtio-rng-pci"].map(str::to_owned));
+        arguments
+    }
+}
+
+/// The numbers behind a word at the beginnings of lines.
+fn numbers(said: &str, word: &str) -> BTreeSet<u64> {
+    let lines = said.lines().filter_map(|line| line.strip_prefix(word));
+    lines.filter_map(|rest| rest.trim().parse().ok()).collect()
+}
+
+/// Prints what the guest said for people.
+fn report(phase: &str, said: &str, seconds: f64) {
+    println!("{phase}: {seconds:.0} s");
+    for line in said.lines() {
+        if line.starts_with("trial: ") || line.starts_with("status: ") {
+            println!("    {line}");
+        }
+    }
+}
+
+/// Installs the packages in a guest, and has it start, crash and start again.
+///
+/// # Errors
+/// Anything is not as it has to be; the message has the end of the guest's console.
+pub fn run(options: &Options, release: &str, packages: &Path) -> Result<()> {
+    let tree = guest::tree(&options.directory, release, release, PACKAGES)?;
+    let scratch = options.directory.join("boot");
+    std::fs::create_dir_all(&scratch)?;
+    let disks = Disks::make(&tree, packages, &scratch)?;
+    let arguments = disks.arguments();
+    let start = |phase: &str| {
+        let words = format!("root=/dev/vda rw quiet systemd.show_status=0 trial={phase}");
+        Guest::start(options, &tree, "1024", &words, &arguments)
+    };
+    let whole = |phase: &str| -> Result<String> {
+        let begun = std::time::Instant::now();
+        let said = start(phase)?.end()?;
+        report(phase, &said, begun.elapsed().as_secs_f64());
+        let is_whole = said.contains(&format!("trial: {phase} is whole"));
+        ensure!(is_whole, "{phase} failed:\n{}", tail(&said));
+        Ok(said)
+    };
+    whole("make")?;
+    let guest = start("again")?;
+    let begun = std::time::Instant::now();
+    let said = guest
+        .cut(|said| numbers(said, "cut ").len() >= CONFIRMED || said.contains("trial: failed"));
+    let said = said.context("in the start that ends with a power cut")?;
+    report("again", &said, begun.elapsed().as_secs_f64());
+    ensure!(
+        !said.contains("trial: failed"),
+        "again failed:\n{}",
+        tail(&said)
+    );
+    let confirmed = numbers(&said, "cut ");
+    let there = numbers(&whole("after")?, "has ");
+    let lost: Vec<&u64> = confirmed.difference(&there).collect();
+    ensure!(
+        lost.is_empty(),
+        "confirmed before the power cut and lost: {lost:?}"
+    );
+    println!(
+        "{} files were confirmed before the power cut, and all are there",
+        confirmed.len()
+    );
+    match referee::path() {
+        Some(_) => referee::judge(&scratch.join("pool"), "tank"),
+        None => println!("OpenZFS is not installed here, and does not judge the pool"),
+    }
+    std::fs::remove_dir_all(&scratch)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_found_behind_their_word() {
+        let said = "cut 1\nhas 2\nno cut 3\ncut 4\ncut x\n";
+        assert_eq!(numbers(said, "cut "), BTreeSet::from([1, 4]));
+    }
+}
