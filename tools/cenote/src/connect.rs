@@ -24,7 +24,7 @@ use cenote_control::protocol::{
 };
 
 use crate::context::Daemon;
-use crate::death;
+use crate::{death, service_unit};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Variables by which a daemon finds its files, perhaps from our directory.
@@ -123,6 +123,9 @@ impl Connection {
             return false;
         };
         let pid = death.loss.pid;
+        if let Some(is_back) = service_unit::wait_for_resumption(&self.path, pid) {
+            return is_back;
+        }
         eprintln!("cenote: the daemon (process {pid}) died; its pools are imported again");
         let Ok(program) = std::env::current_exe() else {
             return false;

@@ -34,6 +34,7 @@ mod prompt;
 mod reading;
 #[cfg(test)]
 mod reference;
+mod service_unit;
 mod snapshots;
 mod sparse;
 mod streams;

@@ -31,8 +31,10 @@ fn units(place: &Path) -> Vec<PathBuf> {
                 text = text.replace(&format!("{start}{name} "), &format!("{start}{program} "));
             }
         }
-        let script = source().join("zfs/zfs-load-key").display().to_string();
-        text = text.replace("/usr/lib/cenote/zfs-load-key", &script);
+        for name in ["zfs-load-key", "if-daemon-runs"] {
+            let script = source().join("zfs").join(name).display().to_string();
+            text = text.replace(&format!("/usr/lib/cenote/{name}"), &script);
+        }
         let name = file.file_name().expect("a name");
         fs::write(place.join(name), text).expect("a file");
         made.push(place.join(name));
