@@ -7,10 +7,13 @@ use anyhow::{Context, Result, bail, ensure};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+/// The profile of `Cargo.toml` that packages are built with.
+const PROFILE: &str = "dist";
+
 /// `package [--program PATH] [--to DIRECTORY] [--version VERSION]`.
 pub fn run(arguments: &[String]) -> Result<bool> {
     let mut program = None;
-    let mut directory = workspace::root().join("target/package");
+    let mut directory = workspace::root().join("target/packages");
     let mut version = version().to_owned();
     let mut words = arguments.iter();
     while let Some(word) = words.next() {
@@ -34,10 +37,17 @@ pub fn run(arguments: &[String]) -> Result<bool> {
     Ok(true)
 }
 
-/// Builds the program as `./run` does.
-fn build() -> Result<PathBuf> {
+/// Builds the program for packages: smaller than that of `./run`, and in several times the time.
+pub fn build() -> Result<PathBuf> {
     let mut cargo = workspace::cargo();
-    cargo.args(["build", "--release", "--locked", "--package", "cenote"]);
+    cargo.args([
+        "build",
+        "--profile",
+        PROFILE,
+        "--locked",
+        "--package",
+        "cenote",
+    ]);
     ensure!(
         workspace::succeeds(&mut cargo)?,
         "the program was not built"
@@ -46,7 +56,7 @@ fn build() -> Result<PathBuf> {
         Some(target) => PathBuf::from(target),
         None => workspace::root().join("target"),
     };
-    Ok(target.join("release/cenote"))
+    Ok(target.join(PROFILE).join("cenote"))
 }
 
 /// Makes the Debian packages of a program: the trees, what was made, and of what.

@@ -43,6 +43,7 @@ pub fn lay_out(program: &Path, release: &Release) -> Result<(Vec<PathBuf>, PathB
     links(program, own, zfs)?;
     manual(program, own, zfs)?;
     completions(program, own, zfs)?;
+    compatibility(program, zfs)?;
     units(own, zfs)?;
     documents(own, zfs, release)?;
     set_modes(own)?;
@@ -146,6 +147,19 @@ fn completions(program: &Path, own: &Path, zfs: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The sets of features, where administrators and programs look for them.
+fn compatibility(program: &Path, zfs: &Path) -> Result<()> {
+    let directory = zfs.join("usr/share/zfs/compatibility.d");
+    let mut command = Command::new(program);
+    output(command.args(["compatibility", "--to"]).arg(&directory))?;
+    for entry in fs::read_dir(&directory)? {
+        fs::set_permissions(entry?.path(), fs::Permissions::from_mode(0o644))?;
+    }
+    // An administrator's own sets.
+    fs::create_dir_all(zfs.join("etc/zfs/compatibility.d"))?;
+    Ok(())
+}
+
 fn units(own: &Path, zfs: &Path) -> Result<()> {
     let source = workspace::root().join("contrib/systemd");
     let unit = |from: &Path, to: PathBuf| -> Result<()> {
@@ -180,7 +194,7 @@ fn units(own: &Path, zfs: &Path) -> Result<()> {
                 let to = zfs.join("usr/lib/systemd/system-generators").join(name);
                 write(&to, fs::read(&path)?, 0o755)?;
             }
-            "zfs-load-key" => {
+            "zfs-load-key" | "if-daemon-runs" => {
                 write(
                     &zfs.join("usr/lib/cenote").join(name),
                     fs::read(&path)?,

@@ -39,6 +39,7 @@ zpool version
 test -e /usr/share/man/man8/zpool-create.8.gz
 test -e /usr/share/man/man1/cenote-verify.1.gz
 test -e /usr/share/bash-completion/completions/zfs
+grep -q '^draid$' /usr/share/zfs/compatibility.d/openzfs-2.1-linux
 command -v mount.zfs
 
 say "a pool is made and used"

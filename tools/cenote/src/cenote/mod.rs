@@ -5,6 +5,7 @@
 //! files, pools, streams, the daemon. What those share that open a pool themselves is in
 //! [`crate::reading`].
 
+mod compatibility;
 mod help;
 mod install_links;
 mod version;
@@ -56,6 +57,7 @@ const COMMANDS: [&Command; 35] = [
     &pools::inspect::COMMAND,
     &streams::examine::COMMAND,
     &install_links::COMMAND,
+    &compatibility::COMMAND,
     &manual::COMMAND,
     &completion::COMMAND,
     &version::COMMAND,
