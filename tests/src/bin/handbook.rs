@@ -27,7 +27,8 @@ fn run() -> Result<bool> {
         println!("\n{failure}");
     }
     println!(
-        "{} pages: {} commands were run, {} lines of output compared, {} blocks not run, {} failures",
+        "{} pages: {} commands were run, {} lines of output compared, {} blocks not run, \
+         {} failures",
         report.pages.len(),
         report.commands,
         report.lines,

@@ -10,7 +10,8 @@ fails() {
     trap - ERR
     say "failed at line $1: $2"
     systemctl --no-pager --failed
-    systemctl --no-pager --full status cenote zfs-mount zfs-import-cache 'zfs-load-key@*' srv-legacy.mount
+    systemctl --no-pager --full status cenote zfs-mount zfs-import-cache 'zfs-load-key@*' \
+        srv-legacy.mount
     zpool status
     zfs list -o name,mounted,keystatus
     journalctl --no-pager -b -u cenote -u 'zfs*' -u srv-legacy.mount | tail -40
@@ -68,7 +69,8 @@ make() {
     systemctl daemon-reload
     mount /srv/legacy
     head -c 32 /dev/urandom >/etc/zfs/byfile.key
-    zfs create -o encryption=on -o keyformat=raw -o keylocation=file:///etc/zfs/byfile.key tank/byfile
+    zfs create -o encryption=on -o keyformat=raw -o keylocation=file:///etc/zfs/byfile.key \
+        tank/byfile
     printf 'correct horse battery staple' >/etc/zfs/vault.key
     zfs create -o encryption=on -o keyformat=passphrase tank/vault </etc/zfs/vault.key
     unit=$(systemd-escape --template=zfs-load-key@.service tank/vault)

@@ -5,7 +5,8 @@
 //! processes, network, names) and a root that lies over the machine's own: what is written there is
 //! gone afterwards, `/dev` has only the usual files, `/run` and `/tmp` are empty, the network has
 //! only the loopback, and `cenote` is what was built. Disks are files in `/dev`, which pages make
-//! in their `setup`; pools that OpenZFS made are in `/srv/source/tests/data`. All processes end with the first one, the daemon of the page too.
+//! in their `setup`; pools that OpenZFS made are in `/srv/source/tests/data`. All processes
+//! end with the first one, the daemon of the page too.
 
 use super::page::Page;
 use crate::golden;

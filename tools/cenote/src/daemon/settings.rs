@@ -16,11 +16,11 @@ pub const COMMAND: Command = Command {
     name: "settings",
     summary: "Show or change the daemon's settings",
     synopsis: "list [NAME...] | get NAME... | set NAME=VALUE...",
-    about: "Settings have the names of OpenZFS's module parameters. A change applies to all pools at\n\
-            once, until the daemon ends. For permanent ones write lines 'options zfs NAME=VALUE' to\n\
-            /etc/modprobe.d/zfs.conf or /etc/cenote/settings.conf, or in the files that\n\
-            'cenote daemon run --settings' or $CENOTE_SETTINGS name. The value 'default' is the\n\
-            default; bytes may have a unit (K, M, G, T).",
+    about: "Settings have the names of OpenZFS's module parameters. A change applies to all\n\
+            pools at once, until the daemon ends. For permanent ones write lines\n\
+            'options zfs NAME=VALUE' to /etc/modprobe.d/zfs.conf or /etc/cenote/settings.conf,\n\
+            or to the files that 'cenote daemon run --settings' or $CENOTE_SETTINGS name.\n\
+            The value 'default' is the default; bytes may have a unit (K, M, G, T).",
     flags: flags! {
         'j' "json" _ "print JSON";
         'H' "scripted" _ "no headers, columns separated by tabs";

@@ -29,8 +29,8 @@ Example:
   cenote dump -d /mnt/images tank/vm1@monday - | zstd > vm1.img.zst",
     flags: flags! {
         'f' "force" _ "write over a file that is there, or onto a device";
-        'k' "keep-going" _ "continue after damage; blocks that cannot be read become zeros, and each\n\
-            is named on standard error";
+        'k' "keep-going" _ "continue after damage; blocks that cannot be read become zeros, and\n\
+            each is named on standard error";
         'q' "quiet" _ "no progress bar";
         'j' "json" _ "progress as JSON on standard error";
     },

@@ -52,10 +52,11 @@ pub const COMMAND: Command = Command {
     summary: "Show where space is, and which snapshots would give it back",
     synopsis: "[-sHp] POOL[/DATASET] | [-rHp] DATASET@SNAPSHOTS | [-rHp] --free SIZE DATASET",
     about: "Without SNAPSHOTS: the datasets, and what destroying all snapshots from a certain age\n\
-            on would give back. SNAPSHOTS are names and ranges, as in 'zfs destroy': 'a,b', 'a%c',\n\
-            '%c', '%'. The answer is what destroying them together would free, which is more than the\n\
-            sum of what each of them uses. --free says how many of the oldest snapshots to destroy to\n\
-            free SIZE. Snapshots with clones or holds are kept: no sum includes them.",
+            on would give back. SNAPSHOTS are names and ranges, as in 'zfs destroy':\n\
+            'a,b', 'a%c', '%c', '%'. The answer is what destroying them together would free:\n\
+            more than the sum of what each of them uses. --free says how many of the oldest\n\
+            snapshots to destroy to free SIZE. Snapshots with clones or holds are kept:\n\
+            no sum includes them.",
     flags: flags! {
         'j' "json" _ "print JSON";
         's' "snapshots" _ "each snapshot, the oldest first";

@@ -23,9 +23,9 @@ pub const COMMAND: Command = Command {
     name: "send",
     summary: "Send a snapshot into a file; resume after an interruption",
     synopsis: "--to FILE|DIRECTORY [OPTION]... SNAPSHOT",
-    about: "The options are those of 'zfs send'. The stream is in FILE.partial until it is complete and\n\
-            was read back. To resume after an interruption, run the same command again; it keeps the\n\
-            options of the first run. A package (-R, -I, -p, -b, -h) starts again. In a directory\n\
+    about: "The options are those of 'zfs send'. The stream is in FILE.partial until it is\n\
+            complete and was read back. To resume after an interruption, run the same command\n\
+            again; it keeps the options of the first run. A package (-R, -I, -p, -b, -h) starts again. In a directory\n\
             the stream gets a name of its own.",
     flags: flags! {
         _ "to" "PATH" "the file, or the directory that it is made in";
