@@ -25,6 +25,11 @@ pub fn history(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "history", arguments)
 }
 
+/// Runs the commands of the handbook.
+pub fn handbook(arguments: &[String]) -> Result<bool> {
+    run_program("cenote-tests", "handbook", arguments)
+}
+
 /// Runs programs that people use on a mount.
 pub fn clients(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "clients", arguments)
@@ -38,6 +43,11 @@ pub fn fstests(arguments: &[String]) -> Result<bool> {
 /// Runs groups of OpenZFS's test suite on our programs.
 pub fn zfs_test(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "zfs-test", arguments)
+}
+
+/// Boots a guest with systemd that has the packages.
+pub fn boot(arguments: &[String]) -> Result<bool> {
+    run_program("cenote-tests", "boot", arguments)
 }
 
 /// Boots a guest from a clone of a volume.

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod arm;
+mod book;
 mod ci;
 mod delegate;
 mod fuzz;
@@ -82,9 +83,15 @@ usage: cargo xtask COMMAND [ARGUMENT...]
   guest-volume [--accelerator kvm|tcg] [--directory DIR]
                               a guest made by mmdebstrap boots from a clone of a volume, works
                               there, is rolled back, and its file system and the pool are whole
+  boot [--program PATH] [--accelerator kvm|tcg] [--directory DIR] [bookworm|trixie]
+                              a guest with systemd and the packages: started again, its daemon
+                              killed under rsync, its power taken away; all comes back by itself
   fuzz NAME|all [--minutes N] [--input FILE]
                               fuzz targets, one per decoder, or one input again
   arm [ARGUMENT...]           the engine's tests on 64-bit ARM, emulated
+  book [--program PATH] [--to DIRECTORY]
+                              the handbook as a site, by mdBook: documents and manual pages
+  book --test [PAGE...]       run the commands of the handbook, in a root of their own; as root
   package [--program PATH] [--to DIRECTORY] [--version VERSION]
                               .deb, .rpm and an archive of a release build, without its symbols
   try-packages [--program PATH] [--keep DIRECTORY] [RELEASE...]
@@ -121,11 +128,13 @@ fn main() -> ExitCode {
         "cloud" => delegate::cloud(rest),
         "network" => delegate::network(rest),
         "arm" => arm::run(rest),
+        "book" => book::run(rest),
         "clients" => delegate::clients(rest),
         "fstests" => delegate::fstests(rest),
         "zfs-test" => delegate::zfs_test(rest),
         "guest-volume" => delegate::guest_volume(rest),
         "fuzz" => fuzz::run(rest),
+        "boot" => package::boot(rest),
         "package" => package::run(rest),
         "try-packages" => package::try_packages(rest),
         "release" => release::run(rest),

@@ -8,6 +8,7 @@
 //! There are two packages, because a machine may have OpenZFS, too: `cenote` has no file that
 //! OpenZFS's packages have; `cenote-zfs` has the commands and units under OpenZFS's names.
 
+mod boot;
 mod common;
 mod deb;
 mod making;
@@ -15,6 +16,7 @@ mod rpm;
 mod stage;
 mod trial;
 
+pub use boot::run as boot;
 pub use common::{output, version};
-pub use making::{make, run};
+pub use making::{build, make, run};
 pub use trial::run as try_packages;

@@ -13,6 +13,7 @@ mod dependencies;
 mod door;
 mod items;
 mod layers;
+mod links;
 mod modules;
 mod problem;
 mod sizes;
@@ -39,6 +40,7 @@ pub fn check(root: &Path) -> Result<Vec<Problem>> {
             door::check(file, &source, &mut problems);
         }
     }
+    links::check(root, &files, &mut problems);
     modules::check(&files, &mut problems);
     circles::check(&files, &mut problems);
     let packages = layers::packages(root)?;
