@@ -25,8 +25,8 @@ pub const COMMAND: Command = Command {
     synopsis: "--to FILE|DIRECTORY [OPTION]... SNAPSHOT",
     about: "The options are those of 'zfs send'. The stream is in FILE.partial until it is\n\
             complete and was read back. To resume after an interruption, run the same command\n\
-            again; it keeps the options of the first run. A package (-R, -I, -p, -b, -h) starts again. In a directory\n\
-            the stream gets a name of its own.",
+            again; it keeps the options of the first run. A package (-R, -I, -p, -b, -h) starts\n\
+            again. In a directory the stream gets a name of its own.",
     flags: flags! {
         _ "to" "PATH" "the file, or the directory that it is made in";
         'i' "incremental" "SNAPSHOT" "what changed since this snapshot or bookmark";
