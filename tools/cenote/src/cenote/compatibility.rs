@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn each_set_has_a_file_with_the_names_of_its_features() {
         let place = tempfile::tempdir().expect("a directory");
-        write(place.path()).ok().expect("written");
+        assert!(matches!(write(place.path()), Ok(0)));
         for name in feature_set_names() {
             let text = std::fs::read_to_string(place.path().join(name)).expect("a file");
             let names: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
