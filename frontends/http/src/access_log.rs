@@ -7,14 +7,14 @@
 //! What clients sent is escaped as Apache does it, so that no line can be forged.
 
 use crate::date::Parts;
-use cenote_base::rt::process::{self, JoinHandle, mpsc};
+use cenote_base::rt::process::{self, Instant, JoinHandle, mpsc};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// Lines that wait. One takes at most a few hundred bytes ([`TEXT_BYTES_MAX`]), all some 8 MiB.
 const QUEUE: usize = 8192;
@@ -24,6 +24,11 @@ const WRITE_BYTES: usize = 64 << 10;
 const TEXT_BYTES_MAX: usize = 2048;
 /// Lines that a write may collect.
 const COLLECT: usize = 1024;
+
+/// How long an end waits for the last lines: the disk may hang.
+const FAREWELL: Duration = Duration::from_secs(5);
+/// How often it looks.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// Where lines go. Called by one thread only.
 pub trait AccessLog: Send {
@@ -146,9 +151,16 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         drop(self.sender.take());
-        if let Some(thread) = self.thread.take() {
-            // Its panic was reported where it happened.
-            let _ = thread.join();
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        let begin = Instant::now();
+        while !thread.is_finished() {
+            if begin.elapsed() > FAREWELL {
+                log::warn!("HTTP: the access log hangs; its last lines may be missing");
+                return;
+            }
+            process::sleep(LOOK);
         }
     }
 }
@@ -251,7 +263,7 @@ fn clf_time(time: SystemTime) -> String {
 mod tests {
     use super::*;
     use std::sync::Mutex;
-    use std::time::{Duration, UNIX_EPOCH};
+    use std::time::UNIX_EPOCH;
 
     fn record() -> Record {
         Record {

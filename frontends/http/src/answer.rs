@@ -8,7 +8,7 @@
 use crate::body::{FIRST_READ, FileParts, Segment};
 use crate::conditions::{self, Decision, Validators};
 use crate::date;
-use crate::listing::{Listing, Order};
+use crate::listing::{Heading, Listing, Order};
 use crate::mime;
 use crate::multipart;
 use crate::negotiate;
@@ -278,12 +278,13 @@ impl Serving<'_> {
             ListingFormat::Html => Order::of_query(self.asked.uri.query()),
             _ => Order::default(),
         };
-        let mut listing = Box::new(Listing::new(entries, format, order));
-        listing.is_cut = is_cut;
-        listing.path.clone_from(&self.asked.target.path);
-        listing
-            .style_sheet
-            .clone_from(&self.rules.options.style_sheet);
+        let heading = Heading {
+            path: self.asked.target.path.clone(),
+            order,
+            is_cut,
+            style_sheet: self.rules.options.style_sheet.clone(),
+        };
+        let listing = Box::new(Listing::new(entries, format, heading));
         let mut answer = Answer::new(StatusCode::OK);
         let kind = HeaderValue::from_static(listing.content_type());
         answer.set(header::CONTENT_TYPE, kind);
@@ -332,7 +333,8 @@ impl Serving<'_> {
                 "the file is not what the request expects",
             ),
         };
-        if answer.status.is_server_error() {
+        // What is about the storage is not about this version of the file.
+        if !matches!(answer.status.as_u16(), 200 | 206 | 304 | 412 | 416) {
             return Some(answer);
         }
         let quoted = HeaderValue::try_from(format!("\"{tag}\""));

@@ -78,7 +78,6 @@ impl Client {
             let mut builder = http1::Builder::new();
             builder
                 .half_close(true)
-                .pipeline_flush(true)
                 .max_headers(limits.headers)
                 .max_header_size(limits.head_bytes)
                 .max_buf_size(SEND_BUFFER.max(limits.head_bytes));
@@ -94,8 +93,9 @@ async fn stream(accepted: Accepted, tls: Option<Arc<ServerConfig>>) -> io::Resul
         (Accepted::Tcp(stream, _), None) => Stream::Tcp(TcpStream::from_std(stream)?),
         (Accepted::Tcp(stream, _), Some(config)) => {
             let stream = TcpStream::from_std(stream)?;
-            let stream = TlsAcceptor::from(config).accept(stream).await?;
-            Stream::Tls(Box::new(stream))
+            // Its state is large, and must not make the task of each connection as large.
+            let handshake = Box::pin(TlsAcceptor::from(config).accept(stream));
+            Stream::Tls(Box::new(handshake.await?))
         }
         (Accepted::Unix(stream), _) => Stream::Unix(UnixStream::from_std(stream)?),
     })

@@ -14,6 +14,7 @@ mod access_log;
 mod addresses;
 mod answer;
 mod body;
+mod check;
 mod conditions;
 mod connection;
 mod date;
@@ -42,6 +43,7 @@ mod wire;
 mod worker;
 
 pub use access_log::{AccessLog, FileLog};
+pub use check::check_request;
 pub use directory::DirectoryTree;
 pub use listen::{Address, AddressError};
 pub use options::{Limits, ListingFormat, Options, OptionsError};

@@ -63,9 +63,9 @@ pub(crate) fn encodings(headers: &HeaderMap) -> Vec<Encoding> {
 /// The form of a listing: what the client likes best, in doubt the usual one.
 pub(crate) fn listing(headers: &HeaderMap, usual: ListingFormat) -> ListingFormat {
     const FORMS: [(ListingFormat, &[&str]); 3] = [
-        (ListingFormat::Html, &["text/html", "application/xhtml+xml"]),
-        (ListingFormat::Json, &["application/json"]),
+        (ListingFormat::Html, &["text/html"]),
         (ListingFormat::Xml, &["application/xml", "text/xml"]),
+        (ListingFormat::Json, &["application/json"]),
     ];
     if usual == ListingFormat::Off || !headers.contains_key(header::ACCEPT) {
         return usual;

@@ -260,23 +260,31 @@ struct Accepting {
 }
 
 impl Accepting {
-    async fn run(mut self, listener: Listener) {
+    async fn run(self, listener: Listener) {
         let is_tls = listener.is_tls;
-        let listener = match AsyncFd::register(listener) {
+        #[expect(
+            deprecated,
+            reason = "its successor is unsafe; a listener keeps its descriptor"
+        )]
+        let listener = match AsyncFd::new(listener) {
             Ok(listener) => listener,
             Err(error) => {
                 log::error!("HTTP: a listener cannot be waited for: {error}; restart the server");
                 return;
             }
         };
-        loop {
+        while !*self.ending.borrow() {
             let mut ending = self.ending.clone();
             let ended = ending.wait_for(|ends| *ends);
             let Some(Ok(mut ready)) = either(listener.readable(), ended).await else {
                 return;
             };
             match listener.get_ref().accept() {
-                Ok(accepted) => self.admit(accepted, is_tls),
+                Ok(accepted) => {
+                    self.admit(accepted, is_tls);
+                    // However many come, connections of this worker have their turn.
+                    tokio::task::yield_now().await;
+                }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => ready.clear_ready(),
                 Err(error) if is_passing(&error) => {}
                 Err(error) => {
@@ -291,7 +299,7 @@ impl Accepting {
     }
 
     /// Gives a client to a worker, or closes the connection.
-    fn admit(&mut self, accepted: Accepted, is_tls: bool) {
+    fn admit(&self, accepted: Accepted, is_tls: bool) {
         let shared = &self.shared;
         let (rules, tls) = {
             let current = shared.current.read();

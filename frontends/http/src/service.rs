@@ -174,7 +174,7 @@ impl Exchange {
         })
     }
 
-    /// Whether the request can be understood in one way only, and has a body only where one is read.
+    /// Whether the request has one meaning only, and a body only where one is read.
     fn check_framing(&mut self, parts: &Parts, body: &Incoming) -> Result<(), Box<Answer>> {
         let is_get = matches!(parts.method, Method::GET | Method::HEAD);
         let headers = &parts.headers;
@@ -249,7 +249,11 @@ impl Exchange {
             body,
         };
         let page = self.wait(move || pages.answer(&request)).await;
-        let answer = page.map(of_page);
+        let robots = || answer::robots(&Target::parse(parts.uri.path()).ok()?, &self.rules);
+        let answer = match page {
+            Some(page) if page.status == 404 => Some(robots().unwrap_or_else(|| of_page(page))),
+            page => page.map(of_page),
+        };
         let answer = answer.unwrap_or_else(|| Answer::unavailable("the page is not ready"));
         self.respond(answer)
     }

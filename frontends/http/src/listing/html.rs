@@ -4,8 +4,8 @@
 //! dark. The style sheet stands in the page, so that nothing else is fetched, and an administrator
 //! can replace it.
 
+use super::heading::{Heading, Key};
 use super::plain::escape;
-use super::{Key, Listing};
 use crate::date;
 use crate::target::encode;
 use crate::tree::{Entry, EntryKind};
@@ -22,13 +22,13 @@ td+td,th+th{text-align:right;white-space:nowrap;font-variant-numeric:tabular-num
 @media(max-width:36rem){body{padding:.5rem}td+td,th+th{font-size:.8rem;padding:.4rem .2rem}}";
 
 /// Appends what stands before the first entry. A string takes all that is written to it.
-pub(super) fn head(listing: &Listing, to: &mut String) {
+pub(super) fn head(heading: &Heading, count: usize, to: &mut String) {
     let mut path = "/".to_owned();
-    for component in &listing.path {
+    for component in &heading.path {
         escape(component, &mut path);
         path.push('/');
     }
-    let style = listing.style_sheet.as_deref().unwrap_or(STYLE);
+    let style = heading.style_sheet.as_deref().unwrap_or(STYLE);
     let _ = write!(
         to,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
@@ -36,8 +36,7 @@ pub(super) fn head(listing: &Listing, to: &mut String) {
          <title>Index of {path}</title>\n<style>{style}</style>\n</head>\n<body>\n\
          <h1>Index of {path}</h1>\n"
     );
-    if listing.is_cut {
-        let count = listing.entries.len();
+    if heading.is_cut {
         let _ = writeln!(
             to,
             "<p role=\"status\">This directory has more than {count} entries. Only {count} of them \
@@ -50,8 +49,8 @@ pub(super) fn head(listing: &Listing, to: &mut String) {
         (Key::Modified, 'M', "Last modified (UTC)"),
         (Key::Size, 'S', "Size"),
     ] {
-        let is_key = listing.order.key == key;
-        let descends = listing.order.is_descending;
+        let is_key = heading.order.key == key;
+        let descends = heading.order.is_descending;
         let (state, next) = match (is_key, descends) {
             (true, false) => (" aria-sort=\"ascending\"", 'D'),
             (true, true) => (" aria-sort=\"descending\"", 'A'),
@@ -63,7 +62,7 @@ pub(super) fn head(listing: &Listing, to: &mut String) {
         );
     }
     to.push_str("</tr></thead>\n<tbody>\n");
-    if !listing.path.is_empty() {
+    if !heading.path.is_empty() {
         to.push_str("<tr><td><a href=\"../\">../</a></td><td></td><td></td></tr>\n");
     }
 }

@@ -4,83 +4,24 @@
 //! as the client takes it, in pieces of about [`PIECE`] bytes. So a listing costs the memory of
 //! its entries, which are limited, however long its text is.
 
+mod heading;
 mod html;
 mod plain;
 
 use crate::options::ListingFormat;
-use crate::tree::{Entry, EntryKind};
+use crate::tree::Entry;
 use bytes::Bytes;
-use std::cmp::{Ordering, Reverse};
+pub(crate) use heading::{Heading, Order};
 
 /// About how many bytes of text are made at once.
 const PIECE: usize = 32 << 10;
 
-/// By what entries are sorted.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Key {
-    #[default]
-    Name,
-    Modified,
-    Size,
-}
-
-/// The order of a listing; directories always come first.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Order {
-    pub key: Key,
-    pub is_descending: bool,
-}
-
-impl Order {
-    /// Reads a query such as Apache's `C=M;O=D`: column `N`, `M` or `S`, order `A` or `D`.
-    pub fn of_query(query: Option<&str>) -> Self {
-        let mut order = Self::default();
-        for part in query.unwrap_or("").split(['&', ';']) {
-            match part {
-                "C=N" => order.key = Key::Name,
-                "C=M" => order.key = Key::Modified,
-                "C=S" => order.key = Key::Size,
-                "O=A" => order.is_descending = false,
-                "O=D" => order.is_descending = true,
-                _ => {}
-            }
-        }
-        order
-    }
-
-    fn sort(self, entries: &mut [Entry]) {
-        let compare = |a: &Entry, b: &Entry| {
-            let keys = match self.key {
-                Key::Name => Ordering::Equal,
-                Key::Modified => a.modified.cmp(&b.modified),
-                Key::Size => a.size.cmp(&b.size),
-            };
-            let ascending = keys.then_with(|| a.name.cmp(&b.name));
-            match self.is_descending {
-                true => ascending.reverse(),
-                false => ascending,
-            }
-        };
-        let is_directory = |entry: &Entry| entry.kind == EntryKind::Directory;
-        entries.sort_unstable_by(|a, b| {
-            let directories = Reverse(is_directory(a)).cmp(&Reverse(is_directory(b)));
-            directories.then_with(|| compare(a, b))
-        });
-    }
-}
-
 /// A listing that is being sent.
 #[derive(Debug)]
 pub(crate) struct Listing {
-    pub entries: Vec<Entry>,
-    /// Whether there are more entries than these.
-    pub is_cut: bool,
-    pub format: ListingFormat,
-    pub order: Order,
-    /// The canonical path of the directory, decoded.
-    pub path: Vec<Vec<u8>>,
-    /// CSS in place of the built-in style sheet.
-    pub style_sheet: Option<String>,
+    entries: Vec<Entry>,
+    format: ListingFormat,
+    heading: Heading,
     step: Step,
 }
 
@@ -94,15 +35,12 @@ enum Step {
 
 impl Listing {
     /// Sorts the entries and begins.
-    pub fn new(mut entries: Vec<Entry>, format: ListingFormat, order: Order) -> Self {
-        order.sort(&mut entries);
+    pub fn new(mut entries: Vec<Entry>, format: ListingFormat, heading: Heading) -> Self {
+        heading.order.sort(&mut entries);
         Self {
             entries,
-            is_cut: false,
             format,
-            order,
-            path: Vec::new(),
-            style_sheet: None,
+            heading,
             step: Step::Head,
         }
     }
@@ -125,7 +63,7 @@ impl Listing {
                     match self.format {
                         ListingFormat::Json => text.push('['),
                         ListingFormat::Xml => plain::xml_head(&mut text),
-                        _ => html::head(self, &mut text),
+                        _ => html::head(&self.heading, self.entries.len(), &mut text),
                     }
                     Step::Entry(0)
                 }
@@ -157,6 +95,7 @@ impl Listing {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tree::EntryKind;
     use std::time::{Duration, UNIX_EPOCH};
 
     fn entry(name: &str, kind: EntryKind, size: u64, seconds: u64) -> Entry {
@@ -186,7 +125,7 @@ mod tests {
     }
 
     fn listed(format: ListingFormat) -> String {
-        text(Listing::new(entries(), format, Order::default()))
+        text(Listing::new(entries(), format, Heading::default()))
     }
 
     #[test]
@@ -198,10 +137,10 @@ mod tests {
               \"mtime\":\"Fri, 27 Nov 2026 03:00:00 GMT\", \"size\":1500 },\r\n\
             { \"name\":\"b\", \"type\":\"file\", \
               \"mtime\":\"Fri, 27 Nov 2026 03:00:01 GMT\", \"size\":5 },\r\n\
-            { \"name\":\"pipe\\u000A\", \"type\":\"other\", \
+            { \"name\":\"pipe\\n\", \"type\":\"other\", \
               \"mtime\":\"Fri, 27 Nov 2026 03:00:03 GMT\" }\r\n]";
         assert_eq!(listed(ListingFormat::Json), expected);
-        let empty = Listing::new(Vec::new(), ListingFormat::Json, Order::default());
+        let empty = Listing::new(Vec::new(), ListingFormat::Json, Heading::default());
         assert_eq!(text(empty), "[\r\n]");
     }
 
@@ -235,7 +174,11 @@ mod tests {
     fn each_column_sorts_with_directories_first() {
         let names = |query: &str| {
             let order = Order::of_query(Some(query));
-            let listing = Listing::new(entries(), ListingFormat::Html, order);
+            let heading = Heading {
+                order,
+                ..Heading::default()
+            };
+            let listing = Listing::new(entries(), ListingFormat::Html, heading);
             let first = |entry: &Entry| entry.name[0] as char;
             listing.entries.iter().map(first).collect::<String>()
         };
@@ -250,7 +193,7 @@ mod tests {
     #[test]
     fn a_long_listing_comes_in_pieces() {
         let many = (0..5000).map(|n| entry(&format!("file{n:05}"), EntryKind::File, n, n));
-        let mut listing = Listing::new(many.collect(), ListingFormat::Html, Order::default());
+        let mut listing = Listing::new(many.collect(), ListingFormat::Html, Heading::default());
         let (mut pieces, mut rows) = (0, 0);
         while let Some(piece) = listing.next_piece() {
             assert!(piece.len() < 2 * PIECE);

@@ -24,6 +24,11 @@ pub(super) fn json(entry: &Entry, is_first: bool, to: &mut String) {
     for character in String::from_utf8_lossy(&entry.name).chars() {
         match character {
             '"' | '\\' => to.extend(['\\', character]),
+            '\n' => to.push_str("\\n"),
+            '\r' => to.push_str("\\r"),
+            '\t' => to.push_str("\\t"),
+            '\x08' => to.push_str("\\b"),
+            '\x0c' => to.push_str("\\f"),
             '\0'..='\x1f' => drop(write!(to, "\\u{:04X}", character as u32)),
             character => to.push(character),
         }

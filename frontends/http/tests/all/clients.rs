@@ -10,7 +10,10 @@ use std::sync::Arc;
 
 /// What a program prints, or `None` if it is not installed.
 fn run(program: &str, words: &[&str]) -> Option<Vec<u8>> {
-    let output = Command::new(program).args(words).stdin(Stdio::null()).output();
+    let output = Command::new(program)
+        .args(words)
+        .stdin(Stdio::null())
+        .output();
     match output {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             eprintln!("not tested: there is no {program}");
@@ -39,7 +42,14 @@ fn curl_over_both_protocols() {
         assert!(found == bytes, "{protocol}");
         let part = run("curl", &["-sSf", protocol, "-r", "5-9", &url]).expect("as before");
         assert_eq!(part, bytes[5..10], "{protocol}");
-        let words = ["-sS", protocol, "-o", "/dev/null", "-w", "%{http_version} %{http_code}"];
+        let words = [
+            "-sS",
+            protocol,
+            "-o",
+            "/dev/null",
+            "-w",
+            "%{http_version} %{http_code}",
+        ];
         let missing = format!("http://{}/none", served.address);
         let told = run("curl", &[&words[..], &[&missing]].concat()).expect("as before");
         let told = String::from_utf8(told).unwrap();
@@ -48,25 +58,57 @@ fn curl_over_both_protocols() {
     }
 }
 
+/// Over TLS, for curl 7.88 cannot use a connection twice that it began with prior knowledge.
 #[test]
 fn many_downloads_on_one_connection() {
-    let served = Served::new();
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path();
+    let Some(files) = certificate(path, "many") else {
+        eprintln!("not tested: openssl cannot make certificates");
+        return;
+    };
+    let tree = Arc::new(MemoryTree::default());
     let bytes = pattern(700_000);
     for n in 0..40 {
-        let file = served.tree.put_bytes(&format!("f{n}"), bytes.clone());
+        let file = tree.put_bytes(&format!("f{n}"), bytes.clone());
         file.set_cached(if n % 2 == 0 { 0 } else { 700_000 });
     }
-    let directory = tempfile::tempdir().unwrap();
-    let place = format!("{}/f#1", directory.path().display());
-    let urls = format!("http://{}/f[0-39]", served.address);
-    let words = ["-sSf", "--http2-prior-knowledge", "--parallel", "-o", &place, &urls];
-    if run("curl", &words).is_none() {
+    let (server, port) = over_tls(&tree, files);
+    let (place, ca) = (path.join("f#1"), path.join("cert.pem"));
+    let (place, ca) = (place.display().to_string(), ca.display().to_string());
+    let urls = format!("https://localhost:{port}/f[0-39]");
+    let words = [
+        "-sSf",
+        "--noproxy",
+        "*",
+        "-4",
+        "--cacert",
+        &ca,
+        "--http2",
+        "--parallel",
+    ];
+    if run("curl", &[&words[..], &["-o", &place, &urls]].concat()).is_none() {
         return;
     }
     for n in 0..40 {
-        let found = std::fs::read(directory.path().join(format!("f{n}"))).unwrap();
+        let found = std::fs::read(path.join(format!("f{n}"))).unwrap();
         assert!(found == bytes, "f{n}");
     }
+    assert!(server.status().accepted <= 2, "few connections");
+}
+
+/// A server with TLS, and its port.
+fn over_tls(tree: &Arc<MemoryTree>, files: TlsFiles) -> (Server, u16) {
+    let listen = Listen {
+        addresses: vec![Address::parse("tls:127.0.0.1:0").unwrap()],
+        tls: Some(files),
+    };
+    let server = Server::start(listen, handler(tree, Options::default()), None);
+    let server = server.expect("it starts");
+    let Address::Tcp { address, .. } = server.addresses()[0] else {
+        panic!("a port");
+    };
+    (server, address.port())
 }
 
 #[test]
@@ -85,13 +127,23 @@ fn wget_resumes_and_mirrors() {
     }
     assert!(std::fs::read(&place).unwrap() == bytes);
     let prefix = directory.path().display().to_string();
-    let words = ["-q", "-r", "-np", "-nH", "-R", "index.html*", "-P", &prefix, &base];
+    let words = [
+        "-q",
+        "-r",
+        "-np",
+        "-nH",
+        "-R",
+        "index.html*",
+        "-P",
+        &prefix,
+        &base,
+    ];
     run("wget", &words).expect("as before");
     let found = std::fs::read(directory.path().join("d/sub/a b&c.txt")).unwrap();
     assert_eq!(found, b"x");
 }
 
-fn certificate(directory: &Path, name: &str) -> bool {
+fn certificate(directory: &Path, name: &str) -> Option<TlsFiles> {
     let words = format!(
         "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 9 \
          -subj /CN={name} -addext subjectAltName=DNS:localhost -keyout key.pem -out cert.pem"
@@ -102,36 +154,37 @@ fn certificate(directory: &Path, name: &str) -> bool {
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status();
-    status.is_ok_and(|status| status.success())
+    let is_made = status.is_ok_and(|status| status.success());
+    is_made.then(|| TlsFiles {
+        certificate: directory.join("cert.pem"),
+        key: directory.join("key.pem"),
+    })
 }
 
 #[test]
 fn curl_over_tls_and_a_certificate_that_is_renewed() {
     let directory = tempfile::tempdir().unwrap();
-    if !certificate(directory.path(), "first") {
+    let Some(files) = certificate(directory.path(), "first") else {
         eprintln!("not tested: openssl cannot make certificates");
         return;
-    }
-    let files = TlsFiles {
-        certificate: directory.path().join("cert.pem"),
-        key: directory.path().join("key.pem"),
     };
     let tree = Arc::new(MemoryTree::default());
     let bytes = pattern(2 << 20);
     tree.put_bytes("f", bytes.clone());
-    let listen = Listen {
-        addresses: vec![Address::parse("tls:127.0.0.1:0").unwrap()],
-        tls: Some(files.clone()),
-    };
-    let server = Server::start(listen, handler(&tree, Options::default()), None);
-    let server = server.expect("it starts");
-    let Address::Tcp { address, .. } = server.addresses()[0] else {
-        panic!("a port");
-    };
-    let url = format!("https://localhost:{}/f", address.port());
+    let (server, port) = over_tls(&tree, files.clone());
+    let url = format!("https://localhost:{port}/f");
     let ca = directory.path().join("cert.pem").display().to_string();
     let get = |protocol: &str| {
-        let words = ["-sSf", "--noproxy", "*", "-4", "--cacert", &ca, protocol, &url];
+        let words = [
+            "-sSf",
+            "--noproxy",
+            "*",
+            "-4",
+            "--cacert",
+            &ca,
+            protocol,
+            &url,
+        ];
         run("curl", &words)
     };
     for protocol in ["--http1.1", "--http2"] {
@@ -141,13 +194,23 @@ fn curl_over_tls_and_a_certificate_that_is_renewed() {
         }
     }
     std::fs::write(&files.key, "no key").unwrap();
-    let error = server.reload(Options::default(), Some(files.clone())).expect_err("no key");
+    let error = server
+        .reload(Options::default(), Some(files.clone()))
+        .expect_err("no key");
     assert!(error.to_string().contains("key.pem"), "{error}");
-    assert!(get("--http2").expect("as before") == bytes, "the old one is kept");
-    assert!(certificate(directory.path(), "second"));
-    server.reload(Options::default(), Some(files)).expect("a new one");
+    assert!(
+        get("--http2").expect("as before") == bytes,
+        "the old one is kept"
+    );
+    assert!(certificate(directory.path(), "second").is_some());
+    server
+        .reload(Options::default(), Some(files))
+        .expect("a new one");
     assert!(get("--http2").expect("as before") == bytes);
-    assert!(server.reload(Options::default(), None).is_err(), "TLS needs one");
+    assert!(
+        server.reload(Options::default(), None).is_err(),
+        "TLS needs one"
+    );
 }
 
 struct One(Arc<dyn Tree>);
@@ -204,10 +267,18 @@ fn a_directory_serves_what_is_in_it_and_nothing_else() {
         answer
     };
     for name in ["sub/f", "inside", "around"] {
-        assert!(get(name).ends_with("\r\n\r\ninside"), "{name}: {}", get(name));
+        assert!(
+            get(name).ends_with("\r\n\r\ninside"),
+            "{name}: {}",
+            get(name)
+        );
     }
     for name in ["absolute", "up", "circle", "pipe", "sub/f/x"] {
-        assert!(get(name).starts_with("HTTP/1.1 404"), "{name}: {}", get(name));
+        assert!(
+            get(name).starts_with("HTTP/1.1 404"),
+            "{name}: {}",
+            get(name)
+        );
     }
     let listing = get("");
     assert!(listing.contains("<a href=\"./sub/\">sub/</a>"), "{listing}");

@@ -112,7 +112,6 @@ impl File for Opened {
 #[derive(Default)]
 pub struct MemoryTree {
     files: Mutex<BTreeMap<String, Arc<MemoryFile>>>,
-    directories: Mutex<Vec<String>>,
     /// Names are not in memory either.
     pub is_cold: AtomicBool,
 }
@@ -129,10 +128,6 @@ impl MemoryTree {
         file
     }
 
-    pub fn put_directory(&self, path: &str) {
-        self.directories.lock().unwrap().push(path.to_owned());
-    }
-
     fn look(&self, path: &[Vec<u8>]) -> Result<Found, TreeError> {
         let names = path.iter().map(|name| String::from_utf8_lossy(name));
         let path = names.collect::<Vec<_>>().join("/");
@@ -141,9 +136,7 @@ impl MemoryTree {
             return Ok(Found::File(Arc::new(Opened(Arc::clone(file)))));
         }
         let below = format!("{path}/");
-        let directories = self.directories.lock().unwrap();
-        let mut names = files.keys().chain(directories.iter());
-        match path.is_empty() || names.any(|name| name.starts_with(&below) || *name == path) {
+        match path.is_empty() || files.keys().any(|name| name.starts_with(&below)) {
             true => Ok(Found::Directory {
                 modified: UNIX_EPOCH + Duration::from_secs(TIME),
             }),
@@ -161,11 +154,7 @@ impl Tree for MemoryTree {
         self.look(path)
     }
 
-    fn list(
-        &self,
-        path: &[Vec<u8>],
-        each: &mut dyn FnMut(Entry) -> bool,
-    ) -> Result<(), TreeError> {
+    fn list(&self, path: &[Vec<u8>], each: &mut dyn FnMut(Entry) -> bool) -> Result<(), TreeError> {
         let mut prefix = String::new();
         for name in path {
             prefix.push_str(&String::from_utf8_lossy(name));
@@ -184,7 +173,11 @@ impl Tree for MemoryTree {
             let size = file.bytes.lock().unwrap().len() as u64;
             let entry = Entry {
                 name: first.into(),
-                kind: if is_file { EntryKind::File } else { EntryKind::Directory },
+                kind: if is_file {
+                    EntryKind::File
+                } else {
+                    EntryKind::Directory
+                },
                 size: if is_file { size } else { 0 },
                 modified: file.modified,
             };
@@ -342,7 +335,10 @@ impl Answer {
 /// Bytes that are different everywhere.
 pub fn pattern(length: usize) -> Vec<u8> {
     let word = |n: usize| (n as u32).wrapping_mul(2_654_435_761).to_le_bytes();
-    (0..length.div_ceil(4)).flat_map(word).take(length).collect()
+    (0..length.div_ceil(4))
+        .flat_map(word)
+        .take(length)
+        .collect()
 }
 
 /// Waits until something is so.

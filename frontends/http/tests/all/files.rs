@@ -42,7 +42,10 @@ fn ranges_and_conditions() {
     let answer = ask(&[("Range", "bytes=100000-")]);
     assert_eq!(answer.status, 416);
     assert_eq!(answer.header("content-range"), Some("bytes */100000"));
-    assert_eq!(served.ask("GET", "/empty", &[("Range", "bytes=0-")]).status, 416);
+    assert_eq!(
+        served.ask("GET", "/empty", &[("Range", "bytes=0-")]).status,
+        416
+    );
     assert_eq!(served.get("/empty").header("content-length"), Some("0"));
     for (headers, status) in [
         (vec![("If-None-Match", "\"v1\"")], 304),
@@ -50,7 +53,10 @@ fn ranges_and_conditions() {
         (vec![("If-Match", "\"v2\"")], 412),
         (vec![("If-Range", "\"v1\""), ("Range", "bytes=0-0")], 206),
         (vec![("If-Range", "\"v2\""), ("Range", "bytes=0-0")], 200),
-        (vec![("If-None-Match", "\"v1\""), ("Range", "bytes=0-0")], 304),
+        (
+            vec![("If-None-Match", "\"v1\""), ("Range", "bytes=0-0")],
+            304,
+        ),
         (vec![("Range", "lines=1-2")], 200),
     ] {
         let answer = ask(&headers);
@@ -69,7 +75,9 @@ fn several_ranges_come_in_parts() {
     let answer = served.ask("GET", "/f.bin", &[("Range", "bytes=500000-599999,0-1,5-9")]);
     assert_eq!(answer.status, 206);
     let kind = answer.header("content-type").expect("a type");
-    let boundary = kind.strip_prefix("multipart/byteranges; boundary=").expect("parts");
+    let boundary = kind
+        .strip_prefix("multipart/byteranges; boundary=")
+        .expect("parts");
     let mut expected = Vec::new();
     for (begin, end) in [(500_000, 600_000), (0, 2), (5, 10)] {
         let head = format!(
@@ -81,7 +89,10 @@ fn several_ranges_come_in_parts() {
         expected.extend_from_slice(&bytes[begin..end]);
     }
     expected.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
-    assert_eq!(answer.header("content-length"), Some(&*expected.len().to_string()));
+    assert_eq!(
+        answer.header("content-length"),
+        Some(&*expected.len().to_string())
+    );
     assert!(answer.body == expected);
 }
 
@@ -124,9 +135,19 @@ fn hidden_names_do_not_exist() {
     for path in [".git/config", "a.secret", ".well-known/x", "seen"] {
         served.tree.put_bytes(path, "x");
     }
-    for path in ["/.git/config", "/.git/", "/.git", "/a.secret", "/%2egit/config"] {
+    for path in [
+        "/.git/config",
+        "/.git/",
+        "/.git",
+        "/a.secret",
+        "/%2egit/config",
+    ] {
         let answer = served.get(path);
-        assert_eq!((answer.status, answer.text()), (404, served.get("/no").text()), "{path}");
+        assert_eq!(
+            (answer.status, answer.text()),
+            (404, served.get("/no").text()),
+            "{path}"
+        );
     }
     assert_eq!(served.get("/.well-known/x").status, 200);
     let listing = served.get("/").text();
@@ -149,7 +170,10 @@ fn compressed_files_are_served_to_who_accepts_them() {
     };
     assert_eq!(ask("gzip"), ("gzipped".into(), Some("gzip".into())));
     assert_eq!(ask("gzip, br"), ("br".into(), Some("br".into())));
-    assert_eq!(ask("gzip, br;q=0.1"), ("gzipped".into(), Some("gzip".into())));
+    assert_eq!(
+        ask("gzip, br;q=0.1"),
+        ("gzipped".into(), Some("gzip".into()))
+    );
     assert_eq!(ask("zstd"), ("plain".into(), None));
     assert_eq!(ask("gzip;q=0"), ("plain".into(), None));
     let itself = served.ask("GET", "/a.html.gz", &[("Accept-Encoding", "gzip")]);
@@ -163,12 +187,23 @@ fn directories_are_listed_as_the_client_likes_it() {
     served.tree.put_bytes("d/b.txt", "12345");
     served.tree.put_bytes("d/sub/x", "");
     let html = served.get("/d/");
-    assert_eq!(html.header("content-type"), Some("text/html; charset=utf-8"));
-    assert!(html.text().contains("<a href=\"./b.txt\">b.txt</a>"), "{}", html.text());
+    assert_eq!(
+        html.header("content-type"),
+        Some("text/html; charset=utf-8")
+    );
+    assert!(
+        html.text().contains("<a href=\"./b.txt\">b.txt</a>"),
+        "{}",
+        html.text()
+    );
     let json = served.ask("GET", "/d/", &[("Accept", "application/json")]);
     assert_eq!(json.header("content-type"), Some("application/json"));
-    assert!(json.text().contains("{ \"name\":\"sub\", \"type\":\"directory\""));
-    let line = format!("{{ \"name\":\"b.txt\", \"type\":\"file\", \"mtime\":\"{DATE}\", \"size\":5 }}");
+    assert!(
+        json.text()
+            .contains("{ \"name\":\"sub\", \"type\":\"directory\"")
+    );
+    let line =
+        format!("{{ \"name\":\"b.txt\", \"type\":\"file\", \"mtime\":\"{DATE}\", \"size\":5 }}");
     assert!(json.text().contains(&line), "{}", json.text());
     served.tree.put_bytes("d/index.html", "index");
     assert_eq!(served.get("/d/").text(), "index");
@@ -192,7 +227,10 @@ fn a_directory_with_more_entries_than_the_limit_says_so() {
     let html = served.get("/d/").text();
     assert!(html.contains("more than 10 entries"), "{html}");
     let json = served.ask("GET", "/d/", &[("Accept", "application/json")]);
-    assert_eq!(json.status, 500, "half a list must not look like a whole one");
+    assert_eq!(
+        json.status, 500,
+        "half a list must not look like a whole one"
+    );
 }
 
 #[test]
@@ -204,7 +242,10 @@ fn pages_answer_where_no_site_does() {
     });
     let page = served.ask("GET", "/page/a?b=c", &[("X-Test", "t")]);
     assert_eq!(page.text(), "Get /page/a Some(\"b=c\") t 0");
-    assert_eq!((page.header("x-page"), page.header("x-mirror")), (Some("yes"), Some("yes")));
+    assert_eq!(
+        (page.header("x-page"), page.header("x-mirror")),
+        (Some("yes"), Some("yes"))
+    );
     let post = served.raw(
         "POST /page HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nConnection: close\r\n\r\nhello",
     );

@@ -29,7 +29,11 @@ fn a_large_download_passes_through_and_a_part_of_it_does_not() {
     file.set_cached(0);
     assert_eq!(served.get("/f.bin").body.len(), 2 << 20);
     let purposes = std::mem::take(&mut *file.purposes.lock().unwrap());
-    assert!(purposes.iter().all(|purpose| *purpose == Purpose::PassThrough));
+    assert!(
+        purposes
+            .iter()
+            .all(|purpose| *purpose == Purpose::PassThrough)
+    );
     served.ask("GET", "/f.bin", &[("Range", "bytes=0-99")]);
     assert_eq!(*file.purposes.lock().unwrap(), [Purpose::Keep]);
 }
@@ -40,7 +44,10 @@ fn errors_of_the_storage_have_answers_of_their_own() {
     let file = served.tree.put_bytes("f", "hello");
     file.set_cached(0);
     for (error, status) in [
-        (TreeError::Storage("checksum error at secret place".into()), 500),
+        (
+            TreeError::Storage("checksum error at secret place".into()),
+            500,
+        ),
         (TreeError::Unavailable("key not loaded".into()), 503),
         (TreeError::Forbidden, 403),
     ] {
@@ -48,7 +55,11 @@ fn errors_of_the_storage_have_answers_of_their_own() {
         let answer = served.get("/f");
         assert_eq!(answer.status, status);
         assert!(!answer.text().contains("secret") && !answer.text().contains("key"));
-        assert_eq!(answer.header("etag"), None, "an error is no version of the file");
+        assert_eq!(
+            answer.header("etag"),
+            None,
+            "an error is no version of the file"
+        );
     }
 }
 
@@ -59,7 +70,10 @@ fn an_error_in_the_middle_ends_the_connection_before_the_body_is_complete() {
     file.set_cached(256 << 10);
     *file.error.lock().unwrap() = Some(TreeError::Storage("checksum".into()));
     let answer = served.get("/f.bin");
-    assert_eq!((answer.status, answer.header("content-length")), (200, Some("3145728")));
+    assert_eq!(
+        (answer.status, answer.header("content-length")),
+        (200, Some("3145728"))
+    );
     assert!(answer.body.len() < 3 << 20, "{}", answer.body.len());
 }
 
@@ -78,7 +92,10 @@ fn a_file_that_changes_while_it_is_sent_is_not_mixed_with_its_next_version() {
     file.set_open(true);
     let answer = Answer::read(&mut stream);
     assert!(answer.body.len() < 3 << 20);
-    assert!(answer.body.iter().all(|byte| *byte == 1), "only the old version");
+    assert!(
+        answer.body.iter().all(|byte| *byte == 1),
+        "only the old version"
+    );
 }
 
 #[test]
@@ -99,7 +116,10 @@ fn a_device_that_hangs_holds_up_its_own_readers_only() {
         .collect();
     for n in 0..3 {
         let answer = served.get(&format!("/cold{n}"));
-        assert_eq!((answer.status, answer.header("retry-after")), (503, Some("60")));
+        assert_eq!(
+            (answer.status, answer.header("retry-after")),
+            (503, Some("60"))
+        );
         assert_eq!(served.get("/warm").text(), "warm");
     }
     for file in &stuck {
@@ -118,7 +138,8 @@ fn the_end_of_the_server_lets_downloads_end_and_idle_connections_at_once() {
     file.set_open(false);
     let mut idle = served.connect();
     let mut busy = served.connect();
-    busy.write_all(b"GET /f.bin HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    busy.write_all(b"GET /f.bin HTTP/1.1\r\nHost: a\r\n\r\n")
+        .unwrap();
     wait_until("a read", || file.reads.load(Ordering::SeqCst) > 0);
     let server = served.server;
     let stop = std::thread::spawn(move || server.stop(Duration::from_secs(60)));
@@ -137,7 +158,8 @@ fn the_grace_of_the_end_is_kept() {
     file.set_cached(0);
     file.set_open(false);
     let mut busy = served.connect();
-    busy.write_all(b"GET /f HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    busy.write_all(b"GET /f HTTP/1.1\r\nHost: a\r\n\r\n")
+        .unwrap();
     wait_until("a read", || file.reads.load(Ordering::SeqCst) > 0);
     served.server.stop(Duration::from_millis(100));
     assert_eq!(busy.read(&mut [0; 1]).unwrap_or(0), 0, "it was cut");
