@@ -4,6 +4,7 @@
 
 pub mod cloud;
 pub mod codec;
+pub mod http;
 pub mod read;
 pub mod scan;
 pub mod send;
