@@ -113,7 +113,7 @@ mod tests {
                     [web](https://e.org/README.md)";
         assert_eq!(
             within(text, "docs/a/z.md", &documents),
-            "[x](x.md#y), [up](../../index.md#z), code, [web](https://e.org/README.md)"
+            "[x](x.md#y), [up](../../index.md#z), code, [web](https://e.org/README.md)\n"
         );
     }
 
