@@ -1,7 +1,7 @@
 //! The load: wrk for rates, curl for large files, and connections of our own that wait.
 
+use super::options::{LARGE_FILES, Options};
 use super::servers::Served;
-use super::{LARGE_FILES, Options};
 use crate::read::rivals::output;
 use anyhow::{Context, Result, ensure};
 use std::ffi::OsStr;

@@ -3,35 +3,20 @@
 //! loads at once.
 
 mod load;
+mod options;
 mod servers;
+
+pub use options::Options;
 
 use anyhow::{Result, ensure};
 use load::{idle_memory, large_rate, mixed_rate, small_rate};
+use options::LARGE_FILES;
 use servers::Served;
 use std::fs;
-use std::path::{Path, PathBuf};
-
-/// What is measured, and how.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Where the images of the file systems lie.
-    pub directory: PathBuf,
-    /// Small files, of 4 KiB.
-    pub files: u64,
-    /// MiB of each of the large files.
-    pub mebibytes: u64,
-    /// Seconds for each figure.
-    pub seconds: u64,
-    /// Connections that wait.
-    pub idle: u64,
-    /// Only cases whose name has this in it.
-    pub only: String,
-}
+use std::path::Path;
 
 /// Bytes of a small file.
 const SMALL: usize = 4096;
-/// How many large files.
-const LARGE_FILES: u64 = 4;
 
 /// Bytes that do not compress.
 fn noise(state: &mut u64, buffer: &mut [u8]) {

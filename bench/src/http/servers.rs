@@ -1,6 +1,6 @@
 //! Who serves: the daemon, and nginx on other file systems.
 
-use super::Options;
+use super::options::{LARGE_FILES, Options};
 use crate::read::rivals::output;
 use crate::write::product::{Daemon, POOL};
 use crate::write::rivals::Kernel;
@@ -55,7 +55,7 @@ fn free_port() -> Result<u16> {
 
 fn image(directory: &Path, name: &str, options: &Options) -> Result<PathBuf> {
     let path = directory.join(format!("{name}.img"));
-    let mebibytes = options.mebibytes * super::LARGE_FILES + options.files / 64 + 1024;
+    let mebibytes = options.mebibytes * LARGE_FILES + options.files / 64 + 1024;
     File::create(&path)?.set_len(mebibytes << 20)?;
     Ok(path)
 }
