@@ -14,6 +14,7 @@ pub mod chaos;
 pub mod clients;
 pub mod cloud;
 pub mod compare;
+pub mod dashboard;
 pub mod fstests;
 pub mod golden;
 pub mod guest;

@@ -143,6 +143,16 @@ impl Limits {
     }
 }
 
+/// A TCP port that nobody listens on at this moment.
+///
+/// # Errors
+/// If there is none.
+pub fn free_port() -> Result<u16> {
+    Ok(std::net::TcpListener::bind("127.0.0.1:0")?
+        .local_addr()?
+        .port())
+}
+
 /// The built program. It is built once for each run of a test program, if Cargo sees a need.
 pub fn cenote_path() -> PathBuf {
     static PATH: OnceLock<PathBuf> = OnceLock::new();

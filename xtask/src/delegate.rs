@@ -35,6 +35,11 @@ pub fn clients(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "clients", arguments)
 }
 
+/// Has a browser go through the dashboard.
+pub fn dashboard(arguments: &[String]) -> Result<bool> {
+    run_program("cenote-tests", "dashboard", arguments)
+}
+
 /// Runs xfstests on mounts.
 pub fn fstests(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "fstests", arguments)

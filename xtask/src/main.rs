@@ -76,6 +76,9 @@ usage: cargo xtask COMMAND [ARGUMENT...]
                               git, builds, PostgreSQL, SQLite, LMDB, rsync, tar and fio on a mount,
                               sanoid and zfs-auto-snapshot over simulated weeks, syncoid, and the
                               test suites of zfs-autobackup and bzfs
+  dashboard [--pictures DIRECTORY]
+                              Chromium clicks through the dashboard, small and large, light and
+                              dark: no dead link, no complaint, enough contrast; then it acts
   fstests DIRECTORY [--properties OPTIONS] [--size MIB] [TEST...|-g GROUP]
                               xfstests, built in DIRECTORY, on two mounts
   zfs-test [--package DIR] [--timeout SECONDS] [GROUP|TEST...]
@@ -130,6 +133,7 @@ fn main() -> ExitCode {
         "arm" => arm::run(rest),
         "book" => book::run(rest),
         "clients" => delegate::clients(rest),
+        "dashboard" => delegate::dashboard(rest),
         "fstests" => delegate::fstests(rest),
         "zfs-test" => delegate::zfs_test(rest),
         "guest-volume" => delegate::guest_volume(rest),

@@ -1,13 +1,14 @@
 //! What the daemon measures: Prometheus' judgement of its text, the endpoint and those who abuse
-//! it, and the commands that show the same figures.
+//! it, the commands that show the same figures, the dashboard, and the one for Grafana.
 
 use anyhow::{Context, Result, ensure};
-use cenote_tests::program::{Limits, run};
+use cenote_tests::program::{Limits, free_port, run};
 use cenote_tests::site::Site;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -33,6 +34,9 @@ fn unix(site: &Site, request: &str) -> Result<String> {
     })
 }
 
+/// What opens the dashboard's actions.
+const TOKEN: &str = "0123456789abcdef0123456789abcdef";
+
 /// The series of a text: their values by name and labels.
 fn series(text: &str) -> BTreeMap<&str, f64> {
     let lines = text.lines().filter(|line| !line.starts_with('#'));
@@ -57,8 +61,13 @@ fn site(port: u16) -> Result<Site> {
     let site = Site::create("mirror", 128, "-O compression=off")?;
     site.export()?;
     site.cenote().ok("cenote daemon stop")?;
-    let listen = format!("127.0.0.1:{port}");
-    site.start_with(&[("CENOTE_METRICS_LISTEN", listen)])?;
+    let token = site.cenote().subdirectory("token")?.join("file");
+    fs::write(&token, format!("{TOKEN}\n"))?;
+    fs::set_permissions(&token, fs::Permissions::from_mode(0o600))?;
+    site.start_with(&[
+        ("CENOTE_METRICS_LISTEN", format!("127.0.0.1:{port}")),
+        ("CENOTE_DASHBOARD_TOKEN_FILE", token.display().to_string()),
+    ])?;
     site.import("")?;
     let file = site.path("tank").join("file");
     fs::write(&file, vec![7; 3 << 20])?;
@@ -217,6 +226,177 @@ fn judge_commands(site: &Site) -> Result<()> {
     Ok(())
 }
 
+/// `cenote top` as text and as JSON.
+fn judge_top(site: &Site) -> Result<()> {
+    let text = site.ok("cenote top -b 1 -i 0.25")?;
+    for word in ["POOL", "mirror-0", "d0.img", "tank", "mount"] {
+        ensure!(text.contains(word), "no {word}: {text}");
+    }
+    let lines = site.ok("cenote top -j -b 2 -i 0.25 -s bytes tank")?;
+    ensure!(lines.lines().count() == 2, "{lines}");
+    for line in lines.lines() {
+        let round: serde_json::Value = serde_json::from_str(line)?;
+        ensure!(round["pools"][0]["health"] == "ONLINE", "{line}");
+        ensure!(round["pools"][0]["reads"].is_u64(), "{line}");
+    }
+    site.fails("cenote top -b 1 nothing")?;
+    // Without a terminal there is nothing to draw on.
+    site.fails("cenote top")?;
+    Ok(())
+}
+
+/// A request to the dashboard by its port, and the answer.
+fn browse(port: u16, method: &str, path: &str, cookie: &str, body: &str) -> Result<String> {
+    let length = body.len();
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nHost: localhost:{port}\r\nCookie: {cookie}\r\n\
+         Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    );
+    let stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    talk(stream, request.as_bytes(), || {})
+}
+
+/// The pages, a login, and a scrub that is started by a button.
+fn judge_dashboard(site: &Site, port: u16) -> Result<()> {
+    let overview = browse(port, "GET", "/", "", "")?;
+    ensure!(overview.starts_with("HTTP/1.1 200 OK"), "{overview}");
+    ensure!(overview.contains("href=\"/pool/tank\""), "{overview}");
+    for path in ["/pool/tank", "/pool/tank/datasets", "/caches", "/clients"] {
+        let page = browse(port, "GET", path, "", "")?;
+        ensure!(page.starts_with("HTTP/1.1 200 OK"), "{path}: {page}");
+        ensure!(!page.contains("<form"), "{path}: {page}");
+    }
+    let history = browse(port, "GET", "/pool/tank/history", "", "")?;
+    ensure!(history.starts_with("HTTP/1.1 403"), "{history}");
+    // By the unix socket comes the daemon's own user.
+    let history = unix(
+        site,
+        "GET /pool/tank/history HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+    )?;
+    ensure!(history.contains("zpool create"), "{history}");
+    let login = browse(port, "POST", "/login", "", &format!("token={TOKEN}"))?;
+    let cookie = login
+        .lines()
+        .find_map(|line| line.strip_prefix("set-cookie: "));
+    let cookie = cookie.and_then(|cookie| cookie.split(';').next());
+    let cookie = cookie.with_context(|| login.clone())?;
+    let page = browse(port, "GET", "/pool/tank", cookie, "")?;
+    let form = page
+        .split_once("name=\"form\" value=\"")
+        .context("a form")?;
+    let form = form.1.split('"').next().context("its secret")?;
+    let refused = browse(port, "POST", "/action", cookie, "pool=tank&action=scrub")?;
+    ensure!(refused.starts_with("HTTP/1.1 403"), "{refused}");
+    let body = format!("form={form}&pool=tank&action=scrub");
+    let done = browse(port, "POST", "/action", cookie, &body)?;
+    ensure!(done.starts_with("HTTP/1.1 303"), "{done}");
+    site.ok("zpool wait -t scrub tank")?;
+    ensure!(site.ok("zpool status tank")?.contains("scrub repaired"));
+    ensure!(site.ok("zpool history tank")?.contains("zpool scrub tank"));
+    Ok(())
+}
+
+/// The metrics that a query of Grafana names, each with its labels.
+fn named(query: &str) -> Vec<(String, Vec<String>)> {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let mut found = Vec::new();
+    let mut rest = query;
+    while let Some(start) = rest.find(is_word) {
+        let end = rest[start..]
+            .find(|c| !is_word(c))
+            .map_or(rest.len(), |end| start + end);
+        let (word, behind) = (&rest[start..end], &rest[end..]);
+        rest = behind;
+        if !word.starts_with("cenote_") && !word.starts_with("process_") {
+            continue;
+        }
+        let braces = behind
+            .strip_prefix('{')
+            .and_then(|inner| inner.split('}').next());
+        let labels = braces.unwrap_or_default().split(',');
+        let labels = labels.filter_map(|pair| pair.split(['=', '!']).next());
+        let labels = labels.filter(|label| !label.is_empty()).map(str::to_owned);
+        found.push((word.to_owned(), labels.collect()));
+    }
+    found
+}
+
+/// What a query groups by.
+fn grouped(query: &str) -> Vec<&str> {
+    let groups = query.split("by (").skip(1);
+    let labels = groups.filter_map(|group| group.split(')').next());
+    labels.flat_map(|labels| labels.split(", ")).collect()
+}
+
+/// Every query of the dashboard for Grafana is one, and finds names and labels that there are.
+fn judge_grafana(site: &Site) -> Result<()> {
+    let file = cenote_tests::golden::workspace_root().join("contrib/grafana/cenote.json");
+    let dashboard: serde_json::Value = serde_json::from_str(&fs::read_to_string(file)?)?;
+    let panels = dashboard["panels"].as_array().context("panels")?;
+    let targets = panels
+        .iter()
+        .filter_map(|panel| panel["targets"].as_array());
+    let queries = targets
+        .flatten()
+        .filter_map(|target| target["expr"].as_str());
+    let queries: Vec<&str> = queries.collect();
+    ensure!(queries.len() > 30, "{queries:?}");
+    let text = site.ok("cenote metrics")?;
+    let found = series(&text);
+    let table = site.ok("cenote metrics --names")?;
+    let mut rules = String::from("groups:\n- name: grafana\n  rules:\n");
+    for (number, query) in queries.iter().enumerate() {
+        let plain = query
+            .replace("$__rate_interval", "5m")
+            .replace("$pool", ".*");
+        rules.push_str(&format!(
+            "  - record: query_{number}\n    expr: '{plain}'\n"
+        ));
+        for (name, mut labels) in named(query) {
+            let ends = ["_bucket", "_sum", "_count"];
+            let base = ends
+                .iter()
+                .find_map(|end| name.strip_suffix(end))
+                .unwrap_or(&name);
+            labels.extend(
+                grouped(query)
+                    .into_iter()
+                    .filter(|l| *l != "le")
+                    .map(str::to_owned),
+            );
+            let row = table
+                .lines()
+                .find(|line| line.starts_with(&format!("| `{base}` |")));
+            let row = row.with_context(|| format!("{query}: there is no {name}"))?;
+            for label in &labels {
+                let mut known = row.split('|').nth(3).context("labels")?.split(',');
+                ensure!(
+                    known.any(|known| known.trim() == label),
+                    "{query}: no label {label}"
+                );
+            }
+            // Of what this pool does not have there is no series.
+            let is_absent = ["cenote_store_", "cenote_nbd_"]
+                .iter()
+                .any(|w| name.starts_with(w));
+            let is_there = found.keys().any(|key| key.split('{').next() == Some(&name));
+            ensure!(is_there || is_absent, "{query}: no series of {name}");
+        }
+    }
+    let file = site.cenote().subdirectory("rules")?.join("grafana.yml");
+    fs::write(&file, rules)?;
+    let mut command = site.cenote().in_environment(Command::new("promtool"));
+    command.args(["check", "rules"]).arg(&file);
+    match run(command, &[], Limits::default()) {
+        Ok(outcome) => {
+            outcome.success()?;
+        }
+        Err(error) => cenote_tests::missing!("promtool: {error}"),
+    }
+    Ok(())
+}
+
 /// Slow, endless and strange clients are refused, and others are served meanwhile.
 fn judge_strangers(site: &Site, port: u16) -> Result<()> {
     let get = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
@@ -231,7 +411,8 @@ fn judge_strangers(site: &Site, port: u16) -> Result<()> {
     );
     for (request, status) in [
         (get("/../etc/passwd"), "404"),
-        ("POST /metrics HTTP/1.1\r\n\r\n".to_owned(), "405"),
+        ("PUT /metrics HTTP/1.1\r\n\r\n".to_owned(), "405"),
+        ("POST /metrics HTTP/1.1\r\n\r\n".to_owned(), "403"),
         ("nonsense\r\n\r\n".to_owned(), "400"),
         (
             format!("GET / HTTP/1.1\r\nX: {}\r\n", "y".repeat(64 << 10)),
@@ -295,10 +476,6 @@ fn judge_scrape(site: &Site, port: u16) -> Result<()> {
     Ok(())
 }
 
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
-}
-
 #[test]
 fn figures_are_served_to_prometheus_and_shown_by_commands() -> Result<()> {
     let port = free_port()?;
@@ -306,6 +483,9 @@ fn figures_are_served_to_prometheus_and_shown_by_commands() -> Result<()> {
     judge_text(&site)?;
     judge_cache(&site)?;
     judge_commands(&site)?;
+    judge_top(&site)?;
+    judge_dashboard(&site, port)?;
+    judge_grafana(&site)?;
     judge_strangers(&site, port)?;
     judge_scrape(&site, port)?;
     site.finish()
