@@ -23,7 +23,7 @@ use crate::{
 
 /// The commands, in the order of the overview: those that talk to the daemon, those that open a
 /// pool, those that open files, those about the program itself.
-const COMMANDS: [&Command; 35] = [
+const COMMANDS: [&Command; 37] = [
     &mounts::mount::COMMAND,
     &mounts::unmount::COMMAND,
     &snapshots::space::COMMAND,
