@@ -64,7 +64,11 @@ pub fn pages() -> Result<Vec<Page>> {
             false => paths.push(path),
             true => {
                 for entry in std::fs::read_dir(&path)? {
-                    paths.push(entry?.path());
+                    let page = entry?.path();
+                    // Pictures lie in a directory beside the pages.
+                    if page.extension().is_some_and(|kind| kind == "md") {
+                        paths.push(page);
+                    }
                 }
             }
         }
