@@ -93,6 +93,10 @@ pub struct HttpSite {
 /// What about sites.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "requests are rare and short-lived"
+)]
 pub enum HttpAct {
     /// Serve sites.
     Start {

@@ -6,10 +6,10 @@
 //! requests of the sizes that swapping makes, from four connections.
 
 use anyhow::{Context, Result, ensure};
-use cenote_tests::{missing, skip};
 use cenote_tests::nbd::program;
 use cenote_tests::patience::wait_until;
 use cenote_tests::program::{Cenote, resident_memory_max};
+use cenote_tests::{missing, skip};
 use std::fs::{self, File};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
