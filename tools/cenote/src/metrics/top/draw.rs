@@ -163,8 +163,9 @@ fn tabs(frame: &mut Frame<'_>, area: Rect, state: &State, looks: Looks) {
 }
 
 fn graphs(frame: &mut Frame<'_>, area: Rect, history: &History, looks: Looks) {
+    type Rate = fn(&super::super::sample::Rates) -> u64;
     let half = area.width / 2;
-    let sides: [(&str, fn(&super::super::sample::Rates) -> u64, Color); 2] = [
+    let sides: [(&str, Rate, Color); 2] = [
         ("read", |rates| rates.read_bytes, Color::Cyan),
         ("write", |rates| rates.written_bytes, Color::Magenta),
     ];
