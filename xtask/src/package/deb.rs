@@ -80,6 +80,15 @@ fn checksums(tree: &Path) -> Result<String> {
     output(Command::new("sh").args(["-c", list]).current_dir(tree))
 }
 
+/// The files that an administrator may change, a line for each: all files below `/etc`.
+fn configuration_files(tree: &Path) -> Result<String> {
+    if !tree.join("etc").exists() {
+        return Ok(String::new());
+    }
+    let list = "find etc -type f -printf '/%p\\n' | sort";
+    output(Command::new("sh").args(["-c", list]).current_dir(tree))
+}
+
 /// Makes the package of a tree.
 pub fn build(package: &str, tree: &Path, release: &Release) -> Result<PathBuf> {
     let control_files = tree.join("DEBIAN");
@@ -89,12 +98,9 @@ pub fn build(package: &str, tree: &Path, release: &Release) -> Result<PathBuf> {
         0o644,
     )?;
     write(&control_files.join("md5sums"), checksums(tree)?, 0o644)?;
-    if tree.join("etc").exists() {
-        write(
-            &control_files.join("conffiles"),
-            "/etc/default/cenote\n",
-            0o644,
-        )?;
+    let configuration = configuration_files(tree)?;
+    if !configuration.is_empty() {
+        write(&control_files.join("conffiles"), configuration, 0o644)?;
     }
     let scripts = workspace::root().join("packaging/debian");
     for name in ["postinst", "prerm", "postrm"] {
@@ -114,4 +120,23 @@ pub fn build(package: &str, tree: &Path, release: &Release) -> Result<PathBuf> {
     output(dpkg.arg(tree).arg(&path))?;
     fs::remove_dir_all(&control_files)?;
     Ok(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `cenote-zfs` has a directory below `/etc` and no file there. It got the other package's list
+    /// of configuration files, and dpkg-deb refused to make it.
+    #[test]
+    fn only_files_are_configuration() {
+        let tree = tempfile::tempdir().expect("a directory");
+        let files = || configuration_files(tree.path()).expect("listed");
+        assert_eq!(files(), "");
+        fs::create_dir_all(tree.path().join("etc/zfs/compatibility.d")).expect("made");
+        assert_eq!(files(), "");
+        write(&tree.path().join("etc/default/cenote"), "", 0o644).expect("written");
+        write(&tree.path().join("usr/bin/cenote"), "", 0o755).expect("written");
+        assert_eq!(files(), "/etc/default/cenote\n");
+    }
 }
