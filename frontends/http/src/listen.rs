@@ -1,6 +1,6 @@
 //! Where clients come from: addresses, the sockets that listen on them, and streams of bytes.
 
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -110,16 +110,10 @@ impl Listener {
     /// The address is in use, not this machine's, or needs rights that the process does not have.
     pub fn bind(address: &Address) -> io::Result<Self> {
         match address {
-            Address::Tcp { address, is_tls } => {
-                let listener = TcpListener::bind(address)?;
-                listener.set_nonblocking(true)?;
-                // The standard library's queue is short for a server.
-                rustix::net::listen(&listener, BACKLOG)?;
-                Ok(Self {
-                    socket: Socket::Tcp(listener),
-                    is_tls: *is_tls,
-                })
-            }
+            Address::Tcp { address, is_tls } => Ok(Self {
+                socket: tcp(*address)?,
+                is_tls: *is_tls,
+            }),
             Address::Unix(path) => Ok(Self {
                 socket: unix(path)?,
                 is_tls: false,
@@ -155,6 +149,30 @@ impl Listener {
             }
         }
     }
+}
+
+/// Listens on a port of one family: `[::]:80` leaves `0.0.0.0:80` to another socket, so that a
+/// server can have both. By the system's default it would take the port of IPv4, too.
+fn tcp(address: SocketAddr) -> io::Result<Socket> {
+    let family = match address {
+        SocketAddr::V4(_) => AddressFamily::INET,
+        SocketAddr::V6(_) => AddressFamily::INET6,
+    };
+    let socket = rustix::net::socket_with(
+        family,
+        SocketType::STREAM,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        None,
+    )?;
+    if address.is_ipv6() {
+        sockopt::set_ipv6_v6only(&socket, true)?;
+    }
+    // Connections of a server that just ended do not keep the port.
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    rustix::net::bind(&socket, &address)?;
+    // The standard library's queue is short for a server.
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(Socket::Tcp(TcpListener::from(socket)))
 }
 
 /// Listens on a unix socket. One that nobody listens on any more is replaced.
@@ -220,6 +238,40 @@ mod tests {
             let error = Address::parse(text).expect_err("none").to_string();
             assert!(error.contains("unix:PATH"), "{error}");
         }
+    }
+
+    /// The handbook's example listens on `0.0.0.0:80` and `[::]:80`. The second one failed, "Address
+    /// already in use": a socket of IPv6 takes the port of IPv4, too, unless it is told not to.
+    #[test]
+    fn one_port_of_both_families_can_be_listened_on() {
+        let any = |text: &str| Listener::bind(&Address::parse(text).expect("an address"));
+        if any("[::]:0").is_err() {
+            return; // This machine has no IPv6.
+        }
+        let both = || {
+            let first = any("[::]:0").ok()?;
+            let Ok(Address::Tcp { address, .. }) = first.address() else {
+                return None;
+            };
+            let second = any(&format!("0.0.0.0:{}", address.port())).ok()?;
+            Some((first, second, address.port()))
+        };
+        // Another program may have the port of IPv4, but not twenty times.
+        let found = (0..20).find_map(|_| both());
+        let (_first, second, port) = found.expect("the port of IPv4 is free");
+        let client = TcpStream::connect(("127.0.0.1", port)).expect("connected");
+        let accepted = loop {
+            match second.accept() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::yield_now(),
+                accepted => break accepted.expect("accepted"),
+            }
+        };
+        let Accepted::Tcp(_, address) = accepted else {
+            panic!("not a TCP connection");
+        };
+        assert_eq!(Some(address), client.local_addr().ok());
+        let error = any(&format!("[::]:{port}")).expect_err("in use");
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
     }
 
     #[test]
