@@ -245,6 +245,7 @@ impl Daemon for Connection {
     ) -> Result<Response, CallError> {
         let start = needs_daemon(&request);
         let deadline = Instant::now() + LEAVE_WAIT;
+        let mut has_waited = false;
         loop {
             let fresh = self.client.is_none();
             let Some(client) = self.connect(start)? else {
@@ -274,6 +275,11 @@ impl Daemon for Connection {
                     ControlError::NoSuchPool { pool: ref name }
                     | ControlError::NoSuchDataset { dataset: ref name },
                 )) => {
+                    if self.resumes && !has_waited && service_unit::wait_while_resuming(&self.path)
+                    {
+                        has_waited = true;
+                        continue;
+                    }
                     let death = death::before_this(&self.path);
                     let death = death.filter(|death| death.concerns(name));
                     return death.map_or(answer, |death| Err(died(&death)));
