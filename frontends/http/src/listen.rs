@@ -240,8 +240,8 @@ mod tests {
         }
     }
 
-    /// The handbook's example listens on `0.0.0.0:80` and `[::]:80`. The second one failed, "Address
-    /// already in use": a socket of IPv6 takes the port of IPv4, too, unless it is told not to.
+    /// The handbook's example listens on `0.0.0.0:80` and `[::]:80`. The second one failed with
+    /// "Address already in use": a socket of IPv6 takes the port of IPv4, too, by default.
     #[test]
     fn one_port_of_both_families_can_be_listened_on() {
         let any = |text: &str| Listener::bind(&Address::parse(text).expect("an address"));
