@@ -1,19 +1,26 @@
 //! One connection: TLS, the protocol, and its end.
+//!
+//! A connection of HTTP/1 that is kept alive rests most of the time. hyper has buffers of 16 KiB
+//! for it all that time. So a connection that was idle for a while is taken from hyper, whose
+//! memory goes, and is given to it anew with the first bytes of the next request. HTTP/2 sends
+//! frames between requests, too, and stays with hyper.
 
 use crate::either::either;
 use crate::flight::Shared;
 use crate::links::{Link, Presence};
 use crate::listen::Accepted;
-use crate::options::Rules;
+use crate::options::{Limits, Rules};
 use crate::service::Service;
 use crate::wire::{Stream, Wire};
 use crate::worker::Load;
 use hyper::server::conn::{http1, http2};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use rustls::ServerConfig;
+use std::future::poll_fn;
 use std::io::{self, Write};
 use std::pin::Pin;
 use std::sync::Arc;
+use tokio::io::AsyncWrite;
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
@@ -72,18 +79,59 @@ impl Client {
                 .max_concurrent_streams(limits.streams)
                 .max_send_buf_size(SEND_BUFFER)
                 .max_header_list_size(u32::try_from(limits.head_bytes).unwrap_or(u32::MAX));
-            let connection = Box::pin(builder.serve_connection(io, service));
-            run(connection, ending, http2::Connection::graceful_shutdown).await;
+            let mut connection = Box::pin(builder.serve_connection(io, service));
+            run(
+                connection.as_mut(),
+                ending,
+                http2::Connection::graceful_shutdown,
+            )
+            .await;
         } else {
-            let mut builder = http1::Builder::new();
-            builder
-                .half_close(true)
-                .max_headers(limits.headers)
-                .max_header_size(limits.head_bytes)
-                .max_buf_size(SEND_BUFFER.max(limits.head_bytes));
-            let connection = Box::pin(builder.serve_connection(io, service));
-            run(connection, ending, http1::Connection::graceful_shutdown).await;
+            serve_h1(io, service, (limits, &link), ending).await;
         }
+    }
+}
+
+fn h1(limits: &Limits) -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        .half_close(true)
+        .max_headers(limits.headers)
+        .max_header_size(limits.head_bytes)
+        .max_buf_size(SEND_BUFFER.max(limits.head_bytes));
+    builder
+}
+
+/// Serves requests of HTTP/1 until the client leaves or the server ends.
+async fn serve_h1(
+    mut io: TokioIo<Wire>,
+    mut service: Service,
+    (limits, link): (&Limits, &Link),
+    ending: watch::Receiver<bool>,
+) {
+    loop {
+        let mut connection = Box::pin(h1(limits).serve_connection(io, service));
+        link.set_resting(false);
+        let is_over = {
+            let shut_down = http1::Connection::graceful_shutdown;
+            let served = run(connection.as_mut(), ending.clone(), shut_down);
+            either(served, link.may_rest()).await.is_some()
+        };
+        if is_over {
+            return;
+        }
+        let parts = Pin::into_inner(connection).into_parts();
+        let mut wire = parts.io.into_inner();
+        wire.give_back(parts.read_buf);
+        link.set_resting(true);
+        let mut ended = ending.clone();
+        let ended = ended.wait_for(|ends| *ends);
+        let Some(Ok(true)) = either(wire.wait(), ended).await else {
+            // How a client leaves is its own business.
+            let _ = poll_fn(|context| Pin::new(&mut wire).poll_shutdown(context)).await;
+            return;
+        };
+        (io, service) = (TokioIo::new(wire), parts.service);
     }
 }
 
@@ -103,7 +151,7 @@ async fn stream(accepted: Accepted, tls: Option<Arc<ServerConfig>>) -> io::Resul
 
 /// Drives a connection to its end; when the server ends, no further request is taken.
 async fn run<C, E>(
-    mut connection: Pin<Box<C>>,
+    mut connection: Pin<&mut C>,
     mut ending: watch::Receiver<bool>,
     shut_down: fn(Pin<&mut C>),
 ) where

@@ -48,7 +48,9 @@ pub use directory::DirectoryTree;
 pub use listen::{Address, AddressError};
 pub use options::{Limits, ListingFormat, Options, OptionsError};
 pub use pages::{Method, PageAnswer, PageRequest, Pages};
-pub use server::{Handler, Listen, Server, ServerError};
+pub use server::{Bound, Handler, Listen, Server, ServerError};
 pub use status::{AddressStatus, Status};
 pub use tls::{TlsError, TlsFiles};
-pub use tree::{Entry, EntryKind, File, Found, Purpose, Site, Sites, Tree, TreeError};
+pub use tree::{
+    Entry, EntryKind, File, Found, NoSites, OneTree, Purpose, Site, Sites, Tree, TreeError,
+};

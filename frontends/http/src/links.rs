@@ -8,6 +8,9 @@
 //! * a client that takes less than the least rate while an answer waits for it. Time in which the
 //!   server itself waits, for the storage or a rate that it keeps, does not count.
 //!
+//! The same task has connections of HTTP/1 rest that have been idle for a second: they give their
+//! buffers back.
+//!
 //! Ending a connection drops its task, and with it the socket and the bodies of its answers.
 
 use crate::addresses;
@@ -19,7 +22,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
+
+/// How long a connection must have been idle to rest, in milliseconds.
+const REST_AFTER: u64 = 1000;
 
 /// One connection. Times are milliseconds of the server's [`Clock`].
 #[derive(Debug)]
@@ -39,6 +46,12 @@ pub(crate) struct Link {
     last: AtomicU64,
     /// Bytes that the client's socket took.
     sent: AtomicU64,
+    /// Whether the protocol has nothing left that the client's socket has not taken.
+    is_flushed: AtomicBool,
+    /// No protocol has it, and no buffers are held for it.
+    is_resting: AtomicBool,
+    /// It has been idle for a while.
+    rest: Notify,
 }
 
 /// Time since the server was started.
@@ -72,6 +85,9 @@ impl Link {
             head_since: AtomicU64::new(0),
             last: AtomicU64::new(clock.milliseconds()),
             sent: AtomicU64::new(0),
+            is_flushed: AtomicBool::new(true),
+            is_resting: AtomicBool::new(true),
+            rest: Notify::new(),
         }
     }
 
@@ -111,6 +127,44 @@ impl Link {
     /// Answers that are not complete.
     pub fn busy(&self) -> u32 {
         self.busy.load(Ordering::Relaxed)
+    }
+
+    pub fn set_flushed(&self, is_flushed: bool) {
+        self.is_flushed.store(is_flushed, Ordering::Relaxed);
+    }
+
+    pub fn set_resting(&self, is_resting: bool) {
+        self.is_resting.store(is_resting, Ordering::Relaxed);
+    }
+
+    fn is_resting(&self) -> bool {
+        self.is_resting.load(Ordering::Relaxed)
+    }
+
+    /// Whether neither side owes the other one anything: all requests that began are answered.
+    fn is_quiet(&self) -> bool {
+        self.busy() == 0
+            && self.head_since.load(Ordering::Relaxed) == 0
+            && self.is_flushed.load(Ordering::Relaxed)
+    }
+
+    /// Whether it should rest now.
+    fn is_tired(&self, now: u64) -> bool {
+        !self.is_resting()
+            && !self.is_h2.load(Ordering::Relaxed)
+            && self.is_quiet()
+            && self.last.load(Ordering::Relaxed) + REST_AFTER <= now
+    }
+
+    /// Waits until the connection may be taken from its protocol. For the task that serves it.
+    pub async fn may_rest(&self) {
+        loop {
+            self.rest.notified().await;
+            // A request may have come since it was found idle.
+            if self.is_quiet() {
+                return;
+            }
+        }
     }
 
     /// The server makes the client wait, until [`Self::end_wait`].
@@ -192,6 +246,7 @@ pub(crate) struct Links {
 pub(crate) struct Counts {
     pub connections: usize,
     pub busy: usize,
+    pub resting: usize,
 }
 
 /// How many connections a look at them ended.
@@ -240,13 +295,16 @@ impl Links {
         }
     }
 
-    /// Ends the connections that keep the server waiting.
+    /// Ends the connections that keep the server waiting, and has idle ones rest.
     pub fn sweep(&self, limits: &Limits, now: u64) -> Swept {
         let mut swept = Swept::default();
-        let mut tasks = Vec::new();
+        let (mut tasks, mut tired) = (Vec::new(), Vec::new());
         let mut table = self.table.lock();
         for known in table.known.values_mut() {
             let Some(verdict) = known.window.judge(&known.link, limits, now) else {
+                if known.link.is_tired(now) {
+                    tired.push(Arc::clone(&known.link));
+                }
                 continue;
             };
             // The next look finds a task that is not known yet.
@@ -260,6 +318,7 @@ impl Links {
         }
         drop(table);
         tasks.iter().for_each(AbortHandle::abort);
+        tired.iter().for_each(|link| link.rest.notify_one());
         swept
     }
 
@@ -281,9 +340,13 @@ impl Links {
 
     pub fn counts(&self) -> Counts {
         let table = self.table.lock();
-        let busy = table.known.values().filter(|known| known.link.busy() > 0);
+        let count = |is_so: fn(&Link) -> bool| {
+            let links = table.known.values().map(|known| &*known.link);
+            links.filter(|link| is_so(link)).count()
+        };
         Counts {
-            busy: busy.count(),
+            busy: count(|link| link.busy() > 0),
+            resting: count(Link::is_resting),
             connections: table.known.len(),
         }
     }
@@ -376,6 +439,28 @@ mod tests {
             Some(Verdict::Slow),
             "400 of 500"
         );
+    }
+
+    #[test]
+    fn only_a_connection_that_is_quiet_for_a_while_rests() {
+        let link = link();
+        link.set_resting(false);
+        let later = 60_000;
+        assert!(link.is_tired(later) && !link.is_tired(500));
+        link.begin();
+        assert!(!link.is_tired(later), "a request");
+        link.end();
+        link.set_flushed(false);
+        assert!(!link.is_tired(later), "the end of an answer");
+        link.set_flushed(true);
+        assert!(link.is_tired(later));
+        link.received();
+        assert!(!link.is_tired(later), "half a head");
+        link.begin();
+        link.end();
+        assert!(link.is_tired(later));
+        link.set_resting(true);
+        assert!(!link.is_tired(later), "it does");
     }
 
     #[test]

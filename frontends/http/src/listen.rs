@@ -106,6 +106,17 @@ pub(crate) struct Listener {
 }
 
 impl Listener {
+    /// Listens on a unix socket that only the user of this process, and root, may connect to.
+    ///
+    /// # Errors
+    /// The path is in use or too long, or nothing can be made there.
+    pub fn private(path: &Path) -> io::Result<Self> {
+        Ok(Self {
+            socket: unix(path, 0o600)?,
+            is_tls: false,
+        })
+    }
+
     /// # Errors
     /// The address is in use, not this machine's, or needs rights that the process does not have.
     pub fn bind(address: &Address) -> io::Result<Self> {
@@ -115,7 +126,8 @@ impl Listener {
                 is_tls: *is_tls,
             }),
             Address::Unix(path) => Ok(Self {
-                socket: unix(path)?,
+                // What is served is public; a proxy may run as another user.
+                socket: unix(path, 0o666)?,
                 is_tls: false,
             }),
         }
@@ -176,7 +188,7 @@ fn tcp(address: SocketAddr) -> io::Result<Socket> {
 }
 
 /// Listens on a unix socket. One that nobody listens on any more is replaced.
-fn unix(path: &Path) -> io::Result<Socket> {
+fn unix(path: &Path, mode: u32) -> io::Result<Socket> {
     if let Ok(metadata) = std::fs::symlink_metadata(path)
         && metadata.file_type().is_socket()
     {
@@ -194,8 +206,8 @@ fn unix(path: &Path) -> io::Result<Socket> {
         None,
     )?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-    // What is served is public; a proxy may run as another user.
-    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o666))?;
+    // Nobody can connect before it listens, so nobody comes in with other permissions.
+    std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(Socket::Unix(UnixListener::from(socket), path.into()))
 }
@@ -288,5 +300,23 @@ mod tests {
         std::fs::write(&path, "a file").expect("room");
         assert!(Listener::bind(&address).is_err());
         assert!(path.exists());
+    }
+
+    #[test]
+    fn a_private_socket_is_for_its_own_user() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("http");
+        let mode = || {
+            let metadata = std::fs::metadata(&path).expect("it is there");
+            metadata.permissions().mode() & 0o777
+        };
+        let private = Listener::private(&path).expect("a socket");
+        assert_eq!(mode(), 0o600);
+        drop(private);
+        let _public = Listener::bind(&Address::Unix(path.clone())).expect("a socket");
+        assert_eq!(mode(), 0o666);
+        let long = directory.path().join("x".repeat(120));
+        assert!(Listener::private(&long).is_err());
     }
 }

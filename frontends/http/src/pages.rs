@@ -1,6 +1,7 @@
 //! Pages that a program makes itself, whole, at the time of the request.
 
 use bytes::Bytes;
+use std::net::IpAddr;
 
 /// What a client wants to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,8 +21,10 @@ pub struct PageRequest {
     pub path: String,
     /// What stands behind the question mark, as it was sent.
     pub query: Option<String>,
-    /// Names in lower case, and values that are text.
+    /// Names in lower case, and values that are text. `host` is there on HTTP/2, too.
     pub headers: Vec<(String, String)>,
+    /// Where the client is; `None`: it came by a unix socket.
+    pub peer: Option<IpAddr>,
     /// The body; empty for [`Method::Get`].
     pub body: Bytes,
 }

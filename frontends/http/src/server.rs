@@ -22,6 +22,7 @@ use crate::worker::Workers;
 use cenote_base::rt::RwLock;
 use rustls::ServerConfig;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -86,6 +87,122 @@ pub enum ServerError {
     Resources(#[from] io::Error),
 }
 
+/// Addresses that are listened on already, while nobody answers yet: clients wait.
+///
+/// So a program learns that an address cannot be had before it does what the server is for.
+pub struct Bound {
+    tls: Option<Arc<ServerConfig>>,
+    listeners: Vec<Listener>,
+    addresses: Vec<Address>,
+    workers: Option<usize>,
+}
+
+impl Bound {
+    /// Nothing yet; with the certificate for addresses with TLS.
+    ///
+    /// # Errors
+    /// The certificate cannot be used.
+    pub fn new(tls: Option<&TlsFiles>) -> Result<Self, ServerError> {
+        Ok(Self {
+            tls: tls.map(tls::config).transpose()?,
+            listeners: Vec::new(),
+            addresses: Vec::new(),
+            workers: None,
+        })
+    }
+
+    /// Has so many threads serve connections, at most 8. Default: one for each processor.
+    pub fn set_workers(&mut self, workers: usize) {
+        self.workers = Some(workers);
+    }
+
+    /// Listens on another address, and says on which: with the port that the system chose.
+    ///
+    /// # Errors
+    /// [`ServerError`]; then all stays as it was.
+    pub fn add(&mut self, address: &Address) -> Result<Address, ServerError> {
+        if matches!(address, Address::Tcp { is_tls: true, .. }) && self.tls.is_none() {
+            return Err(ServerError::NoCertificate(address.clone()));
+        }
+        self.keep(address, Listener::bind(address))
+    }
+
+    /// Listens on a unix socket that only the user of this process, and root, may connect to.
+    ///
+    /// # Errors
+    /// [`ServerError::Listen`]; then all stays as it was.
+    pub fn add_private(&mut self, path: &Path) -> Result<Address, ServerError> {
+        let address = Address::Unix(path.to_owned());
+        self.keep(&address, Listener::private(path))
+    }
+
+    fn keep(
+        &mut self,
+        address: &Address,
+        listener: io::Result<Listener>,
+    ) -> Result<Address, ServerError> {
+        let failed = |source| ServerError::Listen {
+            address: address.clone(),
+            source,
+        };
+        let listener = listener.map_err(failed)?;
+        let address = listener.address().map_err(failed)?;
+        self.listeners.push(listener);
+        self.addresses.push(address.clone());
+        Ok(address)
+    }
+
+    /// Answers requests from now on.
+    ///
+    /// # Errors
+    /// [`ServerError`]; then nothing listens any more.
+    pub fn serve(
+        self,
+        handler: Handler,
+        log: Option<Box<dyn AccessLog>>,
+    ) -> Result<Server, ServerError> {
+        if self.listeners.is_empty() {
+            return Err(ServerError::NoAddress);
+        }
+        let rules = Arc::new(Rules::new(handler.options)?);
+        let waiting = Waiting::new(rules.limits().waiting_threads);
+        let shared = Arc::new(Shared {
+            sites: handler.sites,
+            pages: handler.pages,
+            current: RwLock::new(Current {
+                rules,
+                tls: self.tls,
+            }),
+            waiting: waiting.clone(),
+            links: Links::new(),
+            addresses: Addresses::default(),
+            byte_pace: Pace::default(),
+            figures: Figures::default(),
+            log: log.map(Writer::start).transpose()?,
+            clock: Clock::start(),
+            is_stopping: AtomicBool::new(false),
+        });
+        let workers = Workers::start(self.workers)?;
+        let (end, ending) = watch::channel(false);
+        for listener in self.listeners {
+            let accepting = Accepting {
+                shared: Arc::clone(&shared),
+                workers: workers.handles(),
+                ending: ending.clone(),
+            };
+            workers.spawn(accepting.run(listener));
+        }
+        workers.spawn(sweep(Arc::clone(&shared)));
+        Ok(Server {
+            shared,
+            addresses: self.addresses,
+            end,
+            workers: Some(workers),
+            _waiting: WaitingOwner(waiting),
+        })
+    }
+}
+
 /// Serves until it is stopped or dropped.
 pub struct Server {
     shared: Arc<Shared>,
@@ -106,55 +223,11 @@ impl Server {
         handler: Handler,
         log: Option<Box<dyn AccessLog>>,
     ) -> Result<Self, ServerError> {
-        let rules = Arc::new(Rules::new(handler.options)?);
-        let tls = listen.tls.as_ref().map(tls::config).transpose()?;
-        let mut listeners = Vec::new();
+        let mut bound = Bound::new(listen.tls.as_ref())?;
         for address in &listen.addresses {
-            if matches!(address, Address::Tcp { is_tls: true, .. }) && tls.is_none() {
-                return Err(ServerError::NoCertificate(address.clone()));
-            }
-            let listener = Listener::bind(address).map_err(|source| ServerError::Listen {
-                address: address.clone(),
-                source,
-            })?;
-            listeners.push(listener);
+            bound.add(address)?;
         }
-        if listeners.is_empty() {
-            return Err(ServerError::NoAddress);
-        }
-        let addresses: io::Result<Vec<_>> = listeners.iter().map(Listener::address).collect();
-        let waiting = Waiting::new(rules.limits().waiting_threads);
-        let shared = Arc::new(Shared {
-            sites: handler.sites,
-            pages: handler.pages,
-            current: RwLock::new(Current { rules, tls }),
-            waiting: waiting.clone(),
-            links: Links::new(),
-            addresses: Addresses::default(),
-            byte_pace: Pace::default(),
-            figures: Figures::default(),
-            log: log.map(Writer::start).transpose()?,
-            clock: Clock::start(),
-            is_stopping: AtomicBool::new(false),
-        });
-        let workers = Workers::start()?;
-        let (end, ending) = watch::channel(false);
-        for listener in listeners {
-            let accepting = Accepting {
-                shared: Arc::clone(&shared),
-                workers: workers.handles(),
-                ending: ending.clone(),
-            };
-            workers.spawn(accepting.run(listener));
-        }
-        workers.spawn(sweep(Arc::clone(&shared)));
-        Ok(Self {
-            shared,
-            addresses: addresses?,
-            end,
-            workers: Some(workers),
-            _waiting: WaitingOwner(waiting),
-        })
+        bound.serve(handler, log)
     }
 
     /// Where it listens, with the ports that the system chose.
@@ -172,6 +245,7 @@ impl Server {
         Status {
             connections: counts.connections,
             busy: counts.busy,
+            resting: counts.resting,
             accepted: figure(&figures.accepted),
             refused: figure(&figures.refused),
             slow: figure(&figures.slow),

@@ -24,6 +24,7 @@ use http::{Method, Request, Response, StatusCode, Version};
 use hyper::body::{Body, Incoming};
 use std::convert::Infallible;
 use std::fmt::Display;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -237,17 +238,7 @@ impl Exchange {
             }
         };
         self.ends = self.flight.shared.is_stopping() && parts.version < Version::HTTP_2;
-        let value = |value: &HeaderValue| value.to_str().ok().map(str::to_owned);
-        let headers = parts.headers.iter();
-        let request = PageRequest {
-            method,
-            path: parts.uri.path().to_owned(),
-            query: parts.uri.query().map(str::to_owned),
-            headers: headers
-                .filter_map(|(name, text)| Some((name.as_str().to_owned(), value(text)?)))
-                .collect(),
-            body,
-        };
+        let request = page_request(method, &parts, body, self.flight.link.peer);
         let page = self.wait(move || pages.answer(&request)).await;
         let robots = || answer::robots(&Target::parse(parts.uri.path()).ok()?, &self.rules);
         let answer = match page {
@@ -347,6 +338,33 @@ async fn collect(mut body: Incoming, limit: usize) -> Result<Bytes, Box<Answer>>
         }
     }
     Ok(all.freeze())
+}
+
+/// A request as pages see it.
+fn page_request(
+    method: pages::Method,
+    parts: &Parts,
+    body: Bytes,
+    peer: Option<IpAddr>,
+) -> PageRequest {
+    let value = |value: &HeaderValue| value.to_str().ok().map(str::to_owned);
+    let headers = parts.headers.iter();
+    let mut headers: Vec<(String, String)> = headers
+        .filter_map(|(name, text)| Some((name.as_str().to_owned(), value(text)?)))
+        .collect();
+    // HTTP/2 names the host there only, and RFC 9112 (3.2.2) prefers it to the header.
+    if let Some(authority) = parts.uri.authority() {
+        headers.retain(|(name, _)| name != "host");
+        headers.push(("host".to_owned(), authority.as_str().to_owned()));
+    }
+    PageRequest {
+        method,
+        path: parts.uri.path().to_owned(),
+        query: parts.uri.query().map(str::to_owned),
+        headers,
+        peer,
+        body,
+    }
 }
 
 /// A page as an answer.

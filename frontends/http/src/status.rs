@@ -22,6 +22,8 @@ pub struct Status {
     pub connections: usize,
     /// Of these, connections with a request under way.
     pub busy: usize,
+    /// Connections without a request for which nothing is kept but the socket.
+    pub resting: usize,
     /// Connections that were accepted.
     pub accepted: u64,
     /// Connections that were refused because a limit was reached.

@@ -153,3 +153,27 @@ pub trait Sites: Send + Sync {
     /// or `None`. Called for each request; must not wait.
     fn site(&self, host: &str, path: &[Vec<u8>]) -> Option<Site>;
 }
+
+/// No trees: for a server that has pages only.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoSites;
+
+impl Sites for NoSites {
+    fn site(&self, _host: &str, _path: &[Vec<u8>]) -> Option<Site> {
+        None
+    }
+}
+
+/// The same tree for every host and path.
+#[derive(Clone)]
+pub struct OneTree(pub Arc<dyn Tree>);
+
+impl Sites for OneTree {
+    fn site(&self, _host: &str, _path: &[Vec<u8>]) -> Option<Site> {
+        Some(Site {
+            tree: Arc::clone(&self.0),
+            prefix: 0,
+            name: "tree".into(),
+        })
+    }
+}

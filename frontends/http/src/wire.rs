@@ -2,13 +2,16 @@
 //!
 //! Of a stream without TLS it has to be seen which protocol the client speaks: one of HTTP/2 begins
 //! with a preface that is no request of HTTP/1. The bytes that were read to see it are given to
-//! the protocol before those that follow.
+//! the protocol before those that follow. So are the first bytes of a request that a resting
+//! connection waited for.
 
 use crate::links::Link;
+use bytes::{Buf, Bytes};
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio_rustls::server::TlsStream;
@@ -27,10 +30,8 @@ pub(crate) enum Stream {
 pub(crate) struct Wire {
     stream: Stream,
     link: Arc<Link>,
-    /// What was read before the protocol was known.
-    seen: [u8; PREFACE.len()],
-    seen_len: usize,
-    seen_at: usize,
+    /// What was read and belongs to the protocol.
+    seen: Bytes,
 }
 
 impl Wire {
@@ -38,9 +39,7 @@ impl Wire {
         Self {
             stream,
             link,
-            seen: [0; PREFACE.len()],
-            seen_len: 0,
-            seen_at: 0,
+            seen: Bytes::new(),
         }
     }
 
@@ -49,38 +48,77 @@ impl Wire {
     /// # Errors
     /// The stream's; and an end before the first byte.
     pub async fn is_h2(&mut self) -> io::Result<bool> {
-        while self.seen_len < PREFACE.len() {
-            let space = &mut self.seen[self.seen_len..];
-            let count = match &self.stream {
-                Stream::Tcp(stream) => {
-                    stream.readable().await?;
-                    stream.try_read(space)
-                }
-                Stream::Unix(stream) => {
-                    stream.readable().await?;
-                    stream.try_read(space)
-                }
-                Stream::Tls(stream) => {
-                    return Ok(stream.get_ref().1.alpn_protocol() == Some(b"h2"));
-                }
-            };
-            let count = match count {
-                Ok(0) if self.seen_len == 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(0) => return Ok(false),
-                Ok(count) => count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                Err(error) => return Err(error),
-            };
-            self.link.received();
-            self.seen_len += count;
-            if self.seen[..self.seen_len] != PREFACE[..self.seen_len] {
-                return Ok(false);
-            }
+        if let Stream::Tls(stream) = &self.stream {
+            return Ok(stream.get_ref().1.alpn_protocol() == Some(b"h2"));
         }
-        Ok(true)
+        let (mut seen, mut length) = ([0; PREFACE.len()], 0);
+        loop {
+            let count = self.read_some(&mut seen[length..]).await?;
+            length += count;
+            let is_alike = seen[..length] == PREFACE[..length];
+            if count > 0 && is_alike && length < PREFACE.len() {
+                continue;
+            }
+            self.seen = Bytes::copy_from_slice(&seen[..length]);
+            return match length {
+                0 => Err(io::ErrorKind::UnexpectedEof.into()),
+                length => Ok(is_alike && length == PREFACE.len()),
+            };
+        }
+    }
+
+    /// Takes back what the protocol read and had no use for yet.
+    pub fn give_back(&mut self, bytes: Bytes) {
+        self.seen = match self.seen.is_empty() {
+            true => bytes,
+            false => [bytes, std::mem::take(&mut self.seen)].concat().into(),
+        };
+        if !self.seen.is_empty() {
+            self.link.received();
+        }
+    }
+
+    /// Waits until there is something to read; false: the client has left.
+    ///
+    /// # Errors
+    /// The stream's.
+    pub async fn wait(&mut self) -> io::Result<bool> {
+        if self.seen.is_empty() {
+            let mut first = [0; PREFACE.len()];
+            let count = self.read_some(&mut first).await?;
+            self.seen = Bytes::copy_from_slice(&first[..count]);
+        }
+        Ok(!self.seen.is_empty())
+    }
+
+    async fn read_some(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        poll_fn(|context| {
+            let mut to = ReadBuf::new(to);
+            ready!(self.poll_stream(context, &mut to))?;
+            Poll::Ready(Ok(to.filled().len()))
+        })
+        .await
+    }
+
+    fn poll_stream(
+        &mut self,
+        context: &mut Context<'_>,
+        to: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = to.filled().len();
+        let result = match &mut self.stream {
+            Stream::Tcp(stream) => Pin::new(stream).poll_read(context, to),
+            Stream::Unix(stream) => Pin::new(stream).poll_read(context, to),
+            Stream::Tls(stream) => Pin::new(&mut **stream).poll_read(context, to),
+        };
+        if to.filled().len() > before {
+            self.link.received();
+        }
+        result
     }
 
     fn note(&self, written: &Poll<io::Result<usize>>) {
+        self.link.set_flushed(false);
         if let Poll::Ready(Ok(count)) = written {
             self.link.sent(*count);
         }
@@ -93,24 +131,13 @@ impl AsyncRead for Wire {
         context: &mut Context<'_>,
         to: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let this = &mut *self;
-        if this.seen_at < this.seen_len {
-            let rest = &this.seen[this.seen_at..this.seen_len];
-            let count = rest.len().min(to.remaining());
-            to.put_slice(&rest[..count]);
-            this.seen_at += count;
-            return Poll::Ready(Ok(()));
+        if self.seen.is_empty() {
+            return self.poll_stream(context, to);
         }
-        let before = to.filled().len();
-        let result = match &mut this.stream {
-            Stream::Tcp(stream) => Pin::new(stream).poll_read(context, to),
-            Stream::Unix(stream) => Pin::new(stream).poll_read(context, to),
-            Stream::Tls(stream) => Pin::new(&mut **stream).poll_read(context, to),
-        };
-        if to.filled().len() > before {
-            this.link.received();
-        }
-        result
+        let count = self.seen.len().min(to.remaining());
+        to.put_slice(&self.seen[..count]);
+        self.seen.advance(count);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -152,11 +179,15 @@ impl AsyncWrite for Wire {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.stream {
+        let flushed = match &mut self.stream {
             Stream::Tcp(stream) => Pin::new(stream).poll_flush(context),
             Stream::Unix(stream) => Pin::new(stream).poll_flush(context),
             Stream::Tls(stream) => Pin::new(&mut **stream).poll_flush(context),
+        };
+        if let Poll::Ready(Ok(())) = flushed {
+            self.link.set_flushed(true);
         }
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -35,11 +35,13 @@ impl Drop for Load {
 }
 
 impl Workers {
+    /// As many as are given, or one for each processor.
+    ///
     /// # Errors
     /// The system has no room for the threads or their descriptors.
-    pub fn start() -> io::Result<Self> {
-        let count = rt::available_parallelism().map_or(1, usize::from);
-        let count = count.clamp(1, WORKERS_MAX);
+    pub fn start(count: Option<usize>) -> io::Result<Self> {
+        let processors = || rt::available_parallelism().map_or(1, usize::from);
+        let count = count.unwrap_or_else(processors).clamp(1, WORKERS_MAX);
         let workers: io::Result<Vec<_>> = (0..count).map(|_| Worker::start()).collect();
         workers.map(Self)
     }

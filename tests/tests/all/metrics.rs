@@ -410,16 +410,17 @@ fn judge_strangers(site: &Site, port: u16) -> Result<()> {
         "{answer}"
     );
     for (request, status) in [
-        (get("/../etc/passwd"), "404"),
-        ("PUT /metrics HTTP/1.1\r\n\r\n".to_owned(), "405"),
-        ("POST /metrics HTTP/1.1\r\n\r\n".to_owned(), "403"),
+        (get("/../etc/passwd"), "400"),
+        (get("/etc/passwd"), "404"),
+        (get("/metrics").replace("GET", "PUT"), "405"),
+        (get("/metrics").replace("GET", "POST"), "403"),
         ("nonsense\r\n\r\n".to_owned(), "400"),
         (
             format!("GET / HTTP/1.1\r\nX: {}\r\n", "y".repeat(64 << 10)),
             "431",
         ),
         (
-            "GET /metrics HTTP/1.1\r\nContent-Length: 9999999999\r\n\r\n".to_owned(),
+            "POST /login HTTP/1.1\r\nHost: x\r\nContent-Length: 9999999999\r\n\r\n".to_owned(),
             "413",
         ),
     ] {

@@ -7,8 +7,8 @@
 #![forbid(unsafe_code)]
 
 use cenote_http::{
-    AccessLog, Address, DirectoryTree, FileLog, Handler, Listen, ListingFormat, Options, Server,
-    Site, Sites, TlsFiles, Tree,
+    AccessLog, Address, DirectoryTree, FileLog, Handler, Listen, ListingFormat, OneTree, Options,
+    Server, TlsFiles,
 };
 use std::error::Error;
 use std::path::Path;
@@ -16,19 +16,6 @@ use std::sync::Arc;
 
 const USAGE: &str = "usage: cenote-http-serve DIRECTORY ADDRESS... [--tls CERTIFICATE KEY] \
                      [--log FILE] [--json]";
-
-/// The same tree for every host.
-struct One(Arc<dyn Tree>);
-
-impl Sites for One {
-    fn site(&self, _host: &str, _path: &[Vec<u8>]) -> Option<Site> {
-        Some(Site {
-            tree: Arc::clone(&self.0),
-            prefix: 0,
-            name: "directory".into(),
-        })
-    }
-}
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
@@ -50,7 +37,9 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
     }
     let handler = Handler {
-        sites: Arc::new(One(Arc::new(DirectoryTree::open(Path::new(&directory))?))),
+        sites: Arc::new(OneTree(Arc::new(DirectoryTree::open(Path::new(
+            &directory,
+        ))?))),
         pages: None,
         options,
     };

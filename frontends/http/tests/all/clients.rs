@@ -2,7 +2,7 @@
 
 use crate::common::{MemoryTree, Served, handler, pattern};
 use cenote_http::{
-    Address, DirectoryTree, Handler, Listen, Options, Server, Site, Sites, TlsFiles, Tree,
+    Address, Bound, DirectoryTree, Handler, Listen, OneTree, Options, Server, TlsFiles,
 };
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -58,6 +58,35 @@ fn curl_over_both_protocols() {
     }
 }
 
+/// HTTP/2 has no `Host` header: pages that go by the host answered such clients for none. Who comes
+/// by a unix socket may be trusted more than others, so pages learn that, too.
+#[test]
+fn pages_learn_who_asks_for_which_host() {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("http");
+    let tree = Arc::new(MemoryTree::default());
+    let mut bound = Bound::new(None).unwrap();
+    let address = bound.add(&Address::parse("127.0.0.1:0").unwrap()).unwrap();
+    bound.add_private(&socket).unwrap();
+    let _server = bound.serve(handler(&tree, Options::default()), None);
+    let (url, socket) = (
+        format!("http://{address}/page/client"),
+        socket.display().to_string(),
+    );
+    for protocol in ["--http1.1", "--http2-prior-knowledge"] {
+        let words = ["-sSf", "--noproxy", "*", protocol, &url];
+        let Some(found) = run("curl", &words) else {
+            return;
+        };
+        let expected = format!("Some(127.0.0.1) to Some(\"{address}\")");
+        assert_eq!(String::from_utf8(found).unwrap(), expected, "{protocol}");
+        let words = [&words[..], &["--unix-socket", &socket]].concat();
+        let found = run("curl", &words).expect("as before");
+        let expected = format!("None to Some(\"{address}\")");
+        assert_eq!(String::from_utf8(found).unwrap(), expected, "{protocol}");
+    }
+}
+
 /// Over TLS, for curl 7.88 cannot use a connection twice that it began with prior knowledge.
 #[test]
 fn many_downloads_on_one_connection() {
@@ -77,17 +106,8 @@ fn many_downloads_on_one_connection() {
     let (place, ca) = (path.join("f#1"), path.join("cert.pem"));
     let (place, ca) = (place.display().to_string(), ca.display().to_string());
     let urls = format!("https://localhost:{port}/f[0-39]");
-    let words = [
-        "-sSf",
-        "--noproxy",
-        "*",
-        "-4",
-        "--cacert",
-        &ca,
-        "--http2",
-        "--parallel",
-    ];
-    if run("curl", &[&words[..], &["-o", &place, &urls]].concat()).is_none() {
+    let words = ["--http2", "--parallel", "-o", &place, &urls];
+    if curl_over_tls(&ca, &words).is_none() {
         return;
     }
     for n in 0..40 {
@@ -95,6 +115,12 @@ fn many_downloads_on_one_connection() {
         assert!(found == bytes, "f{n}");
     }
     assert!(server.status().accepted <= 2, "few connections");
+}
+
+/// What curl prints that trusts this certificate.
+fn curl_over_tls(ca: &str, words: &[&str]) -> Option<Vec<u8>> {
+    let common = ["-sSf", "--noproxy", "*", "-4", "--cacert", ca];
+    run("curl", &[&common[..], words].concat())
 }
 
 /// A server with TLS, and its port.
@@ -174,19 +200,7 @@ fn curl_over_tls_and_a_certificate_that_is_renewed() {
     let (server, port) = over_tls(&tree, files.clone());
     let url = format!("https://localhost:{port}/f");
     let ca = directory.path().join("cert.pem").display().to_string();
-    let get = |protocol: &str| {
-        let words = [
-            "-sSf",
-            "--noproxy",
-            "*",
-            "-4",
-            "--cacert",
-            &ca,
-            protocol,
-            &url,
-        ];
-        run("curl", &words)
-    };
+    let get = |protocol: &str| curl_over_tls(&ca, &[protocol, &url]);
     for protocol in ["--http1.1", "--http2"] {
         match get(protocol) {
             Some(found) => assert!(found == bytes, "{protocol}"),
@@ -211,18 +225,6 @@ fn curl_over_tls_and_a_certificate_that_is_renewed() {
         server.reload(Options::default(), None).is_err(),
         "TLS needs one"
     );
-}
-
-struct One(Arc<dyn Tree>);
-
-impl Sites for One {
-    fn site(&self, _host: &str, _path: &[Vec<u8>]) -> Option<Site> {
-        Some(Site {
-            tree: Arc::clone(&self.0),
-            prefix: 0,
-            name: "directory".into(),
-        })
-    }
 }
 
 /// Links that lead out of the directory, devices and pipes are not there.
@@ -251,7 +253,7 @@ fn a_directory_serves_what_is_in_it_and_nothing_else() {
     };
     let tree = DirectoryTree::open(&root).expect("a directory");
     let handler = Handler {
-        sites: Arc::new(One(Arc::new(tree))),
+        sites: Arc::new(OneTree(Arc::new(tree))),
         pages: None,
         options: Options::default(),
     };

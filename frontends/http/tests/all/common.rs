@@ -208,14 +208,16 @@ struct Echo;
 impl Pages for Echo {
     fn answer(&self, request: &PageRequest) -> PageAnswer {
         assert!(request.path != "/page/panic", "on purpose");
-        let text = format!(
-            "{:?} {} {:?} {} {}",
-            request.method,
-            request.path,
-            request.query,
-            request.header("x-test").unwrap_or("-"),
-            request.body.len()
-        );
+        let text = match request.path.as_str() {
+            "/page/client" => format!("{:?} to {:?}", request.peer, request.header("host")),
+            path => format!(
+                "{:?} {path} {:?} {} {}",
+                request.method,
+                request.query,
+                request.header("x-test").unwrap_or("-"),
+                request.body.len()
+            ),
+        };
         PageAnswer {
             status: 200,
             content_type: "text/plain",

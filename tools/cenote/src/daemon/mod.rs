@@ -306,13 +306,15 @@ fn serve(arguments: &Arguments) -> Outcome {
         leave_terminal()?;
     }
     let dashboard = Dashboard::new(Arc::clone(&service), token, state_directory_of_process());
-    let _served = endpoint.serve(&service, dashboard);
+    let served = endpoint.serve(&service, dashboard);
+    let served = served.map_err(Stop::Failed)?;
     notify_service(&ready);
     let options = ServeOptions {
         auto,
         ..ServeOptions::default()
     };
     server.run(service, options, stop);
+    drop(served);
     notify_service("STOPPING=1");
     log::info!("the daemon ends");
     log::logger().flush();

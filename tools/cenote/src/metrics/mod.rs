@@ -18,6 +18,5 @@ pub mod figures;
 mod influx;
 pub mod kstat;
 mod others;
-mod requests;
 pub mod sample;
 pub mod top;

@@ -127,6 +127,7 @@ fn request(path: &str, headers: &[(&str, &str)]) -> PageRequest {
         headers: headers
             .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
             .collect(),
+        peer: None,
         body: Bytes::new(),
     }
 }
