@@ -13,7 +13,7 @@ use crate::referee;
 use anyhow::{Context, Result, anyhow, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -149,6 +149,21 @@ impl Site {
     /// Starts a daemon.
     pub fn start(&self) -> Result<()> {
         self.start_with(&[])
+    }
+
+    /// Exchanges the daemon for one that has the dashboard on this port and lets the owner of this
+    /// token act.
+    pub fn show_dashboard(&self, port: u16, token: &str) -> Result<()> {
+        self.export()?;
+        self.cenote.ok("cenote daemon stop")?;
+        let file = self.cenote.subdirectory("token")?.join("file");
+        fs::write(&file, format!("{token}\n"))?;
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
+        self.start_with(&[
+            ("CENOTE_METRICS_LISTEN", format!("127.0.0.1:{port}")),
+            ("CENOTE_DASHBOARD_TOKEN_FILE", file.display().to_string()),
+        ])?;
+        self.import("")
     }
 
     /// Starts a daemon with these variables in its environment.

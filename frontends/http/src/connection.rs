@@ -122,7 +122,8 @@ async fn serve_h1(
         }
         let parts = Pin::into_inner(connection).into_parts();
         let mut wire = parts.io.into_inner();
-        wire.give_back(parts.read_buf);
+        wire.give_back(&parts.read_buf);
+        drop(parts.read_buf);
         link.set_resting(true);
         let mut ended = ending.clone();
         let ended = ended.wait_for(|ends| *ends);

@@ -8,8 +8,8 @@
 //! * a client that takes less than the least rate while an answer waits for it. Time in which the
 //!   server itself waits, for the storage or a rate that it keeps, does not count.
 //!
-//! The same task has connections of HTTP/1 rest that have been idle for a second: they give their
-//! buffers back.
+//! The same task has connections of HTTP/1 rest that have been idle for a moment: they give
+//! their buffers back.
 //!
 //! Ending a connection drops its task, and with it the socket and the bodies of its answers.
 
@@ -26,7 +26,7 @@ use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 /// How long a connection must have been idle to rest, in milliseconds.
-const REST_AFTER: u64 = 1000;
+const REST_AFTER: u64 = 250;
 
 /// One connection. Times are milliseconds of the server's [`Clock`].
 #[derive(Debug)]
@@ -446,7 +446,7 @@ mod tests {
         let link = link();
         link.set_resting(false);
         let later = 60_000;
-        assert!(link.is_tired(later) && !link.is_tired(500));
+        assert!(link.is_tired(later) && !link.is_tired(200));
         link.begin();
         assert!(!link.is_tired(later), "a request");
         link.end();

@@ -68,11 +68,9 @@ impl Wire {
     }
 
     /// Takes back what the protocol read and had no use for yet.
-    pub fn give_back(&mut self, bytes: Bytes) {
-        self.seen = match self.seen.is_empty() {
-            true => bytes,
-            false => [bytes, std::mem::take(&mut self.seen)].concat().into(),
-        };
+    pub fn give_back(&mut self, bytes: &[u8]) {
+        // A copy: of an empty buffer, too, all memory would stay.
+        self.seen = [bytes, &self.seen].concat().into();
         if !self.seen.is_empty() {
             self.link.received();
         }

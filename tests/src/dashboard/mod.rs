@@ -14,7 +14,6 @@ use anyhow::{Context, Result, ensure};
 use browser::Browser;
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -96,16 +95,7 @@ pub fn run(options: &Options) -> Result<bool> {
 /// A pool with a few datasets of different sizes, a log of commands, and a daemon on this port.
 fn site(port: u16) -> Result<Site> {
     let site = Site::create("mirror", 512, "-O compression=off")?;
-    site.export()?;
-    site.cenote().ok("cenote daemon stop")?;
-    let token = site.cenote().subdirectory("token")?.join("file");
-    fs::write(&token, format!("{TOKEN}\n"))?;
-    fs::set_permissions(&token, fs::Permissions::from_mode(0o600))?;
-    site.start_with(&[
-        ("CENOTE_METRICS_LISTEN", format!("127.0.0.1:{port}")),
-        ("CENOTE_DASHBOARD_TOKEN_FILE", token.display().to_string()),
-    ])?;
-    site.import("")?;
+    site.show_dashboard(port, TOKEN)?;
     for (name, mebibytes) in [("home", 90), ("mail", 40), ("www", 24), ("backup", 60)] {
         site.ok(&format!("zfs create tank/{name}"))?;
         let file = site.path(&format!("tank/{name}")).join("data");

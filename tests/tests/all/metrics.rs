@@ -10,6 +10,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -23,10 +24,14 @@ fn talk(mut stream: impl Read + Write, request: &[u8], close: impl Fn()) -> Resu
     Ok(String::from_utf8(answer)?)
 }
 
-fn unix(site: &Site, request: &str) -> Result<String> {
+fn socket(site: &Site) -> PathBuf {
     let mut path = site.cenote().socket().into_os_string();
     path.push(".metrics");
-    let stream = UnixStream::connect(&path)?;
+    path.into()
+}
+
+fn unix(site: &Site, request: &str) -> Result<String> {
+    let stream = UnixStream::connect(socket(site))?;
     stream.set_read_timeout(Some(Duration::from_secs(30)))?;
     let other = stream.try_clone()?;
     talk(stream, request.as_bytes(), || {
@@ -59,16 +64,7 @@ fn sum(series: &BTreeMap<&str, f64>, name: &str, labels: &[&str]) -> f64 {
 /// A pool with a file that was written and read, and a daemon that listens on this port.
 fn site(port: u16) -> Result<Site> {
     let site = Site::create("mirror", 128, "-O compression=off")?;
-    site.export()?;
-    site.cenote().ok("cenote daemon stop")?;
-    let token = site.cenote().subdirectory("token")?.join("file");
-    fs::write(&token, format!("{TOKEN}\n"))?;
-    fs::set_permissions(&token, fs::Permissions::from_mode(0o600))?;
-    site.start_with(&[
-        ("CENOTE_METRICS_LISTEN", format!("127.0.0.1:{port}")),
-        ("CENOTE_DASHBOARD_TOKEN_FILE", token.display().to_string()),
-    ])?;
-    site.import("")?;
+    site.show_dashboard(port, TOKEN)?;
     let file = site.path("tank").join("file");
     fs::write(&file, vec![7; 3 << 20])?;
     fs::File::open(&file)?.sync_all()?;
@@ -403,6 +399,9 @@ fn judge_strangers(site: &Site, port: u16) -> Result<()> {
     let idle: Vec<TcpStream> = (0..8)
         .map(|_| TcpStream::connect(("127.0.0.1", port)))
         .collect::<Result<_, _>>()?;
+    // Who connects there is the daemon's own user to the dashboard.
+    let mode = fs::metadata(socket(site))?.permissions().mode();
+    ensure!(mode & 0o777 == 0o600, "{mode:o}");
     let answer = unix(site, &get("/metrics"))?;
     ensure!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
     ensure!(

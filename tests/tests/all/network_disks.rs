@@ -148,10 +148,7 @@ fn a_server_that_stays_away_or_has_another_disk_suspends_the_pool() -> Result<()
         server.kill()?;
 
         server.start()?;
-        wait_until("it is cleared", || {
-            let cleared = site.cenote().run("zpool", &["clear", "tank"])?;
-            Ok(cleared.code == Some(0))
-        })?;
+        clear(&site)?;
         writer.join().ok().context("it panicked")?
     })?;
     ensure!(fs::read(&late)? == b"late");
@@ -159,6 +156,14 @@ fn a_server_that_stays_away_or_has_another_disk_suspends_the_pool() -> Result<()
     an_older_copy_is_not_taken(&site, &server)?;
     site.ok("zpool export tank")?;
     site.judge()
+}
+
+/// Resumes the pool as soon as its disk answers again.
+fn clear(site: &Site) -> Result<()> {
+    wait_until("it is cleared", || {
+        let cleared = site.cenote().run("zpool", &["clear", "tank"])?;
+        Ok(cleared.code == Some(0))
+    })
 }
 
 /// Nor is a copy from before an `fsync`, which no label tells from the disk: it was taken once the
@@ -183,10 +188,7 @@ fn an_older_copy_is_not_taken(site: &Site, server: &Server) -> Result<()> {
         ensure!(fs::read(&older)? == before, "the copy is written to");
         server.kill()?;
         server.start()?;
-        wait_until("it is cleared", || {
-            let cleared = site.cenote().run("zpool", &["clear", "tank"])?;
-            Ok(cleared.code == Some(0))
-        })?;
+        clear(site)?;
         writer.join().ok().context("it panicked")?
     })?;
     ensure!(fs::read(directory.join("promised"))? == b"promised");

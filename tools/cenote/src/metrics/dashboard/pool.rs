@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 
 use cenote_control::model::{
-    ControlError, ErrorKind, ErrorRecord, PoolStatus, Request, Response, RunState, ScanKind, Vdev,
-    VdevNaming,
+    ControlError, ErrorRecord, PoolStatus, Request, Response, RunState, ScanKind, Vdev, VdevNaming,
 };
 use maud::{Markup, html};
 
@@ -17,6 +16,7 @@ use super::overview::{rates_text, space, statuses};
 use super::recorder::{Asker, Recorder};
 use super::views::{SPANS, findings_of, graphs, pool_number, span_of, under_way};
 use crate::format::number::{duration, nicebytes, nicenum, percent};
+use crate::pools::health::in_words;
 use crate::zpool::status_stores;
 use crate::zpool::vdev_rows::{Section, rows, spare_word, state_word};
 
@@ -309,20 +309,6 @@ fn stores(status: &PoolStatus) -> Markup {
                 }
             }
         }
-    }
-}
-
-/// What went wrong, in words.
-fn in_words(kind: ErrorKind) -> String {
-    match kind {
-        ErrorKind::Errors {
-            read,
-            write,
-            checksum,
-        } => format!("{read} read, {write} write and {checksum} checksum errors"),
-        ErrorKind::State { state } => format!("became {}", state.word()),
-        ErrorKind::Data { reads } => format!("data could not be repaired ({reads} reads)"),
-        ErrorKind::Suspended => "the pool was suspended".to_owned(),
     }
 }
 

@@ -12,6 +12,8 @@ mod found;
 mod report;
 mod smart;
 
+pub use report::in_words;
+
 use cenote_advisor::limits::{FULL_PERCENT, Limits, SCRUB_DAYS};
 use cenote_advisor::{Facts, Severity, findings};
 use cenote_control::model::{

@@ -56,7 +56,8 @@ fn past(record: &ErrorRecord, context: &Context) -> String {
     )
 }
 
-fn in_words(kind: ErrorKind) -> String {
+/// What went wrong, in words.
+pub fn in_words(kind: ErrorKind) -> String {
     match kind {
         ErrorKind::Errors {
             read,
