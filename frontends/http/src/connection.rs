@@ -74,6 +74,7 @@ impl Client {
         };
         if is_h2 {
             link.set_h2();
+            link.set_resting(false);
             let mut builder = http2::Builder::new(TokioExecutor::new());
             builder
                 .max_concurrent_streams(limits.streams)
