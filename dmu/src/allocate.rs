@@ -354,6 +354,7 @@ impl ObjectSet {
             let has_below = has_below || !is_new;
             generation.is_replaced |= has_below;
             generation.dnode = Some(Arc::new(new.dnode()));
+            state.changes.note(0);
             if is_new {
                 self.note_dirty(tx, Some(&object))?;
             }
@@ -395,6 +396,7 @@ impl ObjectSet {
             let bytes = generation.dirty_bytes - GENERATION_BYTES;
             generation.dirty_bytes = GENERATION_BYTES;
             generation.beside_bytes = 0;
+            state.changes.note(0);
             if is_new {
                 self.note_dirty(tx, Some(&object))?;
             }

@@ -112,6 +112,20 @@ impl Object {
         (found.len() as u64 == pointer.logical_size()).then_some(found)
     }
 
+    /// How often its contents changed, for [`Self::is_unchanged_since`]. The number means nothing
+    /// without this handle, or one made of it.
+    pub fn changes(&self) -> u64 {
+        let live = self.live.as_ref();
+        live.map_or(0, |live| live.read().changes.count())
+    }
+
+    /// Whether no byte before `end` changed after there were so many changes. What was read before
+    /// this is asked is then of the state in which they were counted.
+    pub fn is_unchanged_since(&self, changes: u64, end: u64) -> bool {
+        let live = self.live.as_ref();
+        live.is_none_or(|live| live.read().changes.lowest_since(changes) >= end)
+    }
+
     /// What names the object's contents; `None` while they are not on disk.
     pub fn content_root(&self) -> Option<ContentRoot> {
         let dnode = match &self.live {

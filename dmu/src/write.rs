@@ -94,7 +94,7 @@ impl Object {
                 self.write_block(tx, block, Arc::new(BlockBuffer::copy_of(piece)))?;
             } else {
                 let start = usize::try_from(start).expect("at most 16 MiB");
-                self.write_part(tx, block, |contents| {
+                self.write_part_from(tx, (block, start), |contents| {
                     contents[start..start + piece.len()].copy_from_slice(piece);
                 })?;
             }
@@ -184,7 +184,7 @@ impl Object {
         contents: Block,
     ) -> Result<(), DmuError> {
         let mut state = self.state_for_whole(block, contents.len() as u64)?;
-        self.put_block(tx, &mut state, block, Dirty::Contents(contents))
+        self.put_block(tx, &mut state, (block, 0), Dirty::Contents(contents))
     }
 
     /// The same of contents that somebody compressed already; `form` has to expand to them.
@@ -196,7 +196,7 @@ impl Object {
     ) -> Result<(), DmuError> {
         let mut state = self.state_for_whole(block, contents.len() as u64)?;
         let both = Box::new(Compressed { contents, form });
-        self.put_block(tx, &mut state, block, Dirty::Compressed(both))
+        self.put_block(tx, &mut state, (block, 0), Dirty::Compressed(both))
     }
 
     /// Writes a whole block as it is stored elsewhere. What is dirty of such an object cannot be
@@ -208,7 +208,7 @@ impl Object {
         (bytes, form): (Block, StoredForm),
     ) -> Result<(), DmuError> {
         let mut state = self.state_for_whole(block, form.logical_size)?;
-        self.put_block(tx, &mut state, block, Dirty::Contents(bytes))?;
+        self.put_block(tx, &mut state, (block, 0), Dirty::Contents(bytes))?;
         self.change(tx, &mut state, |generation| {
             generation.forms.insert(block.0, form);
         })
@@ -255,21 +255,23 @@ impl Object {
         if !pointer.is_hole() && size.is_some_and(|size| size != pointer.logical_size()) {
             return Err(self.bad_change("a block of another size is cloned"));
         }
-        self.put_block(tx, &mut state, block, Dirty::Pointer(Box::new(pointer)))
+        let dirty = Dirty::Pointer(Box::new(pointer));
+        self.put_block(tx, &mut state, (block, 0), dirty)
     }
 
+    /// Puts a block that differs from the one before from byte `start` of it on.
     fn put_block(
         &self,
         tx: &Transaction,
         state: &mut LiveState,
-        block: BlockId,
+        (block, start): (BlockId, usize),
         dirty: Dirty,
     ) -> Result<(), DmuError> {
         let (set, _) = self.writable()?;
         let size = state.dnode().map_or(0, |dnode| dnode.data_block_size);
-        if block.0.checked_mul(size).is_none() {
+        let Some(begin) = block.0.checked_mul(size) else {
             return Err(self.bad_change(TOO_FAR));
-        }
+        };
         let bytes = bytes_of(&dirty);
         let (replaced, is_data) = self.change(tx, state, |generation| {
             let dnode = generation.dnode.as_mut().expect("the object exists");
@@ -283,6 +285,7 @@ impl Object {
             generation.dirty_bytes = generation.dirty_bytes + bytes - replaced;
             (replaced, is_data)
         })?;
+        state.changes.note(begin.saturating_add(start as u64));
         match is_data {
             true => set.add_dirty_data(bytes, bytes.saturating_sub(replaced)),
             false => set.add_dirty_bytes(bytes),
@@ -298,11 +301,22 @@ impl Object {
         block: BlockId,
         change: impl FnOnce(&mut [u8]),
     ) -> Result<(), DmuError> {
+        self.write_part_from(tx, (block, 0), change)
+    }
+
+    /// As [`Self::write_part`] of something that changes bytes from `start` of the block on only.
+    fn write_part_from(
+        &self,
+        tx: &Transaction,
+        (block, start): (BlockId, usize),
+        change: impl FnOnce(&mut [u8]),
+    ) -> Result<(), DmuError> {
         let (_, live) = self.writable()?;
         let mut read = None;
         loop {
             let mut state = live.write();
             let place = state.find(block.0);
+            let size = state.dnode().map_or(0, |dnode| dnode.data_block_size);
             let is_open = state.open.as_ref().is_some_and(|open| open.txg == tx.txg());
             if is_open
                 && let Some(open) = &mut state.open
@@ -310,9 +324,10 @@ impl Object {
             {
                 drop(place);
                 change(&mut Arc::make_mut(contents)[..]);
+                let begin = block.0.saturating_mul(size);
+                state.changes.note(begin.saturating_add(start as u64));
                 return Ok(());
             }
-            let size = state.dnode().map_or(0, |dnode| dnode.data_block_size);
             let size = usize::try_from(size).expect("at most 16 MiB");
             let mut contents = match (&place, read.take()) {
                 (Place::Contents(contents), _) => BlockBuffer::clone(contents),
@@ -338,7 +353,7 @@ impl Object {
             }
             change(&mut contents);
             let dirty = Dirty::Contents(Arc::new(contents));
-            return self.put_block(tx, &mut state, block, dirty);
+            return self.put_block(tx, &mut state, (block, start), dirty);
         }
     }
 
@@ -398,13 +413,14 @@ impl Object {
         }
         let start = usize::try_from(start).expect("at most 16 MiB");
         let end = usize::try_from(end).expect("at most 16 MiB");
-        self.write_part(tx, block, |contents| contents[start..end].fill(0))
+        self.write_part_from(tx, (block, start), |contents| contents[start..end].fill(0))
     }
 
     /// Frees the blocks `[first, end)`; an end of [`u64::MAX`] cuts the object off.
     fn free_blocks(&self, tx: &Transaction, first: u64, end: u64) -> Result<(), DmuError> {
         let (set, live) = self.writable()?;
         let mut state = live.write();
+        let size = state.dnode().map_or(0, |dnode| dnode.data_block_size);
         let freed_bytes = self.change(tx, &mut state, |generation| {
             let mut kept = generation.blocks.split_off(&first);
             let mut behind = kept.split_off(&end);
@@ -421,6 +437,7 @@ impl Object {
             }
             bytes
         })?;
+        state.changes.note(first.saturating_mul(size));
         drop(state);
         set.add_dirty_bytes(FREED_BLOCK_BYTES);
         set.remove_dirty_bytes(freed_bytes);
@@ -584,7 +601,8 @@ impl Object {
         let contents = self.block(BlockId(0))?;
         if contents.is_some() {
             // Have it in the open generation, so that nothing of the old size is left below.
-            self.write_part(tx, BlockId(0), |_| {})?;
+            let as_it_is = (BlockId(0), usize::MAX);
+            self.write_part_from(tx, as_it_is, |_| {})?;
         }
         drop(contents);
         let (set, live) = self.writable()?;
@@ -593,6 +611,9 @@ impl Object {
             return Err(self.bad_change("it has more than one block, whose size is fixed"));
         }
         let length = usize::try_from(size).expect("at most 16 MiB");
+        // A smaller block loses its end; a larger one has zeros where none were read before.
+        let old = state.dnode().map_or(0, |dnode| dnode.data_block_size);
+        state.changes.note(size.min(old));
         let (before, after) = self.change(tx, &mut state, |generation| {
             let before = generation.dirty_bytes;
             generation.freed.insert(0, u64::MAX);

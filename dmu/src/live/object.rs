@@ -11,7 +11,7 @@ use cenote_base::{ObjectId, Txg};
 use cenote_cache::Block;
 use cenote_io::{CompressedForm, StoredForm};
 use cenote_ondisk::{BlockPointer, Dnode};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -130,9 +130,53 @@ impl Place {
     }
 }
 
+/// Entries of [`Changes`].
+const CHANGES_MAX: usize = 16;
+
+/// Where contents changed lately, for readers that read one version in several steps.
+///
+/// Each entry has the number of a change and its first byte, and stands for the changes before it
+/// that began at or behind that byte: numbers and bytes grow from entry to entry. Where there are
+/// too many, the two oldest become one that claims more than was changed.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    count: u64,
+    lowest: VecDeque<(u64, u64)>,
+}
+
+impl Changes {
+    /// How many there were.
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Notes a change of bytes from `offset` on.
+    pub(crate) fn note(&mut self, offset: u64) {
+        self.count += 1;
+        while self.lowest.back().is_some_and(|last| last.1 >= offset) {
+            self.lowest.pop_back();
+        }
+        self.lowest.push_back((self.count, offset));
+        if self.lowest.len() > CHANGES_MAX
+            && let Some((_, first)) = self.lowest.pop_front()
+            && let Some(next) = self.lowest.front_mut()
+        {
+            next.1 = first;
+        }
+    }
+
+    /// The first byte that changed after there were `count` changes; [`u64::MAX`] if none did.
+    pub(crate) fn lowest_since(&self, count: u64) -> u64 {
+        let mut later = self.lowest.iter().filter(|(number, _)| *number > count);
+        later.next().map_or(u64::MAX, |(_, offset)| *offset)
+    }
+}
+
 /// The layers of one object.
 #[derive(Debug, Default)]
 pub(crate) struct LiveState {
+    /// Changes of contents since the object is in memory.
+    pub(crate) changes: Changes,
     pub(crate) committed: Option<Arc<Dnode>>,
     pub(crate) frozen: Option<Generation>,
     pub(crate) open: Option<Generation>,
@@ -347,5 +391,51 @@ impl LiveObject {
 
     pub(crate) fn write(&self) -> RwLockWriteGuard<'_, LiveState> {
         self.state.write()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Compared with a list of all changes: an answer may be too low, and never too high; while
+    /// there are few entries it is exact.
+    #[test]
+    fn the_lowest_change_is_never_missed() {
+        let mut state = 7_u64;
+        let mut random = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            state >> 40
+        };
+        for limit in [4, 1000] {
+            let (mut changes, mut all) = (Changes::default(), Vec::new());
+            for _ in 0..500 {
+                let offset = random() % limit;
+                changes.note(offset);
+                all.push(offset);
+                assert!(changes.lowest.len() <= CHANGES_MAX);
+                let since = random() % (all.len() as u64 + 1);
+                let later = &all[usize::try_from(since).expect("small")..];
+                let exact = later.iter().copied().min().unwrap_or(u64::MAX);
+                let found = changes.lowest_since(since);
+                assert!(found <= exact, "{found} {exact}");
+                assert!(found == exact || limit > CHANGES_MAX as u64);
+            }
+        }
+    }
+
+    /// A log that is appended to does not change before its old end.
+    #[test]
+    fn a_growing_file_changes_at_its_end() {
+        let mut changes = Changes::default();
+        for end in 100..200 {
+            let before = changes.count();
+            changes.note(end);
+            assert_eq!(changes.lowest_since(before), end);
+        }
+        assert_eq!(changes.lowest_since(0), 100);
+        assert_eq!(changes.lowest_since(changes.count()), u64::MAX);
     }
 }

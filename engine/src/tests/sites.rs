@@ -12,9 +12,9 @@ use crate::trees::file::TreeFile;
 use crate::trees::find::TreeFound;
 use cenote_base::ObjectId;
 use cenote_base::rt::Random;
-use cenote_control::model::{Change, HttpSite, HttpState, Request, SnapshotChange};
+use cenote_control::model::{Change, HttpSite, HttpState, NewDataset, Request, SnapshotChange};
 use cenote_dsl::DatasetName;
-use cenote_posix::write::{NewFile, SetAttributes, WriteOptions};
+use cenote_posix::write::{FallocateMode, NewFile, SetAttributes, WriteOptions};
 use cenote_posix::{FileKind, FileSystem, Segment, Timestamp};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -188,7 +188,8 @@ fn what_is_remembered_of_a_head_is_what_it_has() {
         matches!(at_hand("a/two"), Some(Err(TreeFault::NotFound))),
         "absence, too"
     );
-    make(&files, a, b"two", FileKind::Regular, 0o644);
+    let two = make(&files, a, b"two", FileKind::Regular, 0o644);
+    write(&files, two, 0, b"two");
     assert!(at_hand("a/two").is_none(), "somebody has to look");
     assert!(file(&site, "a/two").is_ok());
     files.unlink(a, b"one").expect("removed");
@@ -204,10 +205,90 @@ fn what_is_remembered_of_a_head_is_what_it_has() {
     assert_eq!(file(&site, "a/two").err(), Some(TreeFault::Forbidden));
     assert!(two.read(0, 10, false).is_ok(), "who has it reads on");
     files.unlink(a, b"two").expect("removed");
-    assert!(matches!(
-        two.read(0, 10, false),
-        Ok(_) | Err(TreeFault::Storage(_))
-    ));
+    assert_eq!(two.read(0, 10, false).err(), Some(TreeFault::Changed));
+}
+
+/// A download of a head that was written to meanwhile was sent to its end, with bytes of both
+/// versions under the tag of the first: a client kept a file that never was. What a file gets behind
+/// its old end changes no download.
+#[test]
+fn a_download_is_of_one_version_or_ends() {
+    type Act = fn(&FileSystem, ObjectId);
+    let acts: [(&str, Act, bool); 9] = [
+        ("nothing", |_, _| (), true),
+        (
+            "a write before the end",
+            |files, id| write(files, id, 700_000, b"new"),
+            false,
+        ),
+        (
+            "the same bytes",
+            |files, id| write(files, id, 0, &[1]),
+            false,
+        ),
+        (
+            "an append",
+            |files, id| write(files, id, 1_000_000, b"more"),
+            true,
+        ),
+        (
+            "a truncation",
+            |files, id| files.truncate(id, 900_000).expect("done"),
+            false,
+        ),
+        (
+            "an end cut off and put back",
+            |files, id| {
+                files.truncate(id, 999_999).expect("done");
+                files.truncate(id, 1_000_000).expect("done");
+            },
+            false,
+        ),
+        (
+            "growth",
+            |files, id| files.truncate(id, 2_000_000).expect("done"),
+            true,
+        ),
+        (
+            "a hole",
+            |files, id| {
+                let punch = FallocateMode::PunchHole;
+                files.fallocate(id, 131_072, 131_072, punch).expect("done");
+            },
+            false,
+        ),
+        (
+            "its removal",
+            |files, _| drop(files.unlink(files.root(), b"file").expect("done")),
+            false,
+        ),
+    ];
+    let directory = tempfile::tempdir().expect("a directory");
+    let engine = pool(directory.path());
+    let (_offer, site) = site_of(&engine, HttpState::Named);
+    let (imported, files) = head(&engine);
+    for is_on_disk in [true, false] {
+        for (what, act, stays) in acts {
+            let id = make(&files, files.root(), b"file", FileKind::Regular, 0o644);
+            write(&files, id, 0, &vec![1; 1_000_000]);
+            if is_on_disk {
+                imported.pool.sync().map(drop).expect("synced");
+            }
+            let found = file(&site, "file").expect("there");
+            let mut bytes = joined(&found.read(0, 500_000, false).expect("readable"));
+            act(&files, id);
+            let rest = found.read(500_000, 1 << 20, false);
+            assert_eq!(rest.is_ok(), stays, "{what}, {is_on_disk}");
+            let at_hand = found.at_hand(0, 1000);
+            assert!(stays || at_hand.is_empty(), "{what}, {is_on_disk}");
+            if let Ok(rest) = rest {
+                bytes.extend(joined(&rest));
+                assert!(bytes == vec![1; 1_000_000], "{what}, {is_on_disk}");
+            }
+            let _ = files.unlink(files.root(), b"file");
+            imported.pool.sync().map(drop).expect("synced");
+        }
+    }
 }
 
 /// A client that receives slowly, or not at all, must not hold a dataset for ever; and one that

@@ -13,6 +13,10 @@ pub enum TreeFault {
     /// Others may not read it.
     #[error("forbidden")]
     Forbidden,
+    /// It is another version than the one that was found. Whoever has sent nothing yet looks for
+    /// it again.
+    #[error("the file changed while it was read")]
+    Changed,
     /// It cannot be read now.
     #[error("{0}")]
     Unavailable(String),

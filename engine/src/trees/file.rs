@@ -3,7 +3,7 @@
 use super::error::TreeFault;
 use super::names::Node;
 use super::tree::FileTree;
-use cenote_posix::{FileKind, IoContext, PosixError, Segment};
+use cenote_posix::{IoContext, PosixError, Segment, Znode};
 use cenote_vdev::Patience;
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
@@ -13,6 +13,9 @@ use std::time::SystemTime;
 const AT_HAND_SIZE_MAX: u64 = 4 << 20;
 
 /// An open file. It keeps nothing from going away.
+///
+/// *Invariant: all that is read of it is of one version*, the one that its tag stands for. A file of
+/// a head that changes before its end meanwhile has [`TreeFault::Changed`] from then on.
 #[derive(Debug)]
 pub struct TreeFile {
     tree: Weak<FileTree>,
@@ -51,7 +54,7 @@ impl TreeFile {
         self.modified
     }
 
-    /// Differs whenever the bytes do.
+    /// Names the bytes of this version.
     pub fn tag(&self) -> &str {
         &self.tag
     }
@@ -69,19 +72,26 @@ impl TreeFile {
             return Vec::new();
         };
         let segments = tree.files.segments_at_hand(file, offset, length);
-        // Of a file that changed meanwhile nobody can say whose bytes these are.
-        if !tree.is_lasting() && !node.holds(&tree.files) {
+        if !self.is_as_it_was(&tree, &node, file) {
+            // The read that may wait says so.
             return Vec::new();
         }
         tree.counts.add_cached(bytes(&segments));
         segments
     }
 
+    /// Whether what was read of it before is of this version.
+    fn is_as_it_was(&self, tree: &FileTree, node: &Node, file: &Znode) -> bool {
+        let object = file.object();
+        tree.is_lasting()
+            || object.is_none_or(|object| object.is_unchanged_since(node.changes, self.size))
+    }
+
     /// The bytes from `offset` on; fewer at the end of the file. May wait. With `passes` they do
     /// not stay in memory, unless several clients want the file.
     ///
     /// # Errors
-    /// If they cannot be read, or the tree was taken away.
+    /// If they cannot be read, the file changed, or the tree was taken away.
     pub fn read(
         &self,
         offset: u64,
@@ -103,18 +113,10 @@ impl TreeFile {
             false => object,
         };
         let read = object.segments(offset, length).map_err(PosixError::from);
-        let mut segments = match (read, tree.is_lasting()) {
-            (Ok(segments), true) => segments,
-            (Err(error), true) => return Err(tree.fault(&error)),
-            // What was read of a file that was removed is nobody's.
-            (read, false) => {
-                let size = still_there(&tree, &node)?;
-                let mut segments = read.map_err(|error| tree.fault(&error))?;
-                cut(&mut segments, size.saturating_sub(offset));
-                segments
-            }
-        };
-        segments.retain(|segment| segment.length > 0);
+        if !self.is_as_it_was(&tree, &node, file) {
+            return Err(TreeFault::Changed);
+        }
+        let segments = read.map_err(|error| tree.fault(&error))?;
         tree.counts.add_read(bytes(&segments));
         Ok(segments)
     }
@@ -126,32 +128,6 @@ fn no_longer() -> TreeFault {
 
 fn bytes(segments: &[Segment]) -> u64 {
     segments.iter().map(|segment| segment.length as u64).sum()
-}
-
-/// The size of a file of a head now, if it is still the same file.
-fn still_there(tree: &FileTree, node: &Node) -> Result<u64, TreeFault> {
-    let before = node.znode().ok_or_else(no_longer)?;
-    let removed = || TreeFault::Storage("the file was removed while it was read".to_owned());
-    let now = match tree.files.znode(before.id()) {
-        Ok(now) => now,
-        Err(PosixError::NoSuchZnode { .. }) => return Err(removed()),
-        Err(error) => return Err(tree.fault(&error)),
-    };
-    let is_same = now.kind() == FileKind::Regular
-        && now.attributes().generation == before.attributes().generation;
-    match is_same {
-        true => Ok(now.attributes().size),
-        false => Err(removed()),
-    }
-}
-
-/// Leaves so many bytes of the segments.
-fn cut(segments: &mut [Segment], mut left: u64) {
-    for segment in segments {
-        let length = usize::try_from(left).unwrap_or(usize::MAX);
-        segment.length = segment.length.min(length);
-        left -= segment.length as u64;
-    }
 }
 
 impl Drop for TreeFile {

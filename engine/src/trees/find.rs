@@ -5,13 +5,17 @@ use super::file::TreeFile;
 use super::names::{Named, Names, Node};
 use super::tree::FileTree;
 use super::walk::{ENTER, READ, Stopped, allows, walk};
+use cenote_base::rt;
 use cenote_posix::{FileKind, Znode};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// Entries of a listing whose attributes are read at once.
 const BATCH: usize = 512;
+/// How often somebody looks for a file that is being written, and the time between: a second.
+const LOOKS: u32 = 200;
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// What a path names.
 #[derive(Debug)]
@@ -42,11 +46,28 @@ impl FileTree {
 
     /// What a path names.
     pub fn find(self: &Arc<Self>, path: &[Vec<u8>]) -> Result<TreeFound, TreeFault> {
-        self.check()?;
+        for look in 1..=LOOKS {
+            self.check()?;
+            // Whoever writes without an end gets between no looks: then a write may be half done.
+            if let Some(node) = self.look(path, look < LOOKS)? {
+                let node = Arc::new(node);
+                self.names.insert(Names::key(path), &node);
+                return self.found(node);
+            }
+            rt::sleep(LOOK_INTERVAL);
+        }
+        let name = &self.name;
+        Err(TreeFault::Unavailable(format!(
+            "a file of {name} is being written all the time"
+        )))
+    }
+
+    /// What a path names; `None` if it is a file that is being changed.
+    fn look(&self, path: &[Vec<u8>], is_patient: bool) -> Result<Option<Node>, TreeFault> {
         let mut way = Vec::new();
         let named = match walk(&self.files, path, &mut way) {
-            Ok(()) => self.named(way.last().expect("it has the root")),
-            Err(Stopped::Fault(fault)) => Named::Not(fault),
+            Ok(()) => self.named(way.last().expect("it has the root"), is_patient),
+            Err(Stopped::Fault(fault)) => Some((Named::Not(fault), 0)),
             Err(Stopped::Posix(error)) => return Err(self.fault(&error)),
         };
         let modified = way
@@ -57,20 +78,23 @@ impl FileTree {
             // The way is not looked at again.
             way.drain(..way.len().saturating_sub(1));
         }
-        let node = Arc::new(Node::new(way, named, modified));
-        self.names.insert(Names::key(path), &node);
-        self.found(node)
+        Ok(named.map(|named| Node::new(way, named, modified)))
     }
 
-    /// What an object is to clients.
-    fn named(&self, znode: &Znode) -> Named {
-        match znode.kind() {
+    /// What an object is to clients, and how often its contents had changed; `None` if that is not
+    /// clear at this moment.
+    fn named(&self, znode: &Znode, is_patient: bool) -> Option<(Named, u64)> {
+        let named = match znode.kind() {
             FileKind::Directory => Named::Directory,
             FileKind::Regular if !allows(znode, READ) => Named::Not(TreeFault::Forbidden),
             FileKind::Regular if self.is_lasting() => Named::File(Some(self.tags.lasting(znode))),
-            FileKind::Regular => Named::File(self.tags.settled(&self.files, znode)),
+            FileKind::Regular => {
+                let state = self.tags.state(&self.files, znode, is_patient)?;
+                return Some((Named::File(state.tag), state.changes));
+            }
             _ => Named::Not(TreeFault::NotFound),
-        }
+        };
+        Some((named, 0))
     }
 
     fn found(self: &Arc<Self>, node: Arc<Node>) -> Result<TreeFound, TreeFault> {

@@ -48,16 +48,19 @@ pub(crate) struct Node {
     pub way: Vec<Arc<Znode>>,
     pub named: Named,
     pub modified: SystemTime,
+    /// How often the contents of a file had changed when it was like this.
+    pub changes: u64,
     /// How often it was asked for.
     asked: AtomicU32,
 }
 
 impl Node {
-    pub fn new(way: Vec<Arc<Znode>>, named: Named, modified: SystemTime) -> Self {
+    pub fn new(way: Vec<Arc<Znode>>, (named, changes): (Named, u64), modified: SystemTime) -> Self {
         Self {
             way,
             named,
             modified,
+            changes,
             asked: AtomicU32::new(0),
         }
     }
@@ -191,7 +194,7 @@ mod tests {
 
     fn absent() -> Arc<Node> {
         let named = Named::Not(TreeFault::NotFound);
-        Arc::new(Node::new(Vec::new(), named, SystemTime::UNIX_EPOCH))
+        Arc::new(Node::new(Vec::new(), (named, 0), SystemTime::UNIX_EPOCH))
     }
 
     /// A client that asks for a million names that are not there must not take the memory.

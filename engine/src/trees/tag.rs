@@ -7,6 +7,10 @@
 //!
 //! Changes that are not on disk yet have no pointers. A file with such changes gets a tag that was
 //! never given out before and never will be again, so no client takes it for what it has.
+//!
+//! A file of a head may change while it is sent. So what is found of it is a [`State`]: besides the
+//! tag it has the number of changes so far, by which each read can tell whether it is of the same
+//! bytes ([`Object::is_unchanged_since`](cenote_dmu::Object::is_unchanged_since)).
 
 use cenote_base::ObjectId;
 use cenote_dmu::ContentRoot;
@@ -73,18 +77,41 @@ impl Tags {
         tag_of(b"fresh", [self.salt, number].into_iter())
     }
 
-    /// The tag of a file that may change at any time, if all of it is on disk; the znode is
-    /// the newest if so.
-    pub fn settled(&self, files: &FileSystem, file: &Znode) -> Option<Arc<str>> {
+    /// The state of a file that may change at any time; `None` if it changed just now. With
+    /// `is_patient` it is none while somebody changes the file either.
+    pub fn state(&self, files: &FileSystem, file: &Znode, is_patient: bool) -> Option<State> {
         let root_of = |file: &Znode| file.object()?.content_root();
-        let before = root_of(file)?;
+        let changes = changes_of(file);
+        let before = root_of(file);
+        if is_patient && files.is_changing(file.id()) {
+            return None;
+        }
         // The size is of a time between two looks that found the same contents.
         let now = files.znode(file.id()).ok()?;
         let is_same = now.attributes().generation == file.attributes().generation
             && now.attributes().size == file.attributes().size
-            && root_of(&now)? == before;
-        is_same.then(|| Self::of_root(&before, file.attributes().size))
+            && changes_of(&now) == changes;
+        let after = root_of(&now);
+        // Otherwise it came to disk meanwhile: it has a tag the next time.
+        let root = before.filter(|before| after.as_ref() == Some(before));
+        is_same.then(|| State {
+            tag: root.map(|root| Self::of_root(&root, file.attributes().size)),
+            changes,
+        })
     }
+}
+
+/// A file of a head at one moment.
+#[derive(Debug)]
+pub(crate) struct State {
+    /// Its tag, if all of it is on disk.
+    pub tag: Option<Arc<str>>,
+    /// How often its contents had changed.
+    pub changes: u64,
+}
+
+fn changes_of(file: &Znode) -> u64 {
+    file.object().map_or(0, |object| object.changes())
 }
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ use std::sync::Arc;
 
 /// Links of a listing of which it is asked where they lead.
 const LINKS_FOLLOWED: usize = 10_000;
+/// How often a file that changes between its head and its first bytes is looked for.
+const TRIES: usize = 5;
 
 /// A request that is about a tree.
 pub(crate) struct Asked {
@@ -38,6 +40,8 @@ pub(crate) struct Answer {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub content: Content,
+    /// The file changed meanwhile: another answer is due.
+    is_outdated: bool,
 }
 
 /// What the body is made of.
@@ -53,6 +57,7 @@ impl Answer {
             status,
             headers: HeaderMap::new(),
             content: Content::Text(Bytes::new()),
+            is_outdated: false,
         }
     }
 
@@ -78,6 +83,10 @@ impl Answer {
             TreeError::Forbidden => {
                 Self::saying(StatusCode::FORBIDDEN, "this is not served to you")
             }
+            TreeError::Changed => Self {
+                is_outdated: true,
+                ..Self::unavailable("the file is being changed")
+            },
             TreeError::Unavailable(_) => Self::unavailable("the storage is not available now"),
             TreeError::Storage(_) => Self::saying(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -178,6 +187,16 @@ impl Look for MayWait {
 
 /// What is answered; `None` only from a look that may not wait.
 pub(crate) fn answer(asked: &Asked, site: &Site, rules: &Rules, look: &dyn Look) -> Option<Answer> {
+    for _ in 1..TRIES {
+        let answer = answer_once(asked, site, rules, look)?;
+        if !answer.is_outdated {
+            return Some(answer);
+        }
+    }
+    answer_once(asked, site, rules, look)
+}
+
+fn answer_once(asked: &Asked, site: &Site, rules: &Rules, look: &dyn Look) -> Option<Answer> {
     let target = &asked.target;
     if !target.is_canonical {
         return Some(Answer::redirect(target.canonical(), &asked.uri));

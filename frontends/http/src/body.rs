@@ -39,11 +39,20 @@ const PACED_BYTES: std::ops::RangeInclusive<u64> = 1 << 10..=64 << 10;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Broken {
     #[error("the file cannot be read: {0}")]
-    Unreadable(#[from] TreeError),
+    Unreadable(TreeError),
     #[error("the file changed while it was sent")]
     Changed,
     #[error("the storage did not answer in time")]
     TooSlow,
+}
+
+impl From<TreeError> for Broken {
+    fn from(error: TreeError) -> Self {
+        match error {
+            TreeError::Changed => Self::Changed,
+            error => Self::Unreadable(error),
+        }
+    }
 }
 
 /// A part of a body that is made of a file.

@@ -23,6 +23,9 @@ pub enum TreeError {
     /// It is not served to this client.
     #[error("forbidden")]
     Forbidden,
+    /// It is another version than the one that was found: look for it again.
+    #[error("it changed while it was read")]
+    Changed,
     /// It cannot be read now: the pool waits for its devices, or a key is not loaded.
     #[error("not available: {0}")]
     Unavailable(String),
@@ -88,8 +91,9 @@ pub enum Purpose {
 
 /// A regular file at the moment at which it was found.
 ///
-/// A file of a live dataset may change while it is read. Then [`Self::entity_tag`] changes, and a
-/// read gives the new bytes, or fewer than were asked for if it became shorter.
+/// A file of a live dataset may change while it is read. Then a read fails with
+/// [`TreeError::Changed`]; or [`Self::entity_tag`] changes, and a read gives the new bytes, or fewer
+/// than were asked for if it became shorter.
 pub trait File: Send + Sync {
     /// Bytes.
     fn size(&self) -> u64;

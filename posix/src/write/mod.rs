@@ -183,6 +183,14 @@ impl FileSystem {
         self.writer().is_some()
     }
 
+    /// Whether somebody changes the object at this moment, or another one that shares its lock. An
+    /// operation changes contents first and the size afterwards: whoever looks at both wants to
+    /// see neither half.
+    pub fn is_changing(&self, id: ObjectId) -> bool {
+        self.writer()
+            .is_some_and(|writer| writer.locks.try_lock(id).is_none())
+    }
+
     /// The open dataset that changes go through.
     pub fn dataset(&self) -> Result<&Arc<OpenDataset>, PosixError> {
         Ok(&self.require_writer()?.dataset)

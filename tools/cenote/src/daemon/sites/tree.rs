@@ -37,6 +37,7 @@ fn error_of(fault: TreeFault) -> TreeError {
     match fault {
         TreeFault::NotFound => TreeError::NotFound,
         TreeFault::Forbidden => TreeError::Forbidden,
+        TreeFault::Changed => TreeError::Changed,
         TreeFault::Unavailable(reason) => TreeError::Unavailable(reason),
         TreeFault::Storage(reason) => TreeError::Storage(reason),
     }
