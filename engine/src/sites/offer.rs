@@ -12,6 +12,7 @@ use cenote_base::ObjectId;
 use cenote_base::rt::{Mutex, RwLock, ranks};
 use cenote_control::model::HttpSite;
 use cenote_dsl::{Dataset, DatasetType};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// File systems below one that is served with them.
@@ -150,6 +151,8 @@ impl Offer {
             .after_delimiter()
             .map(|short| short.as_bytes().to_vec());
         let mut sites = Vec::new();
+        // What is above is met before what is below.
+        let mut met = HashMap::from([(above.path.clone(), Arc::clone(above))]);
         walk_heads(imported.dsl(), |head| {
             let is_below = head.name() != &top_name && is_within(head.name(), &top_name);
             if !is_below || sites.len() >= BELOW_MAX {
@@ -178,7 +181,12 @@ impl Offer {
                 recursive: false,
                 ..above.asked.clone()
             };
-            sites.push(self.kept(known, asked, (&imported, state)));
+            let path = components(&asked.path);
+            let mut ways = (0..path.len()).rev().map(|length| &path[..length]);
+            let next = ways.find_map(|way| met.get(way)).unwrap_or(above);
+            let site = self.kept(known, (asked, next), (&imported, state));
+            met.insert(path, Arc::clone(&site));
+            sites.push(site);
         });
         sites
     }
@@ -186,7 +194,7 @@ impl Offer {
     fn kept(
         &self,
         known: &[Arc<Site>],
-        asked: HttpSite,
+        (asked, above): (HttpSite, &Arc<Site>),
         of: (&crate::registry::imported::Imported, &Dataset),
     ) -> Arc<Site> {
         let id: ObjectId = of.1.id();
@@ -194,12 +202,13 @@ impl Offer {
         let is_it = |site: &&Arc<Site>| {
             site.id == id
                 && site.is_of(of.0)
+                && site.is_below(above)
                 && site.path == path
                 && site.asked.host == asked.host
                 && site.asked.state == asked.state
         };
         let found = known.iter().find(is_it).cloned();
-        found.unwrap_or_else(|| Arc::new(Site::new(&self.registry, asked, of)))
+        found.unwrap_or_else(|| Arc::new(Site::new(&self.registry, asked, of).below(above)))
     }
 }
 

@@ -45,6 +45,8 @@ pub struct Site {
     /// When that was made: its number may be another dataset's later.
     created: Txg,
     name: Arc<str>,
+    /// The next one above it, if it is served because that is served with those below.
+    above: Option<Arc<Site>>,
     shown: RwLock<Shown, ranks::SiteStates>,
     counts: Arc<Counts>,
 }
@@ -125,8 +127,47 @@ impl Site {
             created: dataset.phys().creation_txg,
             name: asked.dataset.as_str().into(),
             asked,
+            above: None,
             shown: RwLock::default(),
             counts: Arc::default(),
+        }
+    }
+
+    /// The same as a site below another one.
+    pub(crate) fn below(self, above: &Arc<Self>) -> Self {
+        Self {
+            above: Some(Arc::clone(above)),
+            ..self
+        }
+    }
+
+    /// Whether it is below that one.
+    pub(crate) fn is_below(&self, above: &Arc<Self>) -> bool {
+        let own = self.above.as_ref();
+        own.is_some_and(|own| Arc::ptr_eq(own, above))
+    }
+
+    /// Refuses if others may not enter a directory on the way to it in the file systems above, as
+    /// they could not where all of them are mounted. One that shows nothing says nothing.
+    fn check_way(&self) -> Result<(), TreeFault> {
+        let Some(above) = &self.above else {
+            return Ok(());
+        };
+        match above.find(self.path.get(above.path.len()..).unwrap_or_default()) {
+            Err(TreeFault::Forbidden) => Err(TreeFault::Forbidden),
+            _ => Ok(()),
+        }
+    }
+
+    /// As [`Self::check_way`], if memory can tell.
+    fn check_way_at_hand(&self) -> Option<Result<(), TreeFault>> {
+        let above = match &self.above {
+            Some(above) if above.shown.read().problem.is_none() => above,
+            _ => return Some(Ok(())),
+        };
+        match above.find_at_hand(self.path.get(above.path.len()..).unwrap_or_default())? {
+            Err(TreeFault::Forbidden) => Some(Err(TreeFault::Forbidden)),
+            _ => Some(Ok(())),
         }
     }
 
@@ -311,7 +352,10 @@ impl Site {
 
     /// What a path names, if memory can tell.
     pub fn find_at_hand(&self, path: &[Vec<u8>]) -> Option<Result<TreeFound, TreeFault>> {
-        self.tree_at_hand()?.find_at_hand(path)
+        match self.check_way_at_hand()? {
+            Ok(()) => self.tree_at_hand()?.find_at_hand(path),
+            Err(fault) => Some(Err(fault)),
+        }
     }
 
     /// What a path names. May wait.
@@ -319,6 +363,7 @@ impl Site {
     /// # Errors
     /// [`TreeFault`].
     pub fn find(&self, path: &[Vec<u8>]) -> Result<TreeFound, TreeFault> {
+        self.check_way()?;
         self.tree()?.find(path)
     }
 
@@ -331,6 +376,7 @@ impl Site {
         path: &[Vec<u8>],
         each: &mut dyn FnMut(TreeEntry) -> bool,
     ) -> Result<(), TreeFault> {
+        self.check_way()?;
         self.tree()?.list(path, each)
     }
 

@@ -334,3 +334,53 @@ fn files_that_are_read_keep_their_snapshot() {
         Err(TreeFault::Unavailable(_))
     ));
 }
+
+/// With `-r`, files below a directory that others may not enter were served where another file
+/// system began below it. A mount would not let them through.
+#[test]
+fn a_file_system_below_a_closed_directory_is_closed() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let engine = pool(directory.path());
+    let below = NewDataset {
+        name: format!("{DATASET}/below"),
+        unmounted: true,
+        ..NewDataset::default()
+    };
+    change(&engine, Change::CreateDataset(Box::new(below)));
+    let (_, above) = head(&engine);
+    let name = DatasetName::parse(&format!("{DATASET}/below")).expect("a name");
+    let (imported, dataset) = engine.context.registry.dataset(&name).expect("it is there");
+    let inner = imported.open_head(&dataset).expect("open");
+    make(&inner, inner.root(), b"file", FileKind::Regular, 0o644);
+    imported.pool.sync().map(drop).expect("synced");
+    let asked = HttpSite {
+        path: "/pub".to_owned(),
+        dataset: DATASET.to_owned(),
+        recursive: true,
+        ..HttpSite::default()
+    };
+    let site = Site::commanded(&engine.context.registry, &asked).expect("a file system");
+    let offer = Offer::new(&engine.context.registry);
+    offer.add(vec![site]);
+    let (site, prefix) = offer.site("any", &path("pub/below/file")).expect("there");
+    assert_eq!(prefix, 2, "the one below answers");
+    let at_hand = || site.find_at_hand(&path("file"));
+    assert!(file(&site, "file").is_ok());
+    assert!(matches!(at_hand(), Some(Ok(_))));
+    for (mode, is_open) in [(0o700, false), (0o711, true)] {
+        let set = SetAttributes {
+            mode: Some(mode),
+            ..SetAttributes::default()
+        };
+        above.set_attributes(above.root(), &set).expect("set");
+        assert!(at_hand().is_none(), "somebody has to look");
+        assert_eq!(file(&site, "file").is_ok(), is_open);
+        let listed = site.list(&[], &mut |_| true);
+        assert_eq!(listed.is_ok(), is_open);
+        match at_hand() {
+            Some(Ok(_)) => assert!(is_open),
+            Some(Err(fault)) => assert!(!is_open && fault == TreeFault::Forbidden),
+            None => panic!("it is known by now"),
+        }
+    }
+}
