@@ -128,10 +128,25 @@ impl Imported {
         is_meant: impl Fn(ObjectId) -> bool,
     ) -> Result<TreesHeld<'_>, ControlError> {
         let held = self.trees.hold(force, is_meant);
-        held.map_err(|InUse { name, count }| {
-            let dataset = name;
-            HttpRefusal::InUse { dataset, count }.into()
+        held.map_err(|busy: InUse| {
+            HttpRefusal::InUse {
+                // It may have been renamed since.
+                dataset: self.name_now(busy.dataset).unwrap_or(busy.name),
+                count: busy.count,
+            }
+            .into()
         })
+    }
+
+    /// The head or snapshot of this name that clients still read although no site shows it.
+    pub fn retired_tree(&self, name: &str) -> Option<ObjectId> {
+        let mut retired = self.trees.retired().into_iter();
+        retired.find(|id| self.name_now(*id).as_deref() == Some(name))
+    }
+
+    fn name_now(&self, id: ObjectId) -> Option<String> {
+        let dataset = self.dsl().dataset_of(id).ok()?;
+        Some(dataset.name().as_str().to_owned())
     }
 
     /// Where a mount point lies with the alternative root before it.

@@ -59,6 +59,8 @@ pub(crate) struct OpenTrees {
 /// A tree whose files are read.
 #[derive(Debug)]
 pub(crate) struct InUse {
+    pub dataset: ObjectId,
+    /// Its name when the tree was opened.
     pub name: String,
     pub count: usize,
 }
@@ -135,17 +137,17 @@ impl OpenTrees {
         own.map(|open| open.tree.handles.count() as u64).sum()
     }
 
-    /// Whether clients read files of a tree of this name that no site shows any more.
-    pub fn has_retired(&self, name: &str) -> bool {
+    /// The datasets of trees that no site shows any more.
+    pub fn retired(&self) -> Vec<ObjectId> {
         let state = self.state.lock();
-        let mut open = state.open.values();
-        open.any(|open| open.retired.is_some() && open.tree.name == name)
+        let retired = state.open.values().filter(|open| open.retired.is_some());
+        retired.map(|open| open.tree.dataset).collect()
     }
 
-    /// Ends trees of this name that no site shows any more, once their files are closed or so much
-    /// time is over.
-    pub fn end_retired(&self, name: &str, grace: Duration) {
-        let is_meant = |open: &Open| open.retired.is_some() && open.tree.name == name;
+    /// Ends trees of this dataset that no site shows any more, once their files are closed or so
+    /// much time is over.
+    pub fn end_retired(&self, id: ObjectId, grace: Duration) {
+        let is_meant = |open: &Open| open.retired.is_some() && open.tree.dataset == id;
         let is_read = || {
             let state = self.state.lock();
             let mut meant = state.open.values().filter(|open| is_meant(open));
@@ -201,6 +203,7 @@ impl OpenTrees {
         {
             set_closing(false);
             return Err(InUse {
+                dataset: busy.dataset,
                 name: busy.name.clone(),
                 count: busy.handles.count().max(1),
             });

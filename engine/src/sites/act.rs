@@ -22,10 +22,10 @@ pub(crate) fn act_on_sites(context: &Context, act: HttpAct) -> Result<Response, 
         }),
         HttpAct::Stop { targets, grace } => stop(context, &targets, Duration::from_secs(grace)),
         HttpAct::Reload => {
+            // One that cannot is in no other's way.
             let reloaded = context.sites.running().into_iter();
-            reloaded
-                .map(|one| one.server.reload())
-                .collect::<Result<Vec<()>, _>>()?;
+            let reloaded: Vec<_> = reloaded.map(|one| one.server.reload()).collect();
+            reloaded.into_iter().collect::<Result<Vec<()>, _>>()?;
             Ok(Response::Done)
         }
     }
@@ -73,9 +73,16 @@ fn withdrawn(
             }
         }
     }
-    let is_old = |imported: &Arc<Imported>| imported.trees.has_retired(target);
+    let is_old = |imported: &Arc<Imported>| imported.retired_tree(target).is_some();
     if found.is_empty() && context.registry.all().iter().any(is_old) {
         found.push(Withdrawn::Old(target.to_owned()));
+    }
+    // By another name: 'localhost:8080' for '127.0.0.1:8080'.
+    if found.is_empty()
+        && let Some(address) = context.sites.address(target)
+        && let Some(running) = servers.iter().find(|one| one.is_at(&address))
+    {
+        found.push(Withdrawn::Server(running.clone()));
     }
     match found.is_empty() {
         false => Ok(found),
@@ -116,7 +123,9 @@ fn stop(context: &Context, targets: &[String], grace: Duration) -> Result<Respon
 /// Ends downloads of what is not shown any more, after so long.
 fn end_old(context: &Context, name: &str, grace: Duration) {
     for imported in context.registry.all() {
-        imported.trees.end_retired(name, grace);
+        if let Some(id) = imported.retired_tree(name) {
+            imported.trees.end_retired(id, grace);
+        }
     }
 }
 

@@ -74,6 +74,11 @@ impl SiteServers {
         self.running.lock().clone()
     }
 
+    /// An address as servers have it; `None` if it is none.
+    pub fn address(&self, text: &str) -> Option<String> {
+        self.serving.as_ref()?.address(text).ok()
+    }
+
     /// Has the server that listens there serve these, too; one is started if there is none.
     ///
     /// # Errors

@@ -65,6 +65,15 @@ fn destroy(engine: &Engine, name: &str) -> Result<(), String> {
     }
 }
 
+fn rename(engine: &Engine, from: &str, to: &str) {
+    let rename = SnapshotChange::Rename {
+        from: format!("{DATASET}@{from}"),
+        to: to.to_owned(),
+        recursive: false,
+    };
+    change(engine, Change::Snapshots(rename));
+}
+
 fn path(name: &str) -> Vec<Vec<u8>> {
     let parts = name.split('/').filter(|part| !part.is_empty());
     parts.map(|part| part.as_bytes().to_vec()).collect()
@@ -314,8 +323,14 @@ fn files_that_are_read_keep_their_snapshot() {
     let busy = destroy(&engine, "first").expect_err("it is read");
     assert!(busy.contains("heads/one@first"), "{busy}");
     assert_eq!(read(&first), b"first", "and read on");
+    // Under the name that it has by now: the one before is nobody's.
+    rename(&engine, "first", "old");
+    let busy = destroy(&engine, "old").expect_err("it is read");
+    assert!(busy.contains("heads/one@old"), "{busy}");
+    assert_eq!(imported.retired_tree("heads/one@first"), None);
+    assert!(imported.retired_tree("heads/one@old").is_some());
     drop(first);
-    destroy(&engine, "first").expect("nobody reads it");
+    destroy(&engine, "old").expect("nobody reads it");
     // By force it ends, for who reads it, too.
     let second = file(&site, "file").expect("there");
     let held = imported.hold_trees(true, |_| true).expect("by force");
