@@ -7,8 +7,9 @@
 //! What clients sent is escaped as Apache does it, so that no line can be forged.
 
 use crate::date::Parts;
+use crate::named_file::open_log;
 use cenote_base::rt::process::{self, Instant, JoinHandle, mpsc};
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -50,6 +51,8 @@ pub trait AccessLog: Send {
 pub struct FileLog {
     path: PathBuf,
     file: File,
+    /// It ends within a line: the disk was full.
+    is_torn: bool,
 }
 
 impl FileLog {
@@ -59,14 +62,24 @@ impl FileLog {
     /// It cannot be opened for writing.
     pub fn open(path: impl Into<PathBuf>) -> io::Result<Self> {
         let path = path.into();
-        let file = OpenOptions::new().create(true).append(true).open(&path)?;
-        Ok(Self { path, file })
+        let file = open_log(&path)?;
+        Ok(Self {
+            path,
+            file,
+            is_torn: false,
+        })
     }
 }
 
 impl AccessLog for FileLog {
     fn write(&mut self, lines: &[u8]) -> io::Result<()> {
-        self.file.write_all(lines)
+        // A line that was cut off is not to become one with the next.
+        if self.is_torn {
+            self.file.write_all(b"\n")?;
+        }
+        let written = self.file.write_all(lines);
+        self.is_torn = written.is_err();
+        written
     }
 
     fn reopen(&mut self) -> io::Result<()> {

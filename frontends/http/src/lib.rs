@@ -27,6 +27,7 @@ mod listen;
 mod listing;
 mod mime;
 mod multipart;
+mod named_file;
 mod negotiate;
 mod options;
 mod pace;
@@ -46,10 +47,12 @@ pub use access_log::{AccessLog, FileLog};
 pub use check::check_request;
 pub use directory::DirectoryTree;
 pub use listen::{Address, AddressError};
+pub use named_file::read_named_file;
 pub use options::{Limits, ListingFormat, Options, OptionsError};
 pub use pages::{Method, PageAnswer, PageRequest, Pages};
 pub use server::{Bound, Handler, Listen, Server, ServerError};
 pub use status::{AddressStatus, Status};
+pub use target::{host_name, requested_host};
 pub use tls::{TlsError, TlsFiles};
 pub use tree::{
     Entry, EntryKind, File, Found, NoSites, OneTree, Purpose, Site, Sites, Tree, TreeError,

@@ -117,6 +117,8 @@ impl Listener {
         })
     }
 
+    /// Listens on an address.
+    ///
     /// # Errors
     /// The address is in use, not this machine's, or needs rights that the process does not have.
     pub fn bind(address: &Address) -> io::Result<Self> {

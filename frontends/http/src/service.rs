@@ -414,3 +414,32 @@ fn record(parts: &Parts, link: &Link) -> Record {
         agent: text(header::USER_AGENT),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// HTTP/2 has no line `Host`: pages that depend on it took such a request for one for no host.
+    #[test]
+    fn pages_see_the_host_that_sites_are_found_by() {
+        for (uri, line, expected) in [
+            ("http://a.test/", None, "a.test"),
+            ("http://a.test/", Some("b.test"), "a.test"),
+            ("/", Some("b.test"), "b.test"),
+        ] {
+            let mut request = Request::builder().uri(uri);
+            if let Some(line) = line {
+                request = request.header(header::HOST, line);
+            }
+            let parts = request.body(()).expect("a request").into_parts().0;
+            assert_eq!(host(&parts).as_deref(), Ok(expected));
+            let page = page_request(pages::Method::Get, &parts, Bytes::new(), None);
+            let headers = page.headers;
+            let hosts = headers.iter().filter(|(name, _)| name == "host");
+            assert_eq!(
+                hosts.map(|(_, text)| text.as_str()).collect::<Vec<_>>(),
+                [expected]
+            );
+        }
+    }
+}

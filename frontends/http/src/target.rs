@@ -148,6 +148,19 @@ pub(crate) fn host(text: &str) -> Result<String, TargetError> {
     }
 }
 
+/// The host that a request is for, as [`host_name`] has it; empty if it names none that can be.
+pub fn requested_host(text: &str) -> String {
+    host(text).unwrap_or_default()
+}
+
+/// The host that a site is for, as requests are compared with it; `None` if no request can name it
+/// so: it has a port, a wildcard, or what no name has.
+pub fn host_name(text: &str) -> Option<String> {
+    let name = host(text).ok().filter(|name| !name.is_empty())?;
+    let is_whole = text.len() == name.len() || text.strip_suffix('.').is_some();
+    (is_whole && !name.contains(['%', '~'])).then_some(name)
+}
+
 /// Whether it is nothing, or a colon and perhaps a port.
 fn is_port(text: &str) -> bool {
     let Some(port) = text.strip_prefix(':') else {
@@ -239,6 +252,20 @@ mod tests {
             ("[FE80::1]", "[fe80::1]"),
         ] {
             assert_eq!(host(text).as_deref(), Ok(expected), "{text}");
+        }
+        for (text, expected) in [
+            ("Example.ORG", Some("example.org")),
+            ("example.org.", Some("example.org")),
+            ("[FE80::1]", Some("[fe80::1]")),
+            ("example.org:80", None),
+            ("[::1]:80", None),
+            ("*.example.org", None),
+            ("a b", None),
+            ("a%41", None),
+            ("::1", None),
+            ("", None),
+        ] {
+            assert_eq!(host_name(text).as_deref(), expected, "{text}");
         }
         for text in ["a b", "a/b", "a:b", "[::1", "[x]", "a:1:2", "a@b", "[::1]x"] {
             assert_eq!(host(text), Err(TargetError::Host), "{text}");

@@ -1,10 +1,14 @@
 //! TLS: the certificate and key of a server, and the protocols that it offers.
 
+use crate::named_file::read_named_file;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// The longest file: a chain of some hundred certificates.
+const BYTES_MAX: u64 = 1 << 20;
 
 /// Where a server's certificate and key are, as PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,13 +51,15 @@ fn at(path: &Path, reason: impl ToString) -> TlsError {
 /// How a server proves who it is, over HTTP/2 or HTTP/1.1 as the client likes it.
 pub(crate) fn config(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
     let path = &files.certificate;
-    let chain = CertificateDer::pem_file_iter(path).map_err(|error| at(path, error))?;
-    let chain: Result<Vec<_>, _> = chain.collect();
+    let read = |path: &Path| read_named_file(path, BYTES_MAX).map_err(|error| at(path, error));
+    let bytes = read(path)?;
+    let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     let chain = chain.map_err(|error| at(path, error))?;
     if chain.is_empty() {
         return Err(at(path, "there is no certificate in it"));
     }
-    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| at(&files.key, error))?;
+    let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?);
+    let key = key.map_err(|error| at(&files.key, error))?;
     let unusable = |error: rustls::Error| TlsError::Unusable {
         path: path.clone(),
         reason: error.to_string(),

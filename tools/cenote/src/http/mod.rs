@@ -112,7 +112,10 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
 
 fn stop(targets: &[&str], arguments: &Arguments, context: &mut Context) -> Outcome {
     let act = HttpAct::Stop {
-        targets: targets.iter().map(|&target| target.to_owned()).collect(),
+        targets: targets
+            .iter()
+            .map(|target| start::address_of(target, context))
+            .collect(),
         grace: arguments.number("grace")?.unwrap_or(GRACE),
     };
     match context.ask(Request::Http { act }) {

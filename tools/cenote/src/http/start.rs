@@ -5,6 +5,7 @@ use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use cenote_control::model::{
     HttpAct, HttpLimits, HttpOptions, HttpServer, HttpSite, HttpState, HttpTls, Request, Response,
 };
+use cenote_http::host_name;
 use std::ffi::OsStr;
 use std::path::Path;
 
@@ -62,13 +63,7 @@ fn options(arguments: &Arguments, context: &Context) -> Result<HttpOptions, Stop
         return usage("--autoindex: must be html, json, xml or off");
     }
     let listen = texts(arguments, "listen")?.into_iter();
-    let listen = listen.map(|address| match address.strip_prefix("unix:") {
-        Some(path) => {
-            let path = context.place(Path::new(path));
-            format!("unix:{}", path.to_string_lossy())
-        }
-        None => address,
-    });
+    let listen = listen.map(|address| address_of(&address, context));
     Ok(HttpOptions {
         listen: listen.collect(),
         tls,
@@ -80,12 +75,43 @@ fn options(arguments: &Arguments, context: &Context) -> Result<HttpOptions, Stop
         style: file(arguments, "style", context),
         access_log: file(arguments, "access-log", context),
         limits: HttpLimits {
-            connections: arguments.number("limit-connections")?.unwrap_or(0),
-            connections_per_address: arguments.number("limit-address")?.unwrap_or(0),
-            requests_per_second: arguments.number("limit-requests")?.unwrap_or(0),
-            bytes_per_second: arguments.size("limit-rate")?.unwrap_or(0),
+            connections: limit("limit-connections", arguments.number("limit-connections")?)?,
+            connections_per_address: limit("limit-address", arguments.number("limit-address")?)?,
+            requests_per_second: limit("limit-requests", arguments.number("limit-requests")?)?,
+            bytes_per_second: limit("limit-rate", arguments.size("limit-rate")?)?,
         },
     })
+}
+
+/// The most that a limit can be.
+const LIMIT_MAX: u64 = u32::MAX as u64;
+
+/// A limit, which is none without its option: 0 says that, and would serve nobody.
+fn limit(name: &'static str, given: Option<u64>) -> Result<u64, Stop> {
+    let most = match name {
+        "limit-rate" => u64::MAX,
+        _ => LIMIT_MAX,
+    };
+    match given {
+        Some(number) if !(1..=most).contains(&number) => usage(format!(
+            "--{name}: must be from 1 to {most}; leave it out for the default"
+        )),
+        given => Ok(given.unwrap_or(0)),
+    }
+}
+
+/// An address that means the same to the daemon, and in each directory.
+pub fn address_of(address: &str, context: &Context) -> String {
+    match address
+        .strip_prefix("unix:")
+        .filter(|path| !path.is_empty())
+    {
+        Some(path) => {
+            let path = context.place(Path::new(path));
+            format!("unix:{}", path.to_string_lossy())
+        }
+        None => address.to_owned(),
+    }
 }
 
 /// A site of `HOST[/PATH]=DATASET`.
@@ -97,12 +123,24 @@ fn placed(word: &str) -> Result<HttpSite, Stop> {
         Some(slash) => place.split_at(slash),
         None => (place, "/"),
     };
+    let named = match host {
+        "" => None,
+        host => match host_name(host) {
+            Some(name) => Some(name),
+            None => {
+                return usage(format!(
+                    "--site: '{host}' is no name of a host: give it without port and wildcard, or \
+                     begin with '/' to serve any host"
+                ));
+            }
+        },
+    };
     let components = path.split('/').filter(|part| !part.is_empty());
     if components.clone().any(|part| part == "." || part == "..") {
         return usage("--site: the path must not have '.' or '..' in it");
     }
     Ok(HttpSite {
-        host: Some(host.to_ascii_lowercase()).filter(|host| !host.is_empty()),
+        host: named,
         path: format!("/{}", components.collect::<Vec<_>>().join("/")),
         dataset: dataset.to_owned(),
         ..HttpSite::default()
@@ -219,8 +257,34 @@ mod tests {
         assert_eq!((site.host, site.path.as_str()), (None, "/pub"));
         assert_eq!(placed("example.org=tank").expect("good").path, "/");
         assert!(placed("tank").is_err() && placed("h/../x=tank").is_err());
+        let site = placed("example.org.=tank").expect("good");
+        assert_eq!(
+            site.host.as_deref(),
+            Some("example.org"),
+            "as requests have it"
+        );
+        for host in ["example.org:80", "*.example.org", "a b", "exa\u{308}mple"] {
+            assert!(placed(&format!("{host}/x=tank")).is_err(), "{host}");
+        }
         assert_eq!(at_its_name("tank/debian@s", true).path, "/");
         assert_eq!(at_its_name("tank/debian@s", false).path, "/debian");
+    }
+
+    /// Zero was taken for the default, and what does not fit for no limit.
+    #[test]
+    fn limits_that_are_none_are_refused() {
+        for (name, number) in [
+            ("limit-connections", 0),
+            ("limit-rate", 0),
+            ("limit-requests", u64::MAX),
+        ] {
+            assert!(
+                matches!(limit(name, Some(number)), Err(Stop::Usage(_))),
+                "{name}"
+            );
+        }
+        assert_eq!(limit("limit-requests", Some(7)).ok(), Some(7));
+        assert_eq!(limit("limit-requests", None).ok(), Some(0));
     }
 
     #[test]

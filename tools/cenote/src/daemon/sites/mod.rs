@@ -7,15 +7,16 @@
 mod page;
 mod tree;
 
-use std::path::PathBuf;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use cenote_control::model::{ControlError, HttpClient, HttpFigures, HttpOptions, HttpRefusal};
 use cenote_engine::{SiteOffer, SiteServer, SiteServing};
 use cenote_http::{
-    AccessLog, Address, FileLog, Handler, Listen, ListingFormat, Options, Server, ServerError,
-    TlsFiles,
+    AccessLog, Address, FileLog, Handler, Listen, ListingFormat, Options, OptionsError, Server,
+    ServerError, TlsFiles, read_named_file,
 };
 
 use page::StatusPage;
@@ -50,19 +51,14 @@ fn address_of(text: &str, has_tls: bool) -> Result<Address, ControlError> {
 
 /// The text of a file that an option names.
 fn text_of(option: &str, path: Option<&String>) -> Result<Option<String>, ControlError> {
-    use std::io::Read;
     let Some(path) = path else {
         return Ok(None);
     };
     let failed = |reason: String| bad(option, format!("{path}: {reason}"));
-    let file = std::fs::File::open(path).map_err(|error| failed(error.to_string()))?;
-    let mut text = String::new();
-    let read = file.take(TEXT_MAX + 1).read_to_string(&mut text);
-    read.map_err(|error| failed(error.to_string()))?;
-    match text.len() as u64 > TEXT_MAX {
-        true => Err(failed("it is longer than 1 MiB".to_owned())),
-        false => Ok(Some(text)),
-    }
+    let bytes = read_named_file(Path::new(path), TEXT_MAX);
+    let bytes = bytes.map_err(|error| failed(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|_| failed("it is no text in UTF-8".to_owned()))?;
+    Ok(Some(text))
 }
 
 fn count<T: TryFrom<u64>>(wanted: u64) -> Option<T> {
@@ -105,12 +101,51 @@ fn tls_files(wanted: &HttpOptions) -> Option<TlsFiles> {
     })
 }
 
+/// What a server says, about the option that it is about.
 fn refusal(error: &ServerError, wanted: &HttpOptions) -> ControlError {
-    HttpRefusal::NotListening {
-        address: wanted.listen.join(" "),
-        reason: error.to_string(),
+    let (address, reason) = match error {
+        ServerError::Options(error) => {
+            let option = match error {
+                OptionsError::StyleSheet => "--style",
+                OptionsError::Index(_) => "--index",
+                OptionsError::Pattern { pattern, .. } if is_agent(pattern, wanted) => {
+                    "--block-agent"
+                }
+                OptionsError::Pattern { .. } => "--hidden",
+                _ => "an option",
+            };
+            return bad(option, error);
+        }
+        error @ ServerError::NoCertificate(_) => return bad("--listen", error),
+        ServerError::Tls(error) => return bad("--tls-certificate and --tls-key", error),
+        ServerError::Listen { address, source } => {
+            (address.to_string(), format!("{source}. {}", advice(source)))
+        }
+        error => (wanted.listen.join(" "), error.to_string()),
+    };
+    HttpRefusal::NotListening { address, reason }.into()
+}
+
+fn is_agent(pattern: &str, wanted: &HttpOptions) -> bool {
+    let mut agents = wanted.blocked_agents.iter();
+    // The server adds stars on both sides, and writes all in small letters.
+    agents.any(|agent| {
+        pattern
+            .trim_matches('*')
+            .eq_ignore_ascii_case(agent.trim_matches('*'))
+    })
+}
+
+/// What to do about an address that cannot be listened on.
+fn advice(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "Ports below 1024 need root or CAP_NET_BIND_SERVICE, and a unix socket a directory that \
+             the daemon can write to"
+        }
+        io::ErrorKind::AddrInUse => "Choose another address, or end the program that has this one",
+        _ => "Choose an address of this machine, or a unix socket in a directory that is there",
     }
-    .into()
 }
 
 impl SiteServing for HttpServing {

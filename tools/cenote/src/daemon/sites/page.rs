@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cenote_engine::{SiteOffer, SiteReport};
-use cenote_http::{Method, PageAnswer, PageRequest, Pages};
+use cenote_http::{Method, PageAnswer, PageRequest, Pages, requested_host};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -46,10 +46,10 @@ fn escaped(text: &str) -> String {
 
 /// A list of the sites of a host; `None` if it has none.
 fn index(reports: &[SiteReport], host: &str) -> Option<String> {
-    let host = host.split(':').next().unwrap_or(host);
+    let host = requested_host(host);
     let is_shown = |report: &&SiteReport| {
         let own = report.status.site.host.as_deref();
-        own.is_none_or(|own| own.eq_ignore_ascii_case(host))
+        own.is_none_or(|own| own == host)
     };
     let mut paths: Vec<&str> = reports
         .iter()
@@ -166,6 +166,11 @@ mod tests {
         assert!(page.contains("<a href=\"/a%3Cb/\">a&lt;b</a>"), "{page}");
         assert!(page.contains("\"/c/\"") && !page.contains("/d/"), "{page}");
         assert!(index(&reports[1..], "z").is_none());
+        // As a site is found for a request, so is its line.
+        for host in ["x.org", "X.ORG.", "x.org.:80"] {
+            let page = index(&reports, host).expect("two");
+            assert!(page.contains("\"/c/\""), "{host}: {page}");
+        }
     }
 
     #[test]
