@@ -347,4 +347,20 @@ mod tests {
         assert!(writer.dropped() >= QUEUE as u64);
         drop(hangs);
     }
+
+    /// A line that a full disk cut off became one with the next that had room.
+    #[test]
+    fn a_line_that_was_cut_off_stays_alone() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("log");
+        let mut log = FileLog::open(&path).expect("a log");
+        log.file = open_log("/dev/full".as_ref()).expect("a device");
+        assert!(log.write(b"one\n").is_err());
+        std::fs::write(&path, "half").expect("room");
+        log.file = open_log(&path).expect("a log");
+        log.write(b"two\n").expect("room");
+        log.write(b"three\n").expect("room");
+        let text = std::fs::read_to_string(&path).expect("a log");
+        assert_eq!(text, "half\ntwo\nthree\n");
+    }
 }
