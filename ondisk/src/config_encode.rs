@@ -4,6 +4,7 @@
 //! are left out as it does (format/1a 2), so that what was decoded encodes to the same bytes.
 //! Labels and the MOS differ in a few keys; which of the two is meant is said by [`Place`].
 
+use crate::pool_config::PREVIOUS;
 use crate::vdev_config::{LeafState, VdevConfig};
 use crate::{NvList, NvValue, PoolConfig, VdevKind};
 use cenote_base::{Guid, ObjectId};
@@ -245,6 +246,9 @@ impl PoolConfig {
         if let Some(txg) = self.create_txg {
             list.set_u64("create_txg", txg.0);
         }
+        if let Some(previous) = self.previous.filter(|_| place == Place::Label) {
+            list.set(PREVIOUS, NvValue::Uint64Array(previous.words()));
+        }
         list
     }
 }
@@ -252,6 +256,7 @@ impl PoolConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool_config::Previous;
     use cenote_base::{Txg, VdevId};
 
     #[test]
@@ -296,6 +301,11 @@ mod tests {
         let config = PoolConfig {
             holes: vec![VdevId(1)],
             txg: Some(Txg(3)),
+            previous: Some(Previous {
+                txg: Txg(2),
+                seconds: 9,
+                root: [1, 2, 3, 4],
+            }),
             vdev_tree: Some(hole),
             ..empty()
         };

@@ -60,6 +60,43 @@ impl PoolState {
     }
 }
 
+/// The key of [`Previous`] in a label. OpenZFS passes over it, and drops it when it writes labels.
+pub(crate) const PREVIOUS: &str = "org.cenote:previous";
+
+/// The state that a pool had before the group in which a label was written.
+///
+/// After a power cut the newest uberblocks may be on some devices only. If that happens twice, one
+/// device may have a state that no other has an uberblock of; the labels of the next group name
+/// it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Previous {
+    /// Its group.
+    pub txg: Txg,
+    /// When that was written, in seconds since the epoch.
+    pub seconds: u64,
+    /// The checksum of its root block.
+    pub root: [u64; 4],
+}
+
+impl Previous {
+    fn decode(words: &[u64]) -> Option<Self> {
+        let [txg, seconds, a, b, c, d] = *words else {
+            return None;
+        };
+        Some(Self {
+            txg: Txg(txg),
+            seconds,
+            root: [a, b, c, d],
+        })
+    }
+
+    pub(crate) fn words(&self) -> Vec<u64> {
+        let mut words = vec![self.txg.0, self.seconds];
+        words.extend(self.root);
+        words
+    }
+}
+
 /// The configuration of a pool, from a label or from the MOS.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolConfig {
@@ -105,6 +142,8 @@ pub struct PoolConfig {
     pub create_txg: Option<Txg>,
     /// The MOS has a map of vdev ZAPs.
     pub has_per_vdev_zaps: bool,
+    /// Label: the state before the group in which it was written; OpenZFS does not write it.
+    pub previous: Option<Previous>,
     /// Label: the tree below the top-level vdev. MOS: the whole tree.
     pub vdev_tree: Option<VdevConfig>,
 }
@@ -154,6 +193,7 @@ impl PoolConfig {
             features_for_read: features.map(Iterator::collect),
             create_txg: list.get_u64("create_txg").map(Txg),
             has_per_vdev_zaps: list.contains("com.delphix:has_per_vdev_zaps"),
+            previous: list.get_u64_array(PREVIOUS).and_then(Previous::decode),
             vdev_tree: match list.get_list("vdev_tree") {
                 Some(tree) => Some(VdevConfig::decode(tree)?),
                 None => None,

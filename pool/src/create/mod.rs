@@ -270,6 +270,7 @@ fn pool_config(request: &CreateRequest, root: VdevConfig, hostid: u64) -> PoolCo
         features_for_read: Some(Vec::new()),
         create_txg: None,
         has_per_vdev_zaps: true,
+        previous: None,
         vdev_tree: Some(root),
     }
 }

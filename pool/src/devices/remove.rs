@@ -22,6 +22,7 @@ use crate::allocation::TopSpace;
 use crate::create::{VdevZaps, blank, remove_auxiliary};
 use crate::import::claim::{logs, name_of};
 use crate::pool::Pool;
+use crate::rebuild::leave as leave_rebuild;
 use crate::sync::{Actor, SyncError, Syncer, free_map, log_command, log_event};
 use cenote_base::{Guid, ObjectId, Txg, VdevId};
 use cenote_dsl::write::{SyncContext, SyncTask};
@@ -109,6 +110,7 @@ fn free_tables(context: &SyncContext<'_>, space: &TopSpace) -> Result<(), DslErr
     let Some(zap) = space.top_zap else {
         return Ok(());
     };
+    leave_rebuild(context, zap)?;
     let table = context.mos().zap(zap)?;
     if let Some(map) = table.lookup_u64(vdev_zap::top::CHECKPOINT_SPACE_MAP)? {
         free_map(context, ObjectId(map))?;

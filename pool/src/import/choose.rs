@@ -13,7 +13,7 @@
 //! open: by what the pool itself knows of its devices.
 
 use crate::import::label_tree::{assemble_tree, config_of, is_readable, newest_config};
-use crate::import::lineage::{Groups, Moment, Past, State, complete_from, groups_of};
+use crate::import::lineage::{Groups, Moment, Past, State, complete_from, groups_of, named_by};
 use crate::import::outsider::{Outsider, Why};
 use cenote_base::{Guid, Txg};
 use cenote_vdev::Member;
@@ -34,6 +34,8 @@ pub(crate) struct Known {
     pub leaf: Guid,
     pub top: Option<Guid>,
     pub groups: Groups,
+    /// States of the pool that its labels name.
+    pub named: Groups,
     pub complete_from: Option<Txg>,
 }
 
@@ -47,6 +49,7 @@ impl Known {
             top: config.top_guid,
             complete_from: complete_from(&member.labels, &groups),
             groups,
+            named: named_by(&member.labels),
             member: Arc::clone(member),
         })
     }
@@ -147,7 +150,7 @@ impl Common {
     }
 
     fn add(&mut self, known: &Known) {
-        for (txg, state) in &known.groups {
+        for (txg, state) in known.groups.iter().chain(&known.named) {
             self.groups.entry(*txg).or_insert(*state);
         }
         if let (Some(top), Some(from)) = (known.top, known.complete_from) {

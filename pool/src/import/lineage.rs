@@ -9,7 +9,8 @@
 //! So a device belongs to the pool if its newest root is one that the pool had. The pool's roots
 //! are known from several places, each of which reaches further back:
 //!
-//! - the labels of the other devices, whose rings hold the last 16 to 128 groups;
+//! - the labels of the other devices, whose rings hold the last 16 to 128 groups, and which name
+//!   the state that the pool had before they were written;
 //! - this list of all groups that were written since the import (`Chronicle`);
 //! - what the pool keeps of the last groups that a device had, from the moment on that the device
 //!   is not there (`away`). That holds for as long as the device stays away.
@@ -72,6 +73,17 @@ pub(crate) fn groups_of(labels: &DeviceLabels) -> Groups {
         }
     }
     groups
+}
+
+/// The states that a device's labels name: the pool had them, and the device need not.
+pub(crate) fn named_by(labels: &DeviceLabels) -> Groups {
+    let configs = labels.labels.iter().filter(|label| label.is_valid());
+    let previous = configs.filter_map(|label| label.config.as_ref()?.previous);
+    let states = previous.map(|previous| {
+        let (root, seconds) = (previous.root, previous.seconds);
+        (previous.txg, State { root, seconds })
+    });
+    states.filter(|(txg, _)| txg.0 != 0).collect()
 }
 
 /// The first group from which on a device's labels have every group that it got: slots of older

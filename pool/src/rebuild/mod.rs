@@ -19,5 +19,5 @@ mod record;
 mod state;
 mod worker;
 
-pub(crate) use record::begin;
+pub(crate) use record::{begin, leave};
 pub(crate) use state::Rebuilds;

@@ -106,6 +106,14 @@ impl Record {
     }
 }
 
+/// Notes in the group in which a top-level vdev leaves, with its table, that a rebuild of it is over.
+pub(crate) fn leave(context: &SyncContext<'_>, zap: ObjectId) -> Result<(), DslError> {
+    if Record::read(context.mos(), zap)?.state == RebuildState::Active {
+        context.feature_changed(features::DEVICE_REBUILD, -1)?;
+    }
+    Ok(())
+}
+
 /// Notes in the group that a leaf comes in with that it is to be rebuilt: from the beginning, with
 /// others below the same top-level vdev that are being rebuilt already.
 pub(crate) fn begin(

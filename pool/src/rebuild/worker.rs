@@ -153,7 +153,8 @@ impl Rebuild<'_> {
             self.syncer.space.avoid(self.top.id, Some(index));
             // When this is on disk, so is all that was being allocated here.
             let noted = self.syncer.run_task(StoreRecord {
-                zap: self.top.zap,
+                syncer: Arc::clone(self.syncer),
+                top: self.top.guid,
                 record: self.record,
             });
             if self.control.is_interrupted() || noted.is_err() {
@@ -274,7 +275,8 @@ impl Rebuild<'_> {
 
 /// Stores how far a rebuild is.
 struct StoreRecord {
-    zap: ObjectId,
+    syncer: Arc<Syncer>,
+    top: Guid,
     record: Record,
 }
 
@@ -284,10 +286,13 @@ impl SyncTask for StoreRecord {
     }
 
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
-        let now = Record::read(context.mos(), self.zap)?;
+        let zap = self.syncer.config().top_zap(self.top);
+        // A log device may have been removed meanwhile.
+        let Some(zap) = zap else { return Ok(()) };
+        let now = Record::read(context.mos(), zap)?;
         // Another leaf may have come in: then it has begun anew.
         match now.state == RebuildState::Active && now.is_same(&self.record) {
-            true => self.record.store(context, self.zap),
+            true => self.record.store(context, zap),
             false => Ok(()),
         }
     }
@@ -310,7 +315,9 @@ impl SyncTask for End {
 
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let syncer = Arc::clone(&self.syncer);
-        let now = Record::read(context.mos(), self.top.zap)?;
+        let zap = syncer.config().top_zap(self.top.guid);
+        let Some(zap) = zap else { return Ok(()) };
+        let now = Record::read(context.mos(), zap)?;
         let is_active = now.state == RebuildState::Active;
         if is_active && !now.is_same(&self.record) {
             self.has_begun_anew = true;
@@ -345,7 +352,7 @@ impl SyncTask for End {
             false => RebuildState::Canceled,
         };
         self.record.end_time = context.seconds();
-        self.record.store(context, self.top.zap)?;
+        self.record.store(context, zap)?;
         context.feature_changed(features::DEVICE_REBUILD, -1)?;
         let word = match self.is_complete {
             true => "complete",

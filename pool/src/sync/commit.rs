@@ -7,7 +7,7 @@ use crate::pool::space_facts;
 use cenote_base::{ObjsetId, Txg};
 use cenote_dmu::{DmuError, ObjectSet};
 use cenote_dsl::directory_keys;
-use cenote_ondisk::pool_config::PoolState;
+use cenote_ondisk::pool_config::{PoolState, Previous};
 use cenote_ondisk::uberblock::{Uberblock, VERSION_FEATURES};
 use cenote_ondisk::{BlockPointer, VdevConfig};
 use cenote_vdev::{LabelPhase, UberblockScope, VdevError, clear_labels, format_labels};
@@ -17,6 +17,11 @@ impl Syncer {
     /// Makes `root` the pool's state. A group that changed nothing leaves no trace.
     pub(super) fn commit(&self, txg: Txg, root: BlockPointer) -> Result<(), SyncError> {
         let before = self.uberblock();
+        let previous = Previous {
+            txg: before.txg,
+            seconds: before.timestamp,
+            root: before.root.checksum(),
+        };
         // Whoever changes the configuration from now on gets labels with the next group.
         let (labels, tree_sum, version) = {
             let mut config = self.config();
@@ -24,7 +29,7 @@ impl Syncer {
             let tree = config.config.vdev_tree.as_ref();
             let sum = tree.map_or(0, VdevConfig::guid_sum);
             let version = config.config.version;
-            (is_new.then(|| config.labels(txg)), sum, version)
+            (is_new.then(|| config.labels(txg, previous)), sum, version)
         };
         if root == before.root && labels.is_none() {
             return Ok(());

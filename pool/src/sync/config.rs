@@ -7,7 +7,7 @@ use cenote_dsl::write::SyncContext;
 use cenote_dsl::{Dsl, DslError};
 use cenote_ondisk::config_encode::Place;
 use cenote_ondisk::object_directory::keys;
-use cenote_ondisk::pool_config::PoolConfig;
+use cenote_ondisk::pool_config::{PoolConfig, Previous};
 use cenote_ondisk::{NvList, ObjectType, VdevConfig, VdevKind, features};
 
 /// Packed lists take whole blocks of this size.
@@ -66,6 +66,18 @@ impl LiveConfig {
         self.vdev_mut(guid).filter(|vdev| vdev.children.is_empty())
     }
 
+    /// The table of a leaf. A task must ask in its own group: the leaf may have left the pool since
+    /// the task was made, and the table's number may be another object's.
+    pub fn leaf_zap(&mut self, leaf: Guid) -> Option<ObjectId> {
+        self.leaf_mut(leaf)?.leaf_zap
+    }
+
+    /// The table of a top-level vdev; as of [`Self::leaf_zap`], a task must ask in its own group.
+    pub fn top_zap(&self, top: Guid) -> Option<ObjectId> {
+        let mut tops = self.config.vdev_tree.iter().flat_map(|tree| &tree.children);
+        tops.find(|vdev| vdev.guid == top)?.top_zap
+    }
+
     /// The vdev with this guid.
     pub fn vdev_mut(&mut self, guid: Guid) -> Option<&mut VdevConfig> {
         let mut stack: Vec<&mut VdevConfig> = self.config.vdev_tree.iter_mut().collect();
@@ -107,24 +119,30 @@ impl LiveConfig {
         Some(self.stored().encode(Place::Mos))
     }
 
-    /// The labels of all leaves, with `txg`.
-    pub fn labels(&self, txg: Txg) -> Vec<(Guid, NvList)> {
+    /// The labels of all leaves, with `txg`; `previous` is the state that the pool has until then.
+    pub fn labels(&self, txg: Txg, previous: Previous) -> Vec<(Guid, NvList)> {
         let config = self.stored();
         let tops = config.vdev_tree.iter().flat_map(|tree| &tree.children);
         let tops = tops.filter(|top| top.kind.is_concrete());
         let mut labels = Vec::new();
         for top in tops {
             let leaves = top.leaves().filter(|leaf| leaf.is_leaf_device());
-            labels.extend(leaves.map(|leaf| (leaf.guid, self.label(top, leaf, txg))));
+            labels.extend(leaves.map(|leaf| (leaf.guid, self.label(top, leaf, (txg, previous)))));
         }
         labels
     }
 
-    fn label(&self, top: &VdevConfig, leaf: &VdevConfig, txg: Txg) -> NvList {
+    fn label(
+        &self,
+        top: &VdevConfig,
+        leaf: &VdevConfig,
+        (txg, previous): (Txg, Previous),
+    ) -> NvList {
         let tops = self.config.vdev_tree.iter().flat_map(|tree| &tree.children);
         let holes = tops.filter(|top| top.kind == VdevKind::Hole);
         let config = PoolConfig {
             txg: Some(txg),
+            previous: Some(previous),
             top_guid: Some(top.guid),
             guid: Some(leaf.guid),
             is_spare: leaf.is_spare,

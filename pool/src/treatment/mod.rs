@@ -103,8 +103,11 @@ struct LeafPlace {
 }
 
 /// Stores records, and notes in the history what was begun or ended.
+///
+/// A leaf that has left the pool when the group is written has no record any more.
 struct StoreRecords {
-    records: Vec<(ObjectId, TreatmentKind, Record)>,
+    syncer: Arc<Syncer>,
+    records: Vec<(Guid, TreatmentKind, Record)>,
     events: Vec<(Actor, &'static str, String)>,
 }
 
@@ -114,8 +117,11 @@ impl SyncTask for StoreRecords {
     }
 
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
-        for (zap, kind, record) in &self.records {
-            record.store(context, *zap, *kind)?;
+        for (leaf, kind, record) in &self.records {
+            let zap = self.syncer.config().leaf_zap(*leaf);
+            if let Some(zap) = zap {
+                record.store(context, zap, *kind)?;
+            }
         }
         for (actor, event, detail) in &self.events {
             log_event(context, actor, event, detail)?;
@@ -294,6 +300,7 @@ impl Pool {
         let is_meant = |key: &Key| key.1 == kind && meant.iter().any(|place| place.leaf == key.0);
         treatments.stop_some(is_meant);
         let mut task = StoreRecords {
+            syncer: Arc::clone(syncer),
             records: Vec::new(),
             events: Vec::new(),
         };
@@ -304,8 +311,7 @@ impl Pool {
             let entry = entries.entry((place.leaf, kind)).or_default();
             entry.record = record;
             entry.job.set_progress(done, total);
-            task.records
-                .extend(place.zap.map(|zap| (zap, kind, record)));
+            task.records.push((place.leaf, kind, record));
             task.events.push(self.event(actor, *place, kind, state));
         }
         self.run_command(task, actor, command)?;
@@ -402,10 +408,10 @@ impl Pool {
 }
 
 /// Stores one record, where the leaf has a place for it.
-fn store(syncer: &Syncer, place: LeafPlace, kind: TreatmentKind, record: Record) {
-    let Some(zap) = place.zap else { return };
+fn store(syncer: &Arc<Syncer>, place: LeafPlace, kind: TreatmentKind, record: Record) {
     let task = StoreRecords {
-        records: vec![(zap, kind, record)],
+        syncer: Arc::clone(syncer),
+        records: vec![(place.leaf, kind, record)],
         events: Vec::new(),
     };
     // A pool that stopped says so to everybody; the record is the one before.

@@ -2,12 +2,15 @@
 
 use crate::common::{self, Bench};
 use crate::log_writer::{head_of, names_in_log, operate, place_of_chain, writer_of};
-use cenote_base::rt::World;
+use cenote_base::rt::{self as base_rt, World};
 use cenote_base::{Env, RealEnv, VdevId};
 use cenote_device::{Device, DeviceError, Entry, FaultyDevice, Opener};
 use cenote_dsl::write::Head;
 use cenote_intent_log::{Commit, Committed, LogWriter};
-use cenote_pool::{ImportError, ImportOptions, NewVdev, Pool, VdevShape, assemble};
+use cenote_ondisk::features;
+use cenote_pool::{
+    Actor, Attachment, Companion, ImportError, ImportOptions, NewVdev, Pool, VdevShape, assemble,
+};
 use cenote_sim::{Disks, Random};
 use cenote_vdev::AllocationClass::{Log, Normal};
 use cenote_vdev::{VdevState, scan};
@@ -213,5 +216,47 @@ fn a_device_that_another_process_has_is_in_use_and_never_missing() {
             assert!(names_in_log(&pool).contains("promised"));
             pool.close().expect("written");
         }
+    });
+}
+
+/// A log device was removed while another one was being rebuilt in its place. The rebuild then wrote
+/// into a table that was gone with the device, and the pool took no more changes. The feature of
+/// rebuilds stayed active.
+#[test]
+fn a_log_device_that_is_being_rebuilt_can_be_removed() {
+    World::simulated(1).run(|| {
+        let disks = common::disks(4, 64 << 20);
+        let leaves = disks.leaves();
+        let vdevs = [
+            (VdevShape::Mirror, Normal, leaves[..2].to_vec()),
+            (VdevShape::Single, Log, leaves[2..3].to_vec()),
+        ];
+        let vdevs = vdevs.map(|(shape, class, leaves)| NewVdev {
+            shape,
+            class,
+            leaves,
+        });
+        let pool = Bench::new("logged").create(vdevs.into());
+        let log = pool.vdev_tree().children[1].guid;
+        let actor = Actor::default();
+        let request = Attachment {
+            old: log,
+            new: disks.leaf(3),
+            companion: Companion::Replacement,
+            sequential: true,
+            ashift: None,
+        };
+        pool.attach(&request, (&actor, "")).expect("attached");
+        let feature = || pool.dsl().features().is_active(features::DEVICE_REBUILD);
+        assert!(feature());
+        let top = pool.vdev_tree().children[1].guid;
+        pool.remove_log(top, (&actor, "")).expect("no log is on it");
+        for _ in 0..5 {
+            base_rt::sleep(Duration::from_millis(100));
+            pool.sync().expect("written");
+        }
+        assert!(pool.suspended().is_none());
+        assert!(!feature(), "nothing is being rebuilt");
+        pool.close().expect("written");
     });
 }

@@ -50,6 +50,21 @@ fn two_hundred_seeds_lose_nothing() {
     assert_eq!(losses(1..201, Options::default()), []);
 }
 
+/// In 4768 and 10482 a log device is removed while another one is being rebuilt in its place, and
+/// the pool took no more changes. In the others the power goes twice, or just when a log device
+/// comes in: the pool's disk had a state that the log devices had no uberblock of, and the import
+/// took it for a copy from before.
+#[test]
+fn seeds_with_log_devices_lose_nothing() {
+    for seed in [4768, 5845, 6300, 6885, 10482, 10732, 12114, 13192] {
+        assert_eq!(
+            losses(seed..seed + 1, Options::default()),
+            [],
+            "seed {seed}"
+        );
+    }
+}
+
 /// A simulation that finds nothing where something must be lost proves nothing.
 #[test]
 fn disks_that_lie_about_flushes_are_found_out() {
