@@ -4,6 +4,7 @@
 //! belongs to; the MOS `config` object describes the whole tree. Spares and cache devices have
 //! labels with a few keys only.
 
+use crate::uberblock::Uberblock;
 use crate::{DecodeError, NvList, VdevConfig};
 use cenote_base::{Guid, Txg, VdevId};
 
@@ -76,6 +77,16 @@ pub struct Previous {
     pub seconds: u64,
     /// The checksum of its root block.
     pub root: [u64; 4],
+}
+
+impl From<&Uberblock> for Previous {
+    fn from(uberblock: &Uberblock) -> Self {
+        Self {
+            txg: uberblock.txg,
+            seconds: uberblock.timestamp,
+            root: uberblock.root.checksum(),
+        }
+    }
 }
 
 impl Previous {

@@ -218,66 +218,16 @@ fn what_is_remembered_of_a_head_is_what_it_has() {
 }
 
 /// A download of a head that was written to meanwhile was sent to its end, with bytes of both
-/// versions under the tag of the first: a client kept a file that never was. What a file gets behind
-/// its old end changes no download.
+/// versions under the tag of the first: a client kept a file that never was. What a file gets
+/// behind its old end changes no download.
 #[test]
 fn a_download_is_of_one_version_or_ends() {
-    type Act = fn(&FileSystem, ObjectId);
-    let acts: [(&str, Act, bool); 9] = [
-        ("nothing", |_, _| (), true),
-        (
-            "a write before the end",
-            |files, id| write(files, id, 700_000, b"new"),
-            false,
-        ),
-        (
-            "the same bytes",
-            |files, id| write(files, id, 0, &[1]),
-            false,
-        ),
-        (
-            "an append",
-            |files, id| write(files, id, 1_000_000, b"more"),
-            true,
-        ),
-        (
-            "a truncation",
-            |files, id| files.truncate(id, 900_000).expect("done"),
-            false,
-        ),
-        (
-            "an end cut off and put back",
-            |files, id| {
-                files.truncate(id, 999_999).expect("done");
-                files.truncate(id, 1_000_000).expect("done");
-            },
-            false,
-        ),
-        (
-            "growth",
-            |files, id| files.truncate(id, 2_000_000).expect("done"),
-            true,
-        ),
-        (
-            "a hole",
-            |files, id| {
-                let punch = FallocateMode::PunchHole;
-                files.fallocate(id, 131_072, 131_072, punch).expect("done");
-            },
-            false,
-        ),
-        (
-            "its removal",
-            |files, _| drop(files.unlink(files.root(), b"file").expect("done")),
-            false,
-        ),
-    ];
     let directory = tempfile::tempdir().expect("a directory");
     let engine = pool(directory.path());
     let (_offer, site) = site_of(&engine, HttpState::Named);
     let (imported, files) = head(&engine);
     for is_on_disk in [true, false] {
-        for (what, act, stays) in acts {
+        for (what, act, stays) in ACTS {
             let id = make(&files, files.root(), b"file", FileKind::Regular, 0o644);
             write(&files, id, 0, &vec![1; 1_000_000]);
             if is_on_disk {
@@ -299,6 +249,59 @@ fn a_download_is_of_one_version_or_ends() {
         }
     }
 }
+
+type Act = fn(&FileSystem, ObjectId);
+
+/// What happens to a file that is being downloaded, and whether the download goes on.
+const ACTS: [(&str, Act, bool); 9] = [
+    ("nothing", |_, _| (), true),
+    (
+        "a write before the end",
+        |files, id| write(files, id, 700_000, b"new"),
+        false,
+    ),
+    (
+        "the same bytes",
+        |files, id| write(files, id, 0, &[1]),
+        false,
+    ),
+    (
+        "an append",
+        |files, id| write(files, id, 1_000_000, b"more"),
+        true,
+    ),
+    (
+        "a truncation",
+        |files, id| files.truncate(id, 900_000).expect("done"),
+        false,
+    ),
+    (
+        "an end cut off and put back",
+        |files, id| {
+            files.truncate(id, 999_999).expect("done");
+            files.truncate(id, 1_000_000).expect("done");
+        },
+        false,
+    ),
+    (
+        "growth",
+        |files, id| files.truncate(id, 2_000_000).expect("done"),
+        true,
+    ),
+    (
+        "a hole",
+        |files, id| {
+            let punch = FallocateMode::PunchHole;
+            files.fallocate(id, 131_072, 131_072, punch).expect("done");
+        },
+        false,
+    ),
+    (
+        "its removal",
+        |files, _| drop(files.unlink(files.root(), b"file").expect("done")),
+        false,
+    ),
+];
 
 /// A client that receives slowly, or not at all, must not hold a dataset for ever; and one that
 /// downloads must not lose what it began without a word.

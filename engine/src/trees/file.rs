@@ -14,8 +14,8 @@ const AT_HAND_SIZE_MAX: u64 = 4 << 20;
 
 /// An open file. It keeps nothing from going away.
 ///
-/// *Invariant: all that is read of it is of one version*, the one that its tag stands for. A file of
-/// a head that changes before its end meanwhile has [`TreeFault::Changed`] from then on.
+/// *Invariant: all that is read of it is of one version*, the one that its tag stands for. A file
+/// of a head that changes before its end meanwhile has [`TreeFault::Changed`] from then on.
 #[derive(Debug)]
 pub struct TreeFile {
     tree: Weak<FileTree>,

@@ -1,7 +1,7 @@
 //! Files that an administrator names: read whole, and never waited for.
 //!
-//! Opening a pipe waits until somebody has its other end open, and a device may have no end. Whoever
-//! mistypes the name of a style sheet must not stop the thread that takes commands.
+//! Opening a pipe waits until somebody has its other end open, and a device may have no end.
+//! Whoever mistypes the name of a style sheet must not stop the thread that takes commands.
 
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};

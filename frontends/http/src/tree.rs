@@ -92,8 +92,8 @@ pub enum Purpose {
 /// A regular file at the moment at which it was found.
 ///
 /// A file of a live dataset may change while it is read. Then a read fails with
-/// [`TreeError::Changed`]; or [`Self::entity_tag`] changes, and a read gives the new bytes, or fewer
-/// than were asked for if it became shorter.
+/// [`TreeError::Changed`]; or [`Self::entity_tag`] changes, and a read gives the new bytes, or
+/// fewer than were asked for if it became shorter.
 pub trait File: Send + Sync {
     /// Bytes.
     fn size(&self) -> u64;

@@ -371,12 +371,18 @@ impl Space {
         last.clone()
     }
 
-    /// The vdevs of a class that can be allocated from.
+    /// The vdevs of a class that can be allocated from. A log device that is offline or gone cannot:
+    /// each commit would fail on it and wait for its group.
     fn members(&self, class: AllocationClass) -> Vec<SharedTop> {
+        let shape = (class == AllocationClass::Log).then(|| self.vdevs.shape());
+        let is_here = |vdev| {
+            let state = shape.as_ref().map(|shape| shape.top_state(vdev));
+            state.is_none_or(|state| state.is_some_and(|(state, _)| state.is_readable()))
+        };
         let mut tops = self.tops();
         tops.retain(|top| {
             let top = top.lock();
-            top.class == class && !top.is_closed
+            top.class == class && !top.is_closed && is_here(top.vdev)
         });
         tops
     }

@@ -8,7 +8,8 @@
 //!
 //! Where logs cannot be had, because their device is missing and the import goes on without, or
 //! because the import went back to a time before them, they are discarded instead: their headers
-//! are cleared and what the maps know of them is freed.
+//! are cleared and what the maps know of them is freed. A device that is missing, or rests, costs
+//! only what is on it: a log that leads to it is claimed up to there, and other logs as a whole.
 //!
 //! One damaged dataset must not keep a pool from being written to: nobody could destroy it then.
 //! Where an object set cannot be read, its log is left as it is. After an export that costs
@@ -67,7 +68,7 @@ impl StoreLogHeaders {
 
     fn discard(&mut self, pool: &Pool, (head, log): (ObjectId, &IntentLog), synced: Txg) {
         self.headers.push((head, IntentLogHeader::default()));
-        self.lost.push(head);
+        self.note_lost(pool, head, &log.header().log);
         // The maps know blocks of groups up to the last. They do not lead beyond what cannot be
         // read, as the log does not either: then a part of its device's space stays taken.
         let first = log.header().log;
@@ -82,6 +83,14 @@ impl StoreLogHeaders {
         self.discarded.chain.append(&mut owned.chain);
         self.discarded.writes.append(&mut owned.writes);
         self.discarded.clones.append(&mut owned.clones);
+    }
+
+    /// Notes that a head's log is lost from this block on. A device rests only after all logs have
+    /// left it, and nothing is written to it since: a block there was never promised.
+    fn note_lost(&mut self, pool: &Pool, head: ObjectId, from: &BlockPointer) {
+        if !from.dvas().any(|dva| is_resting(pool, dva.vdev())) {
+            self.lost.push(head);
+        }
     }
 
     /// Notes heads whose logs are not looked at, and forgets those that are.
@@ -173,6 +182,11 @@ pub(crate) fn claim_logs(
         });
     }
     for (dataset, log) in &found.logs {
+        let is_gone = is_gone(pool, &log.header().log);
+        if is_gone || log.is_claimed() && is_cut_off(pool, log) {
+            store.discard(pool, (*dataset, log), synced);
+            continue;
+        }
         if log.is_claimed() {
             continue;
         }
@@ -187,7 +201,11 @@ pub(crate) fn claim_logs(
             seen: HashSet::new(),
             cloned: Vec::new(),
         };
-        if let Some(header) = claim.claim(log)? {
+        let (header, end) = claim.claim(log)?;
+        if self::is_gone(pool, &end) {
+            store.note_lost(pool, *dataset, &end);
+        }
+        if let Some(header) = header {
             store.headers.push((*dataset, header));
             store.cloned.extend(claim.cloned);
         }
@@ -230,9 +248,28 @@ pub(crate) fn name_of(pool: &Pool, head: ObjectId) -> String {
 }
 
 /// Whether anything can be read from a top-level vdev.
-pub(crate) fn is_readable(pool: &Pool, vdev: VdevId) -> bool {
+fn is_readable(pool: &Pool, vdev: VdevId) -> bool {
     let state = pool.vdevs().top_state(vdev);
     state.is_some_and(|(state, _)| state.is_readable())
+}
+
+/// Whether a block lies on a top-level vdev that cannot be read.
+fn is_gone(pool: &Pool, pointer: &BlockPointer) -> bool {
+    pointer.dvas().any(|dva| !is_readable(pool, dva.vdev()))
+}
+
+/// Whether a vdev is missing to which a log leads that was claimed, in the part that was claimed.
+fn is_cut_off(pool: &Pool, log: &IntentLog) -> bool {
+    let mut chain = log.chain();
+    let is_read = chain.by_ref().all(|block| block.is_ok());
+    !is_read && is_gone(pool, chain.end())
+}
+
+/// Whether all devices of a top-level vdev were taken offline.
+fn is_resting(pool: &Pool, vdev: VdevId) -> bool {
+    let tree = pool.vdev_tree();
+    let top = tree.children.iter().find(|top| top.id == Some(vdev));
+    top.is_some_and(|top| top.leaves().all(|leaf| leaf.state.offline))
 }
 
 /// The logs of all heads, as far as they can be found.
@@ -288,8 +325,12 @@ struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    /// Claims the log's blocks; its new header if there is anything in it.
-    fn claim(&mut self, log: &IntentLog) -> Result<Option<IntentLogHeader>, ImportError> {
+    /// Claims the log's blocks; its new header if there is anything in it, and the block that ends
+    /// it.
+    fn claim(
+        &mut self,
+        log: &IntentLog,
+    ) -> Result<(Option<IntentLogHeader>, BlockPointer), ImportError> {
         let mut header = log.header().clone();
         let mut records = 0_u64;
         let mut ended = false;
@@ -312,11 +353,11 @@ impl Claim<'_> {
             header.claim_block_sequence = header.claim_block_sequence.max(sequence(&end));
         }
         if records == 0 && !ended {
-            return Ok(None);
+            return Ok((None, end));
         }
         header.claim_txg = Txg(self.synced.0 + 1);
         header.flags |= FLAG_REPLAY_NEEDED | FLAG_CLAIM_RECORD_SEQUENCE_VALID;
-        Ok(Some(header))
+        Ok((Some(header), end))
     }
 
     /// Claims what a block's records point to; how many there are, or `None` if one of them ends

@@ -9,14 +9,14 @@ use crate::dedup::ForgetLostFigures;
 use crate::error::ImportError;
 use crate::import::candidate::PoolCandidate;
 use crate::import::choose::{Common, Known};
-use crate::import::claim::{Notes, StoreLogHeaders, claim_logs, discard_logs, is_readable};
+use crate::import::claim::{Notes, StoreLogHeaders, claim_logs, discard_logs};
 use crate::import::lineage::Chronicle;
 use crate::import::options::{Becoming, ImportOptions};
 use crate::mos::directory_words;
 use crate::pool::Pool;
 use crate::space;
 use crate::sync::{Actor, LiveConfig, Parts, Recorder, Syncer, history_fault, log_event};
-use cenote_base::{Env, Guid, ObjectId, SECTOR_SIZE, Txg, VdevId};
+use cenote_base::{Env, Guid, ObjectId, SECTOR_SIZE, Txg};
 use cenote_device::{Device, DeviceError};
 use cenote_dmu::{DmuError, Object, ObjectSet, TxgGate};
 use cenote_dsl::write::{EndTemporaryHolds, SyncContext, SyncTask};
@@ -297,7 +297,7 @@ impl Pool {
         let uberblock = self.uberblock();
         // Where the logs are not those of the state that was opened, or not to be had.
         let is_older = newest > uberblock.txg || uberblock.checkpoint_txg != Txg(0);
-        let discards = is_older || self.lacks_logs();
+        let discards = is_older;
         let is_exported = candidate.config.state == PoolState::Exported;
         let notes = Notes {
             is_clean: is_exported && !is_older,
@@ -421,14 +421,6 @@ impl Pool {
             queued = queued.and(syncer.queue(EndTemporaryHolds::default()).map(drop));
         }
         queued.map_err(|error| refusal(error.to_string()))
-    }
-
-    /// Whether a log device is missing, with which an import goes on if it is told to.
-    fn lacks_logs(&self) -> bool {
-        let tree = self.vdev_tree();
-        let tops = tree.children.iter();
-        let mut ids = tops.enumerate().filter(|(_, top)| top.is_log);
-        ids.any(|(id, _)| !is_readable(self, VdevId(id as u64)))
     }
 }
 

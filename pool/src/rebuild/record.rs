@@ -106,7 +106,8 @@ impl Record {
     }
 }
 
-/// Notes in the group in which a top-level vdev leaves, with its table, that a rebuild of it is over.
+/// Notes that the rebuild of a top-level vdev is over, in the group in which the vdev leaves with
+/// its table.
 pub(crate) fn leave(context: &SyncContext<'_>, zap: ObjectId) -> Result<(), DslError> {
     if Record::read(context.mos(), zap)?.state == RebuildState::Active {
         context.feature_changed(features::DEVICE_REBUILD, -1)?;

@@ -17,11 +17,7 @@ impl Syncer {
     /// Makes `root` the pool's state. A group that changed nothing leaves no trace.
     pub(super) fn commit(&self, txg: Txg, root: BlockPointer) -> Result<(), SyncError> {
         let before = self.uberblock();
-        let previous = Previous {
-            txg: before.txg,
-            seconds: before.timestamp,
-            root: before.root.checksum(),
-        };
+        let previous = Previous::from(&before);
         // Whoever changes the configuration from now on gets labels with the next group.
         let (labels, tree_sum, version) = {
             let mut config = self.config();

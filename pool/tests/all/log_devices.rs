@@ -9,7 +9,8 @@ use cenote_dsl::write::Head;
 use cenote_intent_log::{Commit, Committed, LogWriter};
 use cenote_ondisk::features;
 use cenote_pool::{
-    Actor, Attachment, Companion, ImportError, ImportOptions, NewVdev, Pool, VdevShape, assemble,
+    Actor, Attachment, Companion, ImportError, ImportOptions, NewVdev, Offline, Pool, VdevShape,
+    assemble,
 };
 use cenote_sim::{Disks, Random};
 use cenote_vdev::AllocationClass::{Log, Normal};
@@ -219,9 +220,9 @@ fn a_device_that_another_process_has_is_in_use_and_never_missing() {
     });
 }
 
-/// A log device was removed while another one was being rebuilt in its place. The rebuild then wrote
-/// into a table that was gone with the device, and the pool took no more changes. The feature of
-/// rebuilds stayed active.
+/// A log device was removed while another one was being rebuilt in its place. The rebuild then
+/// wrote into a table that was gone with the device, and the pool took no more changes. The feature
+/// of rebuilds stayed active.
 #[test]
 fn a_log_device_that_is_being_rebuilt_can_be_removed() {
     World::simulated(1).run(|| {
@@ -259,4 +260,77 @@ fn a_log_device_that_is_being_rebuilt_can_be_removed() {
         assert!(!feature(), "nothing is being rebuilt");
         pool.close().expect("written");
     });
+}
+
+/// A pool of a mirror and two log devices lost its power. An import discarded all logs where one of
+/// the devices was missing or offline, also those on the other: what `fsync` had promised was gone.
+#[test]
+fn a_log_device_that_is_not_there_costs_no_log_on_another() {
+    World::simulated(1).run(|| {
+        for rests in [true, false] {
+            let (cut, chain) = cut_with_two_logs(rests);
+            let opener = Arc::clone(&cut) as Arc<dyn Opener>;
+            let other = 3 - chain;
+            let import_without = |disk: Option<usize>| {
+                let mut paths = cut.paths().to_vec();
+                disk.map(|disk| paths.remove(disk));
+                let options = ImportOptions {
+                    opener: Arc::clone(&opener),
+                    missing_logs: disk.is_some(),
+                    ..common::options()
+                };
+                let candidates = assemble(scan(&paths, cut.as_ref()));
+                cenote_pool::import(&candidates[0], &options, Arc::new(RealEnv::new()))
+            };
+            let whole = import_without(rests.then_some(1 + other));
+            for pool in [import_without(Some(1 + other)), whole] {
+                let pool = pool.expect("imports");
+                assert!(names_in_log(&pool).contains("promised"), "{rests}");
+                assert!(pool.discarded_logs().is_empty(), "{rests}");
+                pool.close().expect("written");
+            }
+            let pool = import_without(Some(1 + chain)).expect("it is given up");
+            assert!(names_in_log(&pool).is_empty(), "{rests}");
+            assert_eq!(pool.discarded_logs().len(), 1, "{rests}");
+            pool.close().expect("written");
+        }
+    });
+}
+
+/// A pool of a mirror and two log devices after it lost its power, and which of them, 1 or 2, its
+/// log is on. If one `rests`, it was taken offline before the promise: the other has it then.
+fn cut_with_two_logs(rests: bool) -> (Arc<Disks>, usize) {
+    let disks = common::disks(4, 64 << 20);
+    let mut leaves = disks.leaves();
+    let logs = leaves.split_off(2).into_iter();
+    let mut vdevs = vec![(VdevShape::Mirror, Normal, leaves)];
+    vdevs.extend(logs.map(|leaf| (VdevShape::Single, Log, vec![leaf])));
+    let vdevs = vdevs.into_iter().map(|(shape, class, leaves)| NewVdev {
+        shape,
+        class,
+        leaves,
+    });
+    let pool = Bench::new("logged").create(vdevs.collect());
+    let head = head_of(&pool);
+    let writer = writer_of(&pool, &head);
+    let mut chain = place_of_chain(&pool, &head, &writer).0 as usize;
+    if rests {
+        let tree = pool.vdev_tree();
+        let leaf = tree.children[chain].leaves().next();
+        let leaf = leaf.expect("a disk").guid;
+        let done = pool.offline(leaf, Offline::default(), (&Actor::default(), ""));
+        done.expect("its log goes elsewhere");
+        let rests = chain;
+        chain = place_of_chain(&pool, &head, &writer).0 as usize;
+        assert_ne!(chain, rests, "a device that rests gets no blocks");
+    }
+    disks.record();
+    operate(&pool, &head, &writer, "promised");
+    let by = writer.commit(Commit::All).expect("the pool is well");
+    assert_eq!(by, Committed::Log);
+    let record = disks.take_record();
+    let cut = disks.after(&record, record.len(), 0, &mut Random::new(1));
+    ended(&writer, &pool);
+    pool.close().expect("written");
+    (Arc::new(cut), chain)
 }

@@ -140,8 +140,8 @@ fn is_agent(pattern: &str, wanted: &HttpOptions) -> bool {
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::PermissionDenied => {
-            "Ports below 1024 need root or CAP_NET_BIND_SERVICE, and a unix socket a directory that \
-             the daemon can write to"
+            "Ports below 1024 need root or CAP_NET_BIND_SERVICE, and a unix socket a directory \
+             that the daemon can write to"
         }
         io::ErrorKind::AddrInUse => "Choose another address, or end the program that has this one",
         _ => "Choose an address of this machine, or a unix socket in a directory that is there",
