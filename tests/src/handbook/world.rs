@@ -79,10 +79,22 @@ pub struct Ran {
     pub code: Option<i32>,
 }
 
+/// What pages use beside the programs of any system.
+const PROGRAMS: [&str; 4] = ["ip", "hostname", "rsync", "curl"];
+
+fn is_there(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}
+
 /// Why pages cannot be run on this machine, if they cannot.
 pub fn obstacle() -> Option<String> {
     if !rustix::process::geteuid().is_root() {
         return Some("the handbook's commands need root, for a root directory of their own".into());
+    }
+    let wanted = PROGRAMS.iter().find(|program| !is_there(program));
+    if let Some(program) = wanted {
+        return Some(format!("the handbook's commands need {program}"));
     }
     let overlay = "ip link set lo up && mount -t tmpfs none /mnt && mkdir /mnt/a /mnt/b /mnt/c && \
                    mount -t overlay -o lowerdir=/,upperdir=/mnt/a,workdir=/mnt/b overlay /mnt/c";

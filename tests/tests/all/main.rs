@@ -24,7 +24,6 @@ mod golden_mount;
 mod golden_properties;
 mod golden_verify;
 mod growth;
-mod handbook;
 mod health;
 mod history;
 mod hostile_commands;
