@@ -215,6 +215,17 @@ impl Chain {
         &self.next
     }
 
+    /// Whether what comes next is on a top-level vdev that cannot be read. A claim goes as far as
+    /// that, and tells what is lost.
+    pub fn is_gone(&self) -> bool {
+        let vdevs = self.set.cache().pipeline().vdevs();
+        let is_there = |vdev| {
+            let state = vdevs.top_state(vdev);
+            state.is_some_and(|(state, _)| state.is_readable())
+        };
+        !self.next.is_hole() && !self.next.dvas().any(|dva| is_there(dva.vdev()))
+    }
+
     fn check_pointer(&self) -> Result<ChecksumKind, &'static str> {
         let pointer = &self.next;
         if pointer.object_type() != ObjectType::INTENT_LOG || pointer.level() != Level(0) {
@@ -259,6 +270,9 @@ impl Chain {
         // A writer allocates the next block before it has anything to put there: what follows
         // the last block may be anything, unless it was valid when the chain was claimed.
         let speculative = sequence >= self.claimed;
+        if speculative && self.claimed > 0 && self.is_gone() {
+            return Ok(None);
+        }
         let is_valid = |bytes: &[u8]| judge(&self.next, &mut bytes.to_vec(), kind).is_some();
         let pipeline = self.set.cache().pipeline();
         let read =

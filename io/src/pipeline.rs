@@ -197,7 +197,7 @@ impl Pipeline {
     ///
     /// `None` when there is none. Then, if `speculative`, nothing says that the block was ever
     /// written, and nobody is charged with an error. Nor is who has other bytes where another has
-    /// the block: a power cut leaves it so. A top-level vdev that is not there has no such block.
+    /// the block: a power cut leaves it so.
     pub fn read_log_block(
         &self,
         pointer: &BlockPointer,
@@ -217,10 +217,6 @@ impl Pipeline {
         let mut failure = None;
         let vdevs = self.vdevs();
         for dva in pointer.dvas() {
-            let state = vdevs.top_state(dva.vdev());
-            if speculative && !state.is_some_and(|(state, _)| state.is_readable()) {
-                continue;
-            }
             let read = vdevs.read_log_block(dva, size, birth, is_valid, !speculative, io);
             match read.map(|outcome| outcome.bytes) {
                 Ok(data) => {

@@ -371,8 +371,8 @@ impl Space {
         last.clone()
     }
 
-    /// The vdevs of a class that can be allocated from. A log device that is offline or gone cannot:
-    /// each commit would fail on it and wait for its group.
+    /// The vdevs of a class that can be allocated from. A log device that is offline or gone
+    /// cannot: each commit would fail on it and wait for its group.
     fn members(&self, class: AllocationClass) -> Vec<SharedTop> {
         let shape = (class == AllocationClass::Log).then(|| self.vdevs.shape());
         let is_here = |vdev| {

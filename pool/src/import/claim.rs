@@ -24,7 +24,7 @@ use cenote_base::{Bookmark, ObjectId, ObjsetId, Txg, VdevId};
 use cenote_dmu::ObjectSet;
 use cenote_dsl::DslError;
 use cenote_dsl::write::{SyncContext, SyncTask};
-use cenote_intent_log::{ChainBlock, IntentLog, OwnedBlocks};
+use cenote_intent_log::{Chain, ChainBlock, IntentLog, OwnedBlocks};
 use cenote_io::IoContext;
 use cenote_ondisk::dsl_dataset::DslDataset;
 use cenote_ondisk::intent_log::IntentLogHeader;
@@ -182,8 +182,7 @@ pub(crate) fn claim_logs(
         });
     }
     for (dataset, log) in &found.logs {
-        let is_gone = is_gone(pool, &log.header().log);
-        if is_gone || log.is_claimed() && is_cut_off(pool, log) {
+        if log.chain().is_gone() || log.is_claimed() && is_cut_off(log) {
             store.discard(pool, (*dataset, log), synced);
             continue;
         }
@@ -201,9 +200,9 @@ pub(crate) fn claim_logs(
             seen: HashSet::new(),
             cloned: Vec::new(),
         };
-        let (header, end) = claim.claim(log)?;
-        if self::is_gone(pool, &end) {
-            store.note_lost(pool, *dataset, &end);
+        let (header, chain) = claim.claim(log)?;
+        if chain.is_gone() {
+            store.note_lost(pool, *dataset, chain.end());
         }
         if let Some(header) = header {
             store.headers.push((*dataset, header));
@@ -253,16 +252,11 @@ fn is_readable(pool: &Pool, vdev: VdevId) -> bool {
     state.is_some_and(|(state, _)| state.is_readable())
 }
 
-/// Whether a block lies on a top-level vdev that cannot be read.
-fn is_gone(pool: &Pool, pointer: &BlockPointer) -> bool {
-    pointer.dvas().any(|dva| !is_readable(pool, dva.vdev()))
-}
-
 /// Whether a vdev is missing to which a log leads that was claimed, in the part that was claimed.
-fn is_cut_off(pool: &Pool, log: &IntentLog) -> bool {
+fn is_cut_off(log: &IntentLog) -> bool {
     let mut chain = log.chain();
     let is_read = chain.by_ref().all(|block| block.is_ok());
-    !is_read && is_gone(pool, chain.end())
+    !is_read && chain.is_gone()
 }
 
 /// Whether all devices of a top-level vdev were taken offline.
@@ -325,18 +319,19 @@ struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    /// Claims the log's blocks; its new header if there is anything in it, and the block that ends
-    /// it.
-    fn claim(
-        &mut self,
-        log: &IntentLog,
-    ) -> Result<(Option<IntentLogHeader>, BlockPointer), ImportError> {
+    /// Claims the log's blocks; its new header if there is anything in it, and its chain when it
+    /// ended.
+    fn claim(&mut self, log: &IntentLog) -> Result<(Option<IntentLogHeader>, Chain), ImportError> {
         let mut header = log.header().clone();
         let mut records = 0_u64;
         let mut ended = false;
         let mut chain = log.chain();
-        for block in chain.by_ref() {
-            let block = block.map_err(|error| refusal(error.to_string()))?;
+        while let Some(block) = chain.next() {
+            let block = match block {
+                // What is on a device that is missing was given up.
+                Err(_) if chain.is_gone() => break,
+                block => block.map_err(|error| refusal(error.to_string()))?,
+            };
             self.claim_block(&block.pointer)?;
             header.claim_block_sequence = header.claim_block_sequence.max(block.sequence());
             let counted = self.claim_records(log, &block, &mut header)?;
@@ -353,11 +348,11 @@ impl Claim<'_> {
             header.claim_block_sequence = header.claim_block_sequence.max(sequence(&end));
         }
         if records == 0 && !ended {
-            return Ok((None, end));
+            return Ok((None, chain));
         }
         header.claim_txg = Txg(self.synced.0 + 1);
         header.flags |= FLAG_REPLAY_NEEDED | FLAG_CLAIM_RECORD_SEQUENCE_VALID;
-        Ok((Some(header), end))
+        Ok((Some(header), chain))
     }
 
     /// Claims what a block's records point to; how many there are, or `None` if one of them ends

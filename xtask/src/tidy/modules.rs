@@ -43,7 +43,8 @@ fn dead_message(path: &str) -> &'static str {
 /// Whether Cargo finds the file by itself, and may.
 ///
 /// Cargo would make a program of each file in `tests`. Linking costs more than most tests do, so
-/// that a crate has one, whose modules are the files in `tests/all`.
+/// that a crate has one, whose modules are the files in `tests/all`. Tests that disturb all others
+/// have a directory, and so a program, of their own.
 fn is_root(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     matches!(
@@ -52,7 +53,7 @@ fn is_root(path: &str) -> bool {
             | [.., "build.rs"]
             | [.., "src", "bin", _]
             | [.., "fuzz_targets", _]
-            | [.., "tests", "all", "main.rs"]
+            | [.., "tests", _, "main.rs"]
             | [.., "benches" | "examples", _]
     )
 }
