@@ -1,22 +1,26 @@
 //! A browser without a window: Chromium, driven through chromedriver by the WebDriver protocol.
 //!
-//! The protocol is JSON in HTTP requests, one after the other, so a connection for each of them
-//! will do. Sizes below those of a window, and the user's preference for dark pages, are set by
+//! The protocol is JSON in HTTP requests, one after the other. Sizes below those of a window, and the user's preference for dark pages, are set by
 //! commands of Chromium's own.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
-use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+use ureq::Agent;
+use ureq::http::Request;
 
 /// How long chromedriver may take to listen, and Chromium to answer.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
+/// Bytes of an answer: the largest are pictures.
+const ANSWER_MAX: u64 = 64 << 20;
+
 /// A browser; it ends with this.
 pub struct Browser {
     driver: Child,
+    agent: Agent,
     port: u16,
     session: String,
 }
@@ -37,8 +41,14 @@ impl Browser {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).context("chromedriver"),
         };
+        let config = Agent::config_builder()
+            .timeout_global(Some(TIMEOUT))
+            .http_status_as_error(false)
+            .proxy(None)
+            .build();
         let mut browser = Self {
             driver,
+            agent: config.into(),
             port,
             session: String::new(),
         };
@@ -68,20 +78,18 @@ impl Browser {
 
     /// A request to the driver; the value that it answers with.
     fn call(&self, method: &str, path: &str, body: &Value) -> Result<Value> {
-        let body = body.to_string();
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
-        let length = body.len();
-        write!(
-            stream,
-            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n\
-             Content-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-        )?;
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer)?;
-        let answer = String::from_utf8(answer)?;
-        let (_, body) = answer.split_once("\r\n\r\n").context("an answer")?;
-        let mut value: Value = serde_json::from_str(body).with_context(|| answer.clone())?;
+        let request = Request::builder()
+            .method(method)
+            .uri(format!("http://127.0.0.1:{}{path}", self.port))
+            .header("content-type", "application/json");
+        let answer = match method {
+            "POST" => self.agent.run(request.body(body.to_string())?)?,
+            _ => self.agent.run(request.body(())?)?,
+        };
+        let mut body = answer.into_body();
+        let body = body.with_config().limit(ANSWER_MAX);
+        let answer = body.read_to_string()?;
+        let mut value: Value = serde_json::from_str(&answer).with_context(|| answer.clone())?;
         let value = value["value"].take();
         if let Some(error) = value["error"].as_str() {
             bail!("{method} {path}: {error}: {}", value["message"]);
