@@ -17,6 +17,18 @@ use std::hash::BuildHasher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// The tag of blocks that no dataset's reader brought.
+pub(crate) const NOBODY: u32 = 0;
+
+/// What a block is, and who brought it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    /// Whether it is metadata.
+    pub(crate) is_metadata: bool,
+    /// The tag of the dataset whose reader or writer brought it, or [`NOBODY`].
+    pub(crate) tag: u32,
+}
+
 /// The name of a block's contents: where its first copy is and when that was allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct BlockId {
@@ -52,6 +64,8 @@ struct Node {
     /// Hit since it came to its place in the frequent list.
     is_used: bool,
     is_metadata: bool,
+    /// Of its [`Origin`].
+    tag: u32,
     previous: usize,
     next: usize,
 }
@@ -109,6 +123,8 @@ struct Shard {
     evicted: [u64; 2],
     /// Nodes that have their block.
     blocks: u64,
+    /// Bytes of the blocks with each tag, data and metadata; a tag without a block has no entry.
+    tagged: HashMap<u32, [u64; 2], BlockHashState>,
 }
 
 /// A cache of blocks, bounded in bytes, safe to use from many threads.
@@ -193,8 +209,18 @@ impl ArcCache {
     }
 
     /// Caches a block; a block larger than a shard is not kept.
-    pub fn insert(&self, id: BlockId, block: Arc<BlockBuffer>, is_metadata: bool) {
-        self.shard(&id).lock().insert(id, block, is_metadata);
+    pub fn insert(&self, id: BlockId, block: Arc<BlockBuffer>, origin: Origin) {
+        self.shard(&id).lock().insert(id, block, origin);
+    }
+
+    /// Adds the bytes of cached blocks by their tag: data, metadata.
+    pub fn add_tagged(&self, sums: &mut HashMap<u32, [u64; 2]>) {
+        for shard in &self.shards {
+            for (tag, bytes) in &shard.lock().tagged {
+                let sum = sums.entry(*tag).or_default();
+                *sum = [sum[0] + bytes[0], sum[1] + bytes[1]];
+            }
+        }
     }
 
     /// Forgets a block.
@@ -249,6 +275,7 @@ impl Shard {
             hits: [0; 4],
             evicted: [0; 2],
             blocks: 0,
+            tagged: HashMap::with_hasher(BlockHashState::new()),
         }
     }
 
@@ -274,7 +301,7 @@ impl Shard {
         Some(block)
     }
 
-    fn insert(&mut self, id: BlockId, block: Arc<BlockBuffer>, is_metadata: bool) {
+    fn insert(&mut self, id: BlockId, block: Arc<BlockBuffer>, origin: Origin) {
         let size = block.capacity() as u64 + ENTRY_OVERHEAD;
         if size > self.limit {
             return;
@@ -283,17 +310,22 @@ impl Shard {
             Some(node) => {
                 self.learn_from_ghost(node);
                 self.unlink(node);
+                match self.nodes[node].block.is_some() {
+                    true => self.untag(node),
+                    false => self.blocks += 1,
+                }
                 let node_of_block = &mut self.nodes[node];
-                self.blocks += u64::from(node_of_block.block.is_none());
                 (node_of_block.block, node_of_block.size) = (Some(block), size);
-                node_of_block.is_metadata = is_metadata;
+                node_of_block.is_metadata = origin.is_metadata;
+                node_of_block.tag = origin.tag;
+                self.tag(node);
                 self.link(node, Frequent);
             }
             None => {
-                let node = self.allocate(id, block, size);
-                self.nodes[node].is_metadata = is_metadata;
+                let node = self.allocate(id, block, size, origin);
                 self.blocks += 1;
                 self.index.insert(id, node);
+                self.tag(node);
                 self.link(node, Recent);
             }
         }
@@ -316,6 +348,7 @@ impl Shard {
 
     /// Drops the block of a node, whose name goes to `ghost`.
     fn evict(&mut self, node: usize, ghost: ListId) {
+        self.untag(node);
         self.nodes[node].block = None;
         self.blocks -= 1;
         self.evicted[0] += 1;
@@ -326,8 +359,42 @@ impl Shard {
     fn remove(&mut self, id: &BlockId) {
         if let Some(node) = self.index.remove(id) {
             self.unlink(node);
-            self.blocks -= u64::from(self.nodes[node].block.take().is_some());
+            if self.nodes[node].block.take().is_some() {
+                self.untag(node);
+                self.blocks -= 1;
+            }
             self.free.push(node);
+        }
+    }
+
+    /// Counts a node's block for its tag.
+    fn tag(&mut self, node: usize) {
+        let Node {
+            tag,
+            size,
+            is_metadata,
+            ..
+        } = self.nodes[node];
+        if tag != NOBODY {
+            self.tagged.entry(tag).or_default()[usize::from(is_metadata)] += size;
+        }
+    }
+
+    /// Counts a node's block no more, which [`Self::tag`] had counted.
+    fn untag(&mut self, node: usize) {
+        let Node {
+            tag,
+            size,
+            is_metadata,
+            ..
+        } = self.nodes[node];
+        if tag == NOBODY {
+            return;
+        }
+        let bytes = self.tagged.get_mut(&tag).expect("its block was counted");
+        bytes[usize::from(is_metadata)] -= size;
+        if *bytes == [0; 2] {
+            self.tagged.remove(&tag);
         }
     }
 
@@ -382,14 +449,21 @@ impl Shard {
         }
     }
 
-    fn allocate(&mut self, id: BlockId, block: Arc<BlockBuffer>, size: u64) -> usize {
+    fn allocate(
+        &mut self,
+        id: BlockId,
+        block: Arc<BlockBuffer>,
+        size: u64,
+        origin: Origin,
+    ) -> usize {
         let node = Node {
             id,
             block: Some(block),
             size,
             list: Recent,
             is_used: false,
-            is_metadata: false,
+            is_metadata: origin.is_metadata,
+            tag: origin.tag,
             previous: NONE,
             next: NONE,
         };
@@ -463,6 +537,12 @@ mod tests {
         }
     }
 
+    /// A file's block that no dataset's reader brought.
+    const DATA: Origin = Origin {
+        is_metadata: false,
+        tag: NOBODY,
+    };
+
     fn block(size: u64) -> Arc<BlockBuffer> {
         let length = usize::try_from(size - ENTRY_OVERHEAD).expect("small");
         Arc::new(vec![0; length].into())
@@ -472,11 +552,11 @@ mod tests {
     fn stays_below_its_limit_whatever_comes() {
         let cache = ArcCache::new(100_000);
         for n in 0..10_000 {
-            cache.insert(id(n * 7919 % 300), block(500 + n % 900), false);
+            cache.insert(id(n * 7919 % 300), block(500 + n % 900), DATA);
             cache.get(&id(n % 17));
             assert!(cache.bytes() <= 100_000);
         }
-        cache.insert(id(1 << 40), block(100_001), false);
+        cache.insert(id(1 << 40), block(100_001), DATA);
         assert!(!cache.contains(&id(1 << 40)), "larger than the cache");
     }
 
@@ -484,14 +564,14 @@ mod tests {
     fn a_smaller_limit_holds_at_once() {
         let cache = ArcCache::new(256 << 20);
         for n in 0..1000 {
-            cache.insert(id(n), block(100_000), false);
+            cache.insert(id(n), block(100_000), DATA);
         }
         let before = cache.bytes();
         cache.set_limit(4 << 20);
         assert!(before > 90_000_000 && cache.bytes() <= 4 << 20);
         cache.set_limit(256 << 20);
         for n in 0..1000 {
-            cache.insert(id(n), block(100_000), false);
+            cache.insert(id(n), block(100_000), DATA);
         }
         assert_eq!(cache.bytes(), before, "room again");
         assert_eq!(cache.limit(), 256 << 20);
@@ -501,7 +581,7 @@ mod tests {
     fn what_is_given_back_was_seen_once() {
         let mut shard = Shard::new(1 << 20);
         for n in 0..20 {
-            shard.insert(id(n), block(10_000), false);
+            shard.insert(id(n), block(10_000), DATA);
         }
         assert!((0..5).all(|n| shard.get(&id(n)).is_some()));
         shard.give_back(20_000);
@@ -513,18 +593,59 @@ mod tests {
         assert_eq!(shard.bytes(Recent), 0);
     }
 
+    /// The sums by tag are those of the blocks, whatever comes, goes, returns and is replaced.
+    #[test]
+    fn bytes_are_counted_for_who_brought_them() {
+        let cache = ArcCache::new(100_000);
+        let tagged = || {
+            let mut sums = HashMap::new();
+            cache.add_tagged(&mut sums);
+            sums
+        };
+        let origin = |n: u64| Origin {
+            is_metadata: n.is_multiple_of(3),
+            tag: (n % 4) as u32,
+        };
+        for n in 0..20_000_u64 {
+            let place = id(n * 7919 % 300);
+            match n % 11 {
+                0 => cache.remove(&place),
+                5 => drop(cache.get(&place)),
+                _ => cache.insert(place, block(500 + n % 900), origin(n)),
+            }
+            if n.is_multiple_of(97) {
+                let shard = cache.shards[0].lock();
+                let mut expected: HashMap<u32, [u64; 2]> = HashMap::new();
+                let live = shard.index.values().map(|node| &shard.nodes[*node]);
+                for node in live.filter(|node| node.block.is_some() && node.tag != NOBODY) {
+                    expected.entry(node.tag).or_default()[usize::from(node.is_metadata)] +=
+                        node.size;
+                }
+                drop(shard);
+                assert_eq!(tagged(), expected);
+            }
+        }
+        let of_nobody = cache.bytes() - tagged().values().flatten().sum::<u64>();
+        assert!(of_nobody > 0 && tagged().len() == 3);
+        cache.set_limit(0);
+        assert!(
+            tagged().is_empty(),
+            "an empty cache has no bytes of anybody"
+        );
+    }
+
     #[test]
     fn a_scan_leaves_what_is_used_again() {
         let cache = ArcCache::new(100_000);
         for _ in 0..3 {
             for n in 0..20 {
                 if cache.get(&id(n)).is_none() {
-                    cache.insert(id(n), block(1000), false);
+                    cache.insert(id(n), block(1000), DATA);
                 }
             }
         }
         for n in 1000..5000 {
-            cache.insert(id(n), block(1000), false);
+            cache.insert(id(n), block(1000), DATA);
         }
         let kept = (0..20).filter(|n| cache.contains(&id(*n))).count();
         assert_eq!(
@@ -537,14 +658,14 @@ mod tests {
     fn what_was_hit_outlives_what_was_not() {
         let mut shard = Shard::new(10_000);
         for n in 0..10 {
-            shard.insert(id(n), block(1000), false);
+            shard.insert(id(n), block(1000), DATA);
             shard.get(&id(n));
         }
         // All ten are frequent; the oldest is hit again.
         shard.get(&id(0));
         // The second time it comes as a ghost that returns, and pushes out a frequent block.
-        shard.insert(id(100), block(1000), false);
-        shard.insert(id(100), block(1000), false);
+        shard.insert(id(100), block(1000), DATA);
+        shard.insert(id(100), block(1000), DATA);
         let kept = |shard: &mut Shard, n| shard.get(&id(n)).is_some();
         assert!(kept(&mut shard, 0), "it was marked");
         assert!(!kept(&mut shard, 1), "it was the oldest without a mark");
@@ -554,13 +675,13 @@ mod tests {
     fn a_ghost_that_returns_moves_the_target() {
         let mut shard = Shard::new(10_000);
         for n in 0..10 {
-            shard.insert(id(n), block(1000), false);
+            shard.insert(id(n), block(1000), DATA);
             shard.get(&id(n));
         }
-        shard.insert(id(100), block(1000), false);
-        shard.insert(id(101), block(1000), false);
+        shard.insert(id(100), block(1000), DATA);
+        shard.insert(id(101), block(1000), DATA);
         assert!(shard.get(&id(100)).is_none(), "pushed out by the next one");
-        shard.insert(id(100), block(1000), false);
+        shard.insert(id(100), block(1000), DATA);
         assert!(shard.recent_target >= 1000);
     }
 }

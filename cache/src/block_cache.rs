@@ -1,12 +1,15 @@
 //! Reading blocks through the cache.
 
-use crate::arc::{ArcCache, ArcFigures, BlockId};
+use crate::arc::{ArcCache, ArcFigures, BlockId, NOBODY, Origin};
+use crate::datasets::{DatasetCells, DatasetFigures, Datasets};
 use crate::flight::Flights;
-use crate::lookups::{Lookups, Outcome, is_ahead, is_metadata};
-use cenote_base::Bookmark;
+use crate::lookups::{Lookup, Lookups, Outcome, is_ahead, is_metadata};
+use cenote_base::metrics::Counter;
+use cenote_base::{Bookmark, ObjsetId};
 use cenote_device::BlockBuffer;
 use cenote_io::{IoContext, IoError, ObjsetKeys, Pipeline, ReadContext, Workers};
 use cenote_ondisk::BlockPointer;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A block's logical contents in little-endian form.
@@ -59,11 +62,12 @@ impl CacheLimits {
 /// A way to read the blocks of one pool through its cache.
 ///
 /// All handles of a pool share what is cached, and the workers that fill it. Each says what it is
-/// read through for.
+/// read through for, and for which dataset, if for one.
 #[derive(Clone, Debug)]
 pub struct BlockCache {
     shared: Arc<Shared>,
     io: IoContext,
+    dataset: Option<Arc<DatasetCells>>,
 }
 
 #[derive(Debug)]
@@ -76,6 +80,19 @@ struct Shared {
     passing: ArcCache,
     flights: Flights,
     lookups: Lookups,
+    datasets: Datasets,
+    read_ahead: ReadAhead,
+}
+
+/// What was noticed of readers that go forward.
+#[derive(Debug, Default)]
+pub struct ReadAhead {
+    /// Reads that went on where another one had ended.
+    pub continued: Counter,
+    /// Reads that did not.
+    pub begun: Counter,
+    /// Blocks that were read from devices ahead of such readers.
+    pub blocks: Counter,
 }
 
 /// What the parts of a cache have and did.
@@ -87,6 +104,12 @@ pub struct CacheFigures {
     pub decoded: ArcFigures,
     /// Contents of blocks that pass through.
     pub passing: ArcFigures,
+}
+
+impl Shared {
+    fn parts(&self) -> [&ArcCache; 3] {
+        [&self.stored, &self.decoded, &self.passing]
+    }
 }
 
 /// The part of the decoded blocks' memory that is for those that pass, and its most.
@@ -112,10 +135,13 @@ impl BlockCache {
             passing: ArcCache::new(passing),
             flights: Flights::default(),
             lookups: Lookups::default(),
+            datasets: Datasets::default(),
+            read_ahead: ReadAhead::default(),
         };
         Self {
             shared: Arc::new(shared),
             io: IoContext::USER,
+            dataset: None,
         }
     }
 
@@ -124,7 +150,39 @@ impl BlockCache {
         Arc::new(Self {
             shared: Arc::clone(&self.shared),
             io: io.clone(),
+            dataset: self.dataset.clone(),
         })
+    }
+
+    /// The same cache, read through for a dataset, whose lookups and blocks are counted apart. The
+    /// meta object set is no dataset.
+    pub fn for_dataset(&self, id: ObjsetId) -> Arc<Self> {
+        let is_dataset = id != ObjsetId::default();
+        Arc::new(Self {
+            shared: Arc::clone(&self.shared),
+            io: self.io.clone(),
+            dataset: is_dataset.then(|| self.shared.datasets.cells(id)),
+        })
+    }
+
+    /// Begins anew with the figures of a dataset: it was destroyed, or just made with a number that
+    /// another one had.
+    pub fn forget_dataset(&self, id: ObjsetId) {
+        self.shared.datasets.forget(id);
+    }
+
+    /// What the readers of each dataset did and have.
+    pub fn datasets(&self) -> HashMap<ObjsetId, DatasetFigures> {
+        let mut tagged = HashMap::new();
+        for part in self.shared.parts() {
+            part.add_tagged(&mut tagged);
+        }
+        self.shared.datasets.figures(&tagged)
+    }
+
+    /// Counts of readers that go forward.
+    pub fn read_ahead(&self) -> &ReadAhead {
+        &self.shared.read_ahead
     }
 
     /// What it is read through for.
@@ -192,8 +250,37 @@ impl BlockCache {
     }
 
     /// Counts a block that was asked for and found by who had noted where it is.
-    pub fn note_hit(&self) {
-        self.shared.lookups.note_data_hit();
+    pub fn note_hit(&self, is_metadata: bool) {
+        self.note_lookup(Lookup {
+            is_metadata,
+            is_ahead: false,
+            outcome: Outcome::Hit,
+        });
+    }
+
+    fn note(&self, pointer: &BlockPointer, is_ahead: bool, outcome: Outcome) {
+        let is_metadata = is_metadata(pointer);
+        self.note_lookup(Lookup {
+            is_metadata,
+            is_ahead,
+            outcome,
+        });
+    }
+
+    fn note_lookup(&self, lookup: Lookup) {
+        self.shared.lookups.note(lookup);
+        if let Some(dataset) = &self.dataset {
+            dataset.note(lookup);
+        }
+    }
+
+    /// What a block is that this handle brings into the cache.
+    fn origin(&self, pointer: &BlockPointer) -> Origin {
+        let dataset = self.dataset.as_ref();
+        Origin {
+            is_metadata: is_metadata(pointer),
+            tag: dataset.map_or(NOBODY, |dataset| dataset.tag()),
+        }
     }
 
     /// Whether a block's contents would be had without reading or decoding, now or shortly.
@@ -230,8 +317,7 @@ impl BlockCache {
         let found = (self.shared.decoded.get(&id))
             .or_else(|| self.shared.stored.get(&id).and_then(decode))
             .or_else(|| self.shared.passing.get(&id))?;
-        let lookups = &self.shared.lookups;
-        lookups.note(pointer, is_ahead(&self.io), Outcome::Hit);
+        self.note(pointer, is_ahead(&self.io), Outcome::Hit);
         Some(found)
     }
 
@@ -260,8 +346,7 @@ impl BlockCache {
     ) -> Result<Block, IoError> {
         let note = |outcome| {
             if asked == Asked::First {
-                let lookups = &self.shared.lookups;
-                lookups.note(pointer, is_ahead(&self.io), outcome);
+                self.note(pointer, is_ahead(&self.io), outcome);
             }
         };
         if pointer.is_embedded() {
@@ -285,9 +370,8 @@ impl BlockCache {
         let stored = self.read_stored(pointer, ctx.bookmark)?;
         let stored = Arc::new(BlockBuffer::from(stored));
         if retention == Retention::Keep {
-            let is_metadata = is_metadata(pointer);
             let part = &self.shared.stored;
-            part.insert(id, Arc::clone(&stored), is_metadata);
+            part.insert(id, Arc::clone(&stored), self.origin(pointer));
         }
         self.decode(pointer, id, stored, ctx, retention)
     }
@@ -334,14 +418,15 @@ impl BlockCache {
     /// Reads and decodes those of several blocks whose contents are not cached yet, neighbours in
     /// one request. What cannot be had this way is left to [`Self::read`], which says why.
     ///
-    /// They are counted as read ahead: whoever comes for them asks for the first time.
+    /// They are counted as read ahead: whoever comes for them asks for the first time. Returns how
+    /// many were not in memory.
     pub fn fetch(
         &self,
         blocks: &[(BlockPointer, Bookmark)],
         keys: Option<&ObjsetKeys>,
         retention: Retention,
-    ) {
-        self.fetch_counting(blocks, keys, retention, true);
+    ) -> u64 {
+        self.fetch_counting(blocks, keys, retention, true)
     }
 
     /// The same for a reader that waits for all of them, and comes for them [again](Asked::Again).
@@ -360,10 +445,8 @@ impl BlockCache {
         keys: Option<&ObjsetKeys>,
         retention: Retention,
         is_ahead: bool,
-    ) {
-        let note = |pointer: &BlockPointer, outcome| {
-            self.shared.lookups.note(pointer, is_ahead, outcome);
-        };
+    ) -> u64 {
+        let note = |pointer: &BlockPointer, outcome| self.note(pointer, is_ahead, outcome);
         let mut wanted = Vec::with_capacity(blocks.len());
         let mut flights = Vec::with_capacity(blocks.len());
         for (pointer, bookmark) in blocks {
@@ -397,7 +480,7 @@ impl BlockCache {
             }
         }
         if wanted.is_empty() {
-            return;
+            return 0;
         }
         let stored = self.read_stored_batch(&wanted);
         // Each flight lands as soon as its own block is decoded.
@@ -405,9 +488,8 @@ impl BlockCache {
             if let Some(stored) = stored {
                 let (id, stored) = (id_of(pointer), Arc::new(stored));
                 if retention == Retention::Keep {
-                    let is_metadata = is_metadata(pointer);
                     let part = &self.shared.stored;
-                    part.insert(id, Arc::clone(&stored), is_metadata);
+                    part.insert(id, Arc::clone(&stored), self.origin(pointer));
                 }
                 let context = ReadContext {
                     bookmark: *bookmark,
@@ -417,6 +499,7 @@ impl BlockCache {
             }
             drop(flight);
         }
+        wanted.len() as u64
     }
 
     fn decode(
@@ -442,7 +525,7 @@ impl BlockCache {
                 Retention::Keep => None,
             };
             if let Some(part) = part {
-                part.insert(id, Arc::clone(&contents), is_metadata(pointer));
+                part.insert(id, Arc::clone(&contents), self.origin(pointer));
             }
         }
         Ok(contents)
@@ -462,15 +545,11 @@ impl BlockCache {
             Retention::Keep if as_stored && !pointer.uses_crypt() => &self.shared.stored,
             Retention::Keep => &self.shared.decoded,
         };
-        part.insert(id, contents, is_metadata(pointer));
+        part.insert(id, contents, self.origin(pointer));
     }
 
     fn forget(&self, id: &BlockId) {
-        for part in [
-            &self.shared.stored,
-            &self.shared.decoded,
-            &self.shared.passing,
-        ] {
+        for part in self.shared.parts() {
             part.remove(id);
         }
     }

@@ -13,11 +13,13 @@
 
 mod arc;
 mod block_cache;
+mod datasets;
 mod flight;
 mod hash;
 mod lookups;
 
 pub use arc::{ArcFigures, BlockId, ListFigures};
-pub use block_cache::{Asked, Block, BlockCache, CacheFigures, CacheLimits, Retention};
+pub use block_cache::{Asked, Block, BlockCache, CacheFigures, CacheLimits, ReadAhead, Retention};
 pub use cenote_device::BlockBuffer;
+pub use datasets::DatasetFigures;
 pub use lookups::{Lookups, Outcome, Outcomes};

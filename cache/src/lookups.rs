@@ -21,6 +21,17 @@ pub enum Outcome {
     Miss,
 }
 
+/// One lookup.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lookup {
+    /// Whether it was for metadata.
+    pub(crate) is_metadata: bool,
+    /// Whether it was ahead of need.
+    pub(crate) is_ahead: bool,
+    /// How it ended.
+    pub(crate) outcome: Outcome,
+}
+
 /// Lookups of one kind by their outcome.
 #[derive(Debug, Default)]
 pub struct Outcomes([Counter; 3]);
@@ -53,17 +64,11 @@ pub(crate) fn is_ahead(io: &IoContext) -> bool {
 
 impl Lookups {
     /// Counts one.
-    pub(crate) fn note(&self, pointer: &BlockPointer, is_ahead: bool, outcome: Outcome) {
-        let kinds = if is_ahead {
-            &self.prefetch
-        } else {
-            &self.demand
+    pub(crate) fn note(&self, lookup: Lookup) {
+        let kinds = match lookup.is_ahead {
+            true => &self.prefetch,
+            false => &self.demand,
         };
-        kinds[usize::from(is_metadata(pointer))].0[outcome as usize].add(1);
-    }
-
-    /// Counts a hit of a block of a file or volume that somebody waits for.
-    pub(crate) fn note_data_hit(&self) {
-        self.demand[0].0[Outcome::Hit as usize].add(1);
+        kinds[usize::from(lookup.is_metadata)].0[lookup.outcome as usize].add(1);
     }
 }

@@ -74,7 +74,8 @@ impl ObjectSet {
             header: Arc::new(header),
             header_size: OBJSET_SIZE,
         };
-        Self::from_parts(cache, id, committed, keys, Some(LiveSet::new(gate)))
+        let (cache, live) = (cache.for_dataset(id), LiveSet::new(gate));
+        Self::from_parts(cache, id, committed, keys, Some(live))
     }
 
     /// The set as it is on disk, to be changed in memory only: nothing of that is ever written.

@@ -359,11 +359,12 @@ impl Object {
         Ok(blocks)
     }
 
-    /// Reads data blocks into the cache ahead of need; `first` is the number of the first.
-    pub(crate) fn fetch(&self, pointers: &[BlockPointer], first: u64) {
+    /// Reads data blocks into the cache ahead of need; `first` is the number of the first. Returns
+    /// how many were not in memory.
+    pub(crate) fn fetch(&self, pointers: &[BlockPointer], first: u64) -> u64 {
         let blocks = self.with_bookmarks(pointers, first);
         let keys = self.set.keys().map(AsRef::as_ref);
-        self.set.cache().fetch(&blocks, keys, self.retention(0));
+        self.set.cache().fetch(&blocks, keys, self.retention(0))
     }
 
     /// Reads data blocks into the cache for a reader that waits for them.

@@ -136,6 +136,7 @@ impl ObjectSet {
         keys: Option<Arc<ObjsetKeys>>,
         live: Option<LiveSet>,
     ) -> Result<Arc<Self>, DmuError> {
+        let cache = cache.for_dataset(id);
         let bookmark = Bookmark {
             objset: id,
             ..Bookmark::default()

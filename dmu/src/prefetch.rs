@@ -26,6 +26,11 @@ impl Object {
         let limit = decoded_limit(self);
         let streams = &self.set().streams;
         let advance = streams.advance((self.id(), self.dnode()), limit, first.0..=last.0);
+        let counts = self.set().cache().read_ahead();
+        match advance.is_continued {
+            true => counts.continued.add(1),
+            false => counts.begun.add(1),
+        }
         give_up(self, advance.behind);
         let Some((from, to)) = advance.ahead else {
             return;
@@ -36,7 +41,8 @@ impl Object {
             move || {
                 // An error here will meet the reader itself, if it ever comes so far.
                 if let Ok(pointers) = object.data_pointers(BlockId(from), BlockId(to)) {
-                    object.fetch(&pointers, from);
+                    let read = object.fetch(&pointers, from);
+                    object.set().cache().read_ahead().blocks.add(read);
                 }
             }
         };

@@ -33,6 +33,8 @@ pub(crate) struct Advance {
     pub(crate) ahead: Option<(u64, u64)>,
     /// Blocks that the reader has left behind.
     pub(crate) behind: Range<u64>,
+    /// Whether the read went on where another one had ended.
+    pub(crate) is_continued: bool,
 }
 
 /// Blocks of one job: about a megabyte, small enough to share out, large enough to be worth it.
@@ -96,6 +98,10 @@ impl Streams {
         let behind = stream.kept..first.max(stream.kept);
         stream.kept = behind.end;
         streams.push(stream);
-        Advance { ahead, behind }
+        Advance {
+            ahead,
+            behind,
+            is_continued: true,
+        }
     }
 }

@@ -197,7 +197,8 @@ impl Object {
         let index = block.0 as usize & (count - 1);
         let memo = &self.set().memo;
         if let Some(found) = place.and_then(|place| memo.data(place, index)) {
-            self.set().cache().note_hit();
+            let is_metadata = self.dnode().object_type.is_metadata();
+            self.set().cache().note_hit(is_metadata);
             return Ok(Some(found));
         }
         let pointer = self.data_pointer(block)?;

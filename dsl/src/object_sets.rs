@@ -4,6 +4,7 @@ use crate::dataset::Dataset;
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use crate::property::Property;
+use cenote_base::{ObjectId, ObjsetId};
 use cenote_dmu::{CacheScope, Caching, DirectIo, ObjectSet};
 use cenote_ondisk::dsl_dataset::fields;
 use std::sync::Arc;
@@ -61,6 +62,13 @@ impl Dsl {
         set.set_caching(dataset.caching()?);
         self.objsets.put(dataset.id(), &set);
         Ok(set)
+    }
+
+    /// Drops what is kept in memory of a dataset that was destroyed, or of the one before a new one
+    /// with the same number.
+    pub(crate) fn forget_dataset(&self, id: ObjectId) {
+        self.objsets.forget(id);
+        self.mos().cache().forget_dataset(ObjsetId(id.0));
     }
 
     /// Has the object sets that are open for reading cached as their properties say now.

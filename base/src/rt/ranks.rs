@@ -214,6 +214,7 @@ ranks! {
         RawSet [] "Facts about a set that is received as it is stored elsewhere.";
     }
     cache {
+        CachedDatasets [no_io] "The counters of each dataset's readers.";
         ArcShard [no_io] "A shard of the ARC.";
         ReadFlights [no_io] "Blocks that are being read, and how many wait for each.";
     }

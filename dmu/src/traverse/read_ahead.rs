@@ -31,7 +31,9 @@ pub(crate) fn read(
         let place = |visit: &Visit| (visit.pointer, visit.bookmark);
         let blocks: Vec<(BlockPointer, Bookmark)> = group.iter().map(place).collect();
         let (shared, keys) = (Arc::clone(cache), keys.cloned());
-        let job = move || shared.fetch(&blocks, keys.as_deref(), retention);
+        let job = move || {
+            shared.fetch(&blocks, keys.as_deref(), retention);
+        };
         if cache.workers().offer(job).is_err() {
             return;
         }

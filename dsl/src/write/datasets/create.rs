@@ -176,6 +176,7 @@ impl SyncContext<'_> {
     ) -> Result<ObjectId, DslError> {
         let empty = DslDataset::default().encode().to_vec();
         let id = self.create_bonus_object(ObjectType::DSL_DATASET, empty)?;
+        self.dsl.forget_dataset(id);
         let mut phys = DslDataset {
             directory,
             snapshot_names: Some(self.create_table(ObjectType::DSL_DATASET_SNAP_MAP)?),

@@ -94,7 +94,7 @@ impl SyncContext<'_> {
         }
         self.forget_errors(head.id())?;
         self.scan_without(head.id(), None)?;
-        self.dsl.objsets.forget(head.id());
+        self.dsl.forget_dataset(head.id());
         self.destroy_extensible(head.id())
     }
 

@@ -324,7 +324,7 @@ impl SyncContext<'_> {
         for table in tables.into_iter().flatten() {
             self.destroy_object(table)?;
         }
-        self.dsl.objsets.forget(id);
+        self.dsl.forget_dataset(id);
         self.destroy_extensible(id)
     }
 }

@@ -127,6 +127,7 @@ impl SyncContext<'_> {
         };
         let bonus = snapshot.encode().to_vec();
         let id = self.create_bonus_object(ObjectType::DSL_DATASET, bonus)?;
+        self.dsl.forget_dataset(id);
         self.copy_dataset_features(head_id, id)?;
         self.give_snapshot_fields(head, id)?;
         if let Some(previous) = phys.previous_snapshot {
