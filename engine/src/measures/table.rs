@@ -151,6 +151,12 @@ measures! {
     DATASET_COMPRESSION = Gauge "cenote_dataset_compression_ratio"
         ["pool" "dataset" "type"]
         "Bytes before compression for each byte after it.";
+    DATASET_CACHE_LOOKUPS = Counter "cenote_dataset_cache_lookups_total"
+        ["pool" "dataset" "type" "for" "kind" "outcome"]
+        "Lookups by the dataset's readers, as in cenote_arc_lookups_total.";
+    DATASET_CACHE_BYTES = Gauge "cenote_dataset_cache_bytes"
+        ["pool" "dataset" "type" "kind"]
+        "Bytes of cached blocks that the dataset's readers and writers brought.";
 
     ARC_LIMIT = Gauge "cenote_arc_limit_bytes" ["pool" "part"]
         "Memory that a part of the pool's cache may use.";
@@ -168,6 +174,10 @@ measures! {
         "Bytes of the blocks that were dropped to make room.";
     ARC_LOOKUPS = Counter "cenote_arc_lookups_total" ["pool" "for" "kind" "outcome"]
         "Lookups: hit (in memory), wait (another reader brought it), miss (read from a device).";
+    ARC_SEQUENTIAL_READS = Counter "cenote_arc_sequential_reads_total" ["pool" "outcome"]
+        "Reads that may be read ahead of: hit (went on where one ended), miss (began elsewhere).";
+    ARC_READ_AHEAD = Counter "cenote_arc_read_ahead_blocks_total" ["pool"]
+        "Blocks that were read from devices ahead of sequential readers.";
 
     TXG_DIRTY = Gauge "cenote_txg_dirty_bytes" ["pool"]
         "Bytes of changes that are not on disk yet.";

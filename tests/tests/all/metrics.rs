@@ -106,6 +106,7 @@ const ASKED_FOR: &[&str] = &[
     "node_zfs_arc_mfu_hits",
     "node_zfs_arc_mru_ghost_hits",
     "node_zfs_arc_l2_hits",
+    "node_zfs_zfetch_hits",
     "node_zfs_zil_zil_commit_count",
     "node_zfs_dmu_tx_dmu_tx_assigned",
     "node_zfs_zpool_state",
@@ -115,6 +116,7 @@ const ASKED_FOR: &[&str] = &[
     "node_zfs_zpool_dataset_nwritten",
     "cenote_vdev_request_seconds_bucket",
     "cenote_mount_request_seconds_count",
+    "cenote_dataset_cache_bytes",
     "process_resident_memory_bytes",
 ];
 
@@ -162,6 +164,41 @@ fn judge_cache(site: &Site) -> Result<()> {
     ensure!(fs::read(site.path("tank").join("file"))?.len() == 3 << 20);
     let after = look()?;
     ensure!(after[1] > before[1], "hits: {before:?}, {after:?}");
+    Ok(())
+}
+
+/// The figures of the cache said which pool went without it, and not which dataset. Each has its
+/// own: what one reads is not counted for another, and what was destroyed is not shown.
+fn judge_datasets(site: &Site) -> Result<()> {
+    const LOOKUPS: &str = "cenote_dataset_cache_lookups_total";
+    let look = |name: &str, labels: &[&str]| -> Result<f64> {
+        let text = site.ok("cenote metrics")?;
+        Ok(sum(&series(&text), name, labels))
+    };
+    let (tank, other) = ("dataset=\"tank\"", "dataset=\"tank/other\"");
+    let snapshot = "dataset=\"tank@before\",type=\"snapshot\"";
+    let data = ["for=\"demand\"", "kind=\"data\""];
+    site.ok("zfs create tank/other")?;
+    site.ok("zfs snapshot tank@before")?;
+    fs::write(site.path("tank/other").join("file"), vec![8; 1 << 20])?;
+    let of_other = look(LOOKUPS, &[other, data[0], data[1]])?;
+    let of_tank = look(LOOKUPS, &[tank, data[0], data[1]])?;
+    ensure!(look(LOOKUPS, &[snapshot])? == 0.0, "nobody read it");
+    site.ok("zfs unmount tank/other")?;
+    site.ok("zfs unmount tank")?;
+    site.ok("zfs mount -a")?;
+    ensure!(fs::read(site.path("tank").join("file"))?.len() == 3 << 20);
+    let blocks = f64::from((3 << 20) / (128 << 10));
+    let grown = look(LOOKUPS, &[tank, data[0], data[1]])? - of_tank;
+    ensure!(grown >= blocks, "{grown} lookups of {blocks} blocks");
+    ensure!(look(LOOKUPS, &[other, data[0], data[1]])? == of_other);
+    let cached = look("cenote_dataset_cache_bytes", &[tank, data[1]])?;
+    ensure!(cached >= f64::from(3 << 20), "{cached}");
+    let file = site.path("tank").join(".zfs/snapshot/before/file");
+    ensure!(fs::read(file)?.len() == 3 << 20);
+    ensure!(look(LOOKUPS, &[snapshot, data[0], data[1]])? >= blocks);
+    site.ok("zfs destroy tank/other")?;
+    ensure!(!site.ok("cenote metrics")?.contains(other), "it is no more");
     Ok(())
 }
 
@@ -482,6 +519,7 @@ fn figures_are_served_to_prometheus_and_shown_by_commands() -> Result<()> {
     let site = site(port)?;
     judge_text(&site)?;
     judge_cache(&site)?;
+    judge_datasets(&site)?;
     judge_commands(&site)?;
     judge_top(&site)?;
     judge_dashboard(&site, port)?;

@@ -261,6 +261,22 @@ fn dmu_tx(figures: &Figures) -> Kstat {
     named("dmu_tx", rows.to_vec())
 }
 
+/// Readers that go forward, and what was read ahead of them.
+fn zfetchstats(figures: &Figures) -> Kstat {
+    let reads = |outcome: &str| {
+        let wanted = [("outcome", outcome)];
+        figures.sum("cenote_arc_sequential_reads_total", &wanted)
+    };
+    let blocks = figures.sum("cenote_arc_read_ahead_blocks_total", &[]);
+    let rows = [
+        ("hits", reads("hit")),
+        ("misses", reads("miss")),
+        ("io_issued", blocks),
+    ];
+    let rows = rows.map(|(name, number)| (name.to_owned(), number));
+    named("zfetchstats", rows.to_vec())
+}
+
 /// What programs did with a mounted dataset.
 fn objset(figures: &Figures, pool: &str, dataset: &str, id: u64) -> Kstat {
     let requests = |operations: &[&str]| {
@@ -382,6 +398,7 @@ impl Sources {
             arcstats(figures),
             dbufstats(figures),
             dmu_tx(figures),
+            zfetchstats(figures),
             zil(figures),
         ];
         for pool in figures.pools() {
@@ -510,6 +527,22 @@ mod tests {
             row("cache_size_bytes ").is_some_and(|row| row.ends_with(" 15")),
             "{text}"
         );
+    }
+
+    #[test]
+    fn reads_that_go_forward_are_hits() {
+        use super::super::sample::testing::number;
+        let mut figures = Figures::default();
+        for (pool, outcome, count) in [("a", "hit", 5), ("b", "hit", 2), ("a", "miss", 3)] {
+            let labels = [("pool", pool), ("outcome", outcome)];
+            let name = "cenote_arc_sequential_reads_total";
+            figures.add(vec![number(name, &labels, count)]);
+        }
+        let name = "cenote_arc_read_ahead_blocks_total";
+        figures.add(vec![number(name, &[("pool", "a")], 9)]);
+        let rows = ["hits", "misses", "io_issued"].into_iter().zip([7, 3, 9]);
+        let rows = rows.map(|(name, count)| (name.to_owned(), Data::Number(count)));
+        assert_eq!(zfetchstats(&figures).body, Body::Named(rows.collect()));
     }
 
     #[test]

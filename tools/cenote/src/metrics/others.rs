@@ -205,11 +205,12 @@ fn scrub(figures: &Figures, pool: &str) -> [u64; 8] {
 
 /// node_exporter's names.
 pub fn of_node_exporter(figures: &Figures, tree: &[Kstat]) -> Vec<MetricFamily> {
-    const WHOLE: [(&str, &str); 4] = [
+    const WHOLE: [(&str, &str); 5] = [
         ("arcstats", "arc"),
         ("dbufstats", "dbuf"),
         ("zil", "zil"),
         ("dmu_tx", "dmu_tx"),
+        ("zfetchstats", "zfetch"),
     ];
     let mut all = Vec::new();
     for (kstat, subsystem) in WHOLE {

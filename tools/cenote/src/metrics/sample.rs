@@ -416,6 +416,23 @@ impl<'a> Between<'a> {
         let (hits, all) = (of(Some("hit"))?, of(None)?);
         hits.saturating_mul(100).checked_div(all)
     }
+
+    /// The same for the readers of each dataset that had lookups, by its name.
+    pub fn dataset_hit_percents(&self) -> Option<HashMap<&'a str, u64>> {
+        const NAME: &str = "cenote_dataset_cache_lookups_total";
+        let mut sums: HashMap<&'a str, [u64; 2]> = HashMap::new();
+        self.each_grown(NAME, &[("for", "demand")], |series, grown| {
+            let [hits, all] = sums.entry(series.label("dataset")).or_default();
+            *all = all.saturating_add(grown);
+            if series.label("outcome") == "hit" {
+                *hits = hits.saturating_add(grown);
+            }
+        })?;
+        let percent = |(name, [hits, all]): (&'a str, [u64; 2])| {
+            Some((name, hits.saturating_mul(100).checked_div(all)?))
+        };
+        Some(sums.into_iter().filter_map(percent).collect())
+    }
 }
 
 #[cfg(test)]
@@ -493,6 +510,32 @@ pub mod testing {
         }
     }
 
+    /// Lookups of two datasets: one has three quarters in memory, the other nothing.
+    fn looked_up(name: &str, events: u64) -> MetricFamily {
+        let lookups = |dataset: &str, purpose: &str, outcome: &str, count: u64| {
+            let labels = [
+                ("pool", "tank"),
+                ("dataset", dataset),
+                ("type", "filesystem"),
+                ("for", purpose),
+                ("kind", "data"),
+                ("outcome", outcome),
+            ];
+            number(name, &labels, count)
+        };
+        let mut all = lookups("tank/home", "demand", "hit", events * 3);
+        for more in [
+            lookups("tank/home", "demand", "wait", events / 2),
+            lookups("tank/home", "demand", "miss", events / 2),
+            lookups("tank/home", "prefetch", "miss", events * 9),
+            lookups("tank/cold", "demand", "miss", events),
+            lookups("tank/idle", "demand", "hit", 5),
+        ] {
+            all.series.extend(more.series);
+        }
+        all
+    }
+
     /// A sample so many seconds after `start` in which everything has counted so far.
     pub fn sample(start: Instant, seconds: u64, events: u64) -> Sample {
         let mut figures = Figures::default();
@@ -518,6 +561,7 @@ pub mod testing {
             number("cenote_dataset_used_bytes", &filesystem, 5 << 20),
             number("cenote_dataset_available_bytes", &filesystem, 9 << 20),
             number("cenote_dataset_referenced_bytes", &filesystem, 4 << 20),
+            looked_up("cenote_dataset_cache_lookups_total", events),
             number("cenote_mount_read_bytes_total", &read[..2], events << 10),
             value(
                 "cenote_mount_request_seconds",
@@ -568,6 +612,9 @@ mod tests {
         assert_eq!(clients[0].latency, Some(10));
         assert_eq!(clients[0].place, "/tank/home");
         assert_eq!((clients[1].kind, clients[1].requests), ("nbd", Some(200)));
+        // Prefetch is nobody's hit or miss, and without lookups there is no share.
+        let hits = between.dataset_hit_percents().expect("two samples");
+        assert_eq!(hits, HashMap::from([("tank/home", 75), ("tank/cold", 0)]));
         // One sample says nothing about a second.
         let single = Between::new(None, &now);
         assert_eq!(single.pool("tank"), None);

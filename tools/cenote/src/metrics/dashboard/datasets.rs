@@ -1,10 +1,13 @@
-//! The datasets of a pool: their space as a picture and as a table.
+//! The datasets of a pool: their space as a picture, and a table with what the cache does for them.
+
+use std::collections::HashMap;
 
 use cenote_control::model::{
     ControlError, Dataset, DatasetKind, Depth, KindSet, Part, PropertySelection, Request, Response,
 };
 use maud::{Markup, html};
 
+use super::super::figures::Figures;
 use super::graph::{Place, stack, treemap};
 use super::layout::{encoded, field, number, pool_path, table};
 use super::recorder::Asker;
@@ -51,6 +54,47 @@ fn datasets(pool: &str, asker: &Asker<'_>) -> Result<Vec<Dataset>, ControlError>
     }
 }
 
+/// What the cache does for a dataset, since the pool was imported.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cached {
+    bytes: u64,
+    /// Lookups of its readers, and those of them that were found in memory.
+    lookups: u64,
+    hits: u64,
+}
+
+/// It, by the names of datasets.
+fn cached(pool: &str, asker: &Asker<'_>) -> Result<HashMap<String, Cached>, ControlError> {
+    let names = vec!["cenote_dataset_cache_".to_owned()];
+    let mut figures = Figures::default();
+    let answer = asker.ask(Request::Metrics { names }, |part| {
+        if let Part::Metrics(families) = part {
+            figures.add(families);
+        }
+    })?;
+    match answer {
+        Response::Done => Ok(cached_of(pool, &figures)),
+        _ => Err(mismatch()),
+    }
+}
+
+fn cached_of(pool: &str, figures: &Figures) -> HashMap<String, Cached> {
+    let mut all: HashMap<String, Cached> = HashMap::new();
+    for series in figures.series("cenote_dataset_cache_bytes", &[("pool", pool)]) {
+        let one = all.entry(series.label("dataset").to_owned()).or_default();
+        one.bytes = one.bytes.saturating_add(series.number());
+    }
+    let wanted = [("pool", pool), ("for", "demand")];
+    for series in figures.series("cenote_dataset_cache_lookups_total", &wanted) {
+        let one = all.entry(series.label("dataset").to_owned()).or_default();
+        one.lookups = one.lookups.saturating_add(series.number());
+        if series.label("outcome") == "hit" {
+            one.hits = one.hits.saturating_add(series.number());
+        }
+    }
+    all
+}
+
 fn bytes(row: &Dataset, name: &str) -> u64 {
     let value = row
         .property(name)
@@ -69,6 +113,7 @@ fn own(row: &Dataset) -> u64 {
 /// The page.
 pub fn page(pool: &str, query: Option<&str>, asker: &Asker<'_>) -> Result<Markup, ControlError> {
     let mut rows = datasets(pool, asker)?;
+    let cached = cached(pool, asker)?;
     rows.sort_by_key(|row| (std::cmp::Reverse(own(row)), row.name.clone()));
     let wanted = query.and_then(|query| field(query, "page"));
     let wanted = wanted.and_then(|word| word.parse::<usize>().ok());
@@ -78,7 +123,7 @@ pub fn page(pool: &str, query: Option<&str>, asker: &Asker<'_>) -> Result<Markup
     Ok(html! {
         p { a href=(pool_path(pool)) { "Back to " (pool) } }
         (picture(pool, &rows))
-        (rows_of(pool, &shown))
+        (rows_of(pool, &shown, &cached))
         @if pages > 1 {
             nav aria-label="Pages of the table" {
                 ul {
@@ -152,7 +197,7 @@ fn fits(text: &str, place: &Place) -> bool {
     place.height > 28.0 && text.chars().count() as f64 * 9.0 < place.width - 12.0
 }
 
-fn rows_of(pool: &str, rows: &[&Dataset]) -> Markup {
+fn rows_of(pool: &str, rows: &[&Dataset], cached: &HashMap<String, Cached>) -> Markup {
     let most = rows
         .iter()
         .map(|row| bytes(row, "used"))
@@ -160,6 +205,7 @@ fn rows_of(pool: &str, rows: &[&Dataset]) -> Markup {
         .unwrap_or(0)
         .max(1);
     let share = |row: &Dataset, name: &str| bytes(row, name) as f64 * 100.0 / most as f64;
+    let of = |row: &Dataset| cached.get(&row.name).copied().unwrap_or_default();
     let body = html! {
         @for row in rows {
             tr id={ "dataset-" (encoded(&row.name)) } {
@@ -183,6 +229,13 @@ fn rows_of(pool: &str, rows: &[&Dataset]) -> Markup {
                     @match bytes(row, "quota") { 0 => "none", quota => (nicebytes(quota)) }
                 }
                 (number(&format!("{}x", ratio(bytes(row, "compressratio")))))
+                (number(&nicebytes(of(row).bytes)))
+                td.number {
+                    @match of(row).hits.saturating_mul(100).checked_div(of(row).lookups) {
+                        Some(hits) => { (hits) "%" },
+                        None => "no lookups",
+                    }
+                }
             }
         }
     };
@@ -196,6 +249,8 @@ fn rows_of(pool: &str, rows: &[&Dataset]) -> Markup {
         ("Available", true),
         ("Quota", true),
         ("Compression", true),
+        ("Cached", true),
+        ("Found in memory", true),
     ];
     html! {
         p aria-hidden="true" {
@@ -203,12 +258,17 @@ fn rows_of(pool: &str, rows: &[&Dataset]) -> Markup {
             span.key { span.swatch.second {} "snapshots " }
             span.key { span.swatch.third {} "reservation" }
         }
+        p.faint {
+            "Cached: memory of the blocks that the dataset's readers and writers brought. Found in \
+             memory: of what its readers looked up since the pool was imported."
+        }
         (table(&format!("Datasets of {pool}, the largest first"), &heads, body))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::sample::testing::number as sample;
     use super::*;
     use cenote_control::model::Property;
 
@@ -243,7 +303,28 @@ mod tests {
     #[test]
     fn rows_have_their_figures() {
         let (one, other) = (row("tank", 3 << 20), row("tank/a", 1 << 20));
-        let text = rows_of("tank", &[&one, &other]).into_string();
+        let mut figures = Figures::default();
+        let tank = [("pool", "tank"), ("dataset", "tank/a")];
+        for (kind, bytes) in [("data", 2 << 20), ("metadata", 5 << 20)] {
+            let labels = [tank[0], tank[1], ("kind", kind)];
+            figures.add(vec![sample("cenote_dataset_cache_bytes", &labels, bytes)]);
+        }
+        for (purpose, outcome, count) in [
+            ("demand", "hit", 3),
+            ("demand", "miss", 1),
+            ("prefetch", "miss", 90),
+        ] {
+            let labels = [tank[0], tank[1], ("for", purpose), ("outcome", outcome)];
+            let name = "cenote_dataset_cache_lookups_total";
+            figures.add(vec![sample(name, &labels, count)]);
+        }
+        let cached = cached_of("tank", &figures);
+        let text = rows_of("tank", &[&one, &other], &cached).into_string();
+        assert!(
+            text.contains(">7M</td><td class=\"number\">75%</td>"),
+            "{text}"
+        );
+        assert!(text.contains("no lookups"), "{text}");
         assert!(text.contains("<td class=\"number\">6M</td>"), "{text}");
         assert!(text.contains("width=\"50.00\""), "{text}");
     }

@@ -1,5 +1,6 @@
 //! What the screens show: tables of pools, vdevs, datasets and clients, and of one of them.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use cenote_base::rt::job::Progress;
@@ -111,6 +112,8 @@ const DATASETS: &[Column] = &[
     column("WRITE/s", "writes", 7, 3),
     column("RBYTES/s", "read_bytes", 8, 2),
     column("WBYTES/s", "written_bytes", 8, 2),
+    column("HIT", "cache_hit_percent", 5, 7),
+    column("CACHED", "cached", 7, 8),
 ];
 
 const CLIENTS: &[Column] = &[
@@ -413,11 +416,16 @@ fn vdev_row(
 fn datasets(scope: Option<&Scope>, between: Between<'_>) -> Table {
     let figures = &between.now.figures;
     let (mounts, volumes) = (between.mounts(), between.volumes());
+    let hits = between.dataset_hit_percents().unwrap_or_default();
+    let mut cached: HashMap<&str, u64> = HashMap::new();
+    for series in figures.series("cenote_dataset_cache_bytes", &[]) {
+        *cached.entry(series.label("dataset")).or_default() += series.number();
+    }
     let mut rows = Vec::new();
     let column = |name: &str| {
         let found = figures.series(name, &[]);
         let pairs = found.map(|series| (series.label("dataset"), series.number()));
-        pairs.collect::<std::collections::HashMap<&str, u64>>()
+        pairs.collect::<HashMap<&str, u64>>()
     };
     let available = column("cenote_dataset_available_bytes");
     let referenced = column("cenote_dataset_referenced_bytes");
@@ -441,6 +449,8 @@ fn datasets(scope: Option<&Scope>, between: Between<'_>) -> Table {
             Cell::Bytes(referenced.get(name).copied()),
         ];
         cells.extend(rates(found));
+        cells.push(Cell::Percent(hits.get(name).copied()));
+        cells.push(Cell::Bytes(cached.get(name).copied()));
         rows.push(Row {
             key: name.to_owned(),
             pool: pool.to_owned(),
@@ -601,6 +611,7 @@ mod tests {
             row[..6],
             ["tank/home", "filesystem", "5M", "9M", "4M", "1000"]
         );
+        assert_eq!(row[9..], ["75%", "-"], "{datasets}");
         let clients = text(Screen::Clients, None);
         assert_eq!(words(&clients, 1)[..3], ["tank/home", "mount", "1000"]);
         assert_eq!(words(&clients, 2)[..3], ["tank/disk", "nbd", "1.95K"]);
