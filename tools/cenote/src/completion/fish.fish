@@ -1,7 +1,8 @@
 # Completion for @NAMES@ in fish. Made by 'cenote completions fish'.
 
 function __cenote_complete
-    set -l current (commandline -ct)
+    # As the program would get the word; fish quotes what it puts on the line.
+    set -l current (string unescape -- (commandline -ct))
     for line in (command cenote complete -- (commandline -opc) $current 2>/dev/null)
         switch $line
             case ':files'

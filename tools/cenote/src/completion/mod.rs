@@ -124,7 +124,11 @@ fn candidates(
         "cenote" => of_cenote(commands, before, current, context),
         _ => Vec::new(),
     };
-    let fits = |line: &String| line.starts_with(':') || line.starts_with(current.as_str());
+    // A name with a control character cannot be typed, and must not reach a terminal.
+    let is_plain = |line: &String| line.chars().all(|c| c == '\t' || !c.is_control());
+    let fits = |line: &String| {
+        is_plain(line) && (line.starts_with(':') || line.starts_with(current.as_str()))
+    };
     found.into_iter().filter(fits).collect()
 }
 

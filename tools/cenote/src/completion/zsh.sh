@@ -4,7 +4,7 @@
 _cenote() {
     local line word
     local -a ended open ended_text open_text
-    for line in "${(@f)$(command cenote complete -- "${(@)words[1,CURRENT]}" 2>/dev/null)}"; do
+    for line in "${(@f)$(command cenote complete -- "${(@Q)words[1,CURRENT]}" 2>/dev/null)}"; do
         word=${line%%$'\t'*}
         case $word in
             '') ;;

@@ -80,8 +80,53 @@ fn bash_completes() {
     // Of 'sync=always' readline replaces what follows the last '='.
     let wanted = "[zpool scr]\nscrub\n[zfs set sync=alw]\nalways\n\
                   [zfs set compressio]\nnospace\ncompression=\n\
-                  [zpool create new dis]\ndisk.img\n[zpool create -R dir]\ndirectory\n";
+                  [zpool create new dis]\ndisk.img\n[zpool create -R dir]\nnospace\ndirectory/\n";
     assert_eq!(text, wanted);
+}
+
+/// Files whose names a shell must not take apart, and must never run.
+const ODD_FILES: [&str; 3] = ["two words", "$(touch ran)", "it's"];
+
+fn odd_files(place: &Path) {
+    for name in ODD_FILES {
+        std::fs::write(place.join(name), "").expect("a file");
+    }
+    std::fs::create_dir(place.join("my disks")).expect("a directory");
+    std::fs::write(place.join("my disks/one"), "").expect("a file");
+}
+
+/// A candidate was put on the line as it is: the name of a device or file with a blank became two
+/// words, and one with `$(...)` was run when the line was entered. A word with a quote in it was
+/// not completed at all.
+#[test]
+fn bash_quotes_what_it_completes() {
+    if !has("bash") {
+        return;
+    }
+    let place = tempfile::tempdir().expect("a directory");
+    odd_files(place.path());
+    let lines = [
+        ("zpool create new tw", "two\\ words"),
+        ("zpool create new two\\ w", "two\\ words"),
+        ("zpool create new \"two w", "two words"),
+        ("zpool create new 'two w", "two words"),
+        ("zpool create new it", "it\\'s"),
+        ("zpool create new 'it", "it'\\''s"),
+        ("zpool create new \\$", "\\$\\(touch\\ ran\\)"),
+        ("zpool create new \"\\$", "\\$(touch ran)"),
+        ("zpool create new my\\ disks/", "my\\ disks/one"),
+        ("zpool create new ~/tw", "~/two\\ words"),
+        ("zpool create -R my", "nospace\nmy\\ disks/"),
+    ];
+    let mut arguments = vec!["-c", BASH, "bash"];
+    arguments.extend(lines.map(|(line, _)| line));
+    let text = run("bash", &arguments, place.path());
+    let wanted: String = lines
+        .iter()
+        .map(|(line, word)| format!("[{line}]\n{word}\n"))
+        .collect();
+    assert_eq!(text, wanted);
+    assert!(!place.path().join("ran").exists(), "a name was run");
 }
 
 /// A zsh at a terminal, where a tab is typed.
@@ -95,6 +140,9 @@ zpty -w shell "zpool() { print -r -- \"<ran zpool \$*>\" }; zfs() { print -r -- 
 zpty -w -n shell $'zpool scr\t\n'
 zpty -w -n shell $'zfs set compressio\tlz4\n'
 zpty -w -n shell $'zpool create new disk\t\n'
+zpty -w -n shell $'zpool create new tw\t\n'
+zpty -w -n shell $'zpool create \'new pool\' two\\ w\t\n'
+zpty -w -n shell $'zpool create new \\$\t\n'
 zpty -w shell "print '<e''nd>'; exit"
 text=
 while zpty -r shell line; do text+=$line; [[ $line == *'<end>'* ]] && break; done
@@ -107,19 +155,25 @@ fn zsh_completes() {
         return;
     }
     let place = tempfile::tempdir().expect("a directory");
+    odd_files(place.path());
     let text = run("zsh", &["-f", "-c", ZSH], place.path());
     for wanted in [
         "<ran zpool scrub>",
         "<ran zfs set compression=lz4>",
         "<ran zpool create new disk.img>",
+        "<ran zpool create new two words>",
+        "<ran zpool create new pool two words>",
+        "<ran zpool create new $(touch ran)>",
     ] {
         assert!(text.contains(wanted), "no {wanted} in {text}");
     }
+    assert!(!place.path().join("ran").exists(), "a name was run");
 }
 
 const FISH: &str = "
 cenote completions fish | source
-for line in 'zpool scr' 'zfs set sync=alw' 'zpool create new dis'
+for line in 'zpool scr' 'zfs set sync=alw' 'zpool create new dis' 'zpool create new two\\ w' \
+        'zpool create new \"two w' 'zpool create new \\$'
     echo \"[$line]\"
     complete -C $line
 end
@@ -131,8 +185,12 @@ fn fish_completes() {
         return;
     }
     let place = tempfile::tempdir().expect("a directory");
+    odd_files(place.path());
     let text = run("fish", &["--no-config", "-c", FISH], place.path());
     assert!(text.contains("[zpool scr]\nscrub\t"), "{text}");
     assert!(text.contains("[zfs set sync=alw]\nsync=always\n"), "{text}");
     assert!(text.contains("[zpool create new dis]\ndisk.img"), "{text}");
+    assert_eq!(text.matches("two words").count(), 2, "{text}");
+    assert!(text.contains("$(touch ran)"), "{text}");
+    assert!(!place.path().join("ran").exists(), "a name was run");
 }
