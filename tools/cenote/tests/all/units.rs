@@ -31,7 +31,7 @@ fn units(place: &Path) -> Vec<PathBuf> {
                 text = text.replace(&format!("{start}{name} "), &format!("{start}{program} "));
             }
         }
-        for name in ["zfs-load-key", "if-daemon-runs"] {
+        for name in ["zfs-load-key", "if-daemon-runs", "for-pool"] {
             let script = source().join("zfs").join(name).display().to_string();
             text = text.replace(&format!("/usr/lib/cenote/{name}"), &script);
         }
@@ -104,7 +104,9 @@ fn the_generator_makes_mounts_wait() {
                  /dev/sda1 / ext4 defaults 0 1\n\
                  tank/home /srv/home\\040of\\040all zfs defaults,_netdev 0 0\n\
                  tank/late /late zfs defaults 0 0\n\
-                 tank/idle /idle zfs noauto 0 0\n";
+                 none none zfs noauto 0 0\n\
+                 tank/idle /idle zfs noauto 0 0\n\
+                 tank/last /last zfs noauto";
     fs::write(&table, lines).expect("a file");
     let (normal, log) = (place.path().join("normal"), place.path().join("kmsg"));
     let ran = Command::new(source().join("zfs/cenote-mount-generator"))
@@ -124,7 +126,13 @@ fn the_generator_makes_mounts_wait() {
         })
         .collect();
     made.sort();
-    assert_eq!(made, ["idle.mount.d", "srv-home\\x20of\\x20all.mount.d"]);
+    // A line with a wrong place ended it, and a last line without an end was not read.
+    let wanted = [
+        "idle.mount.d",
+        "last.mount.d",
+        "srv-home\\x20of\\x20all.mount.d",
+    ];
+    assert_eq!(made, wanted);
     let text = fs::read_to_string(normal.join("idle.mount.d/50-cenote.conf")).expect("a drop-in");
     assert!(
         text.contains("After=cenote.service zfs-import.target"),
@@ -132,4 +140,109 @@ fn the_generator_makes_mounts_wait() {
     );
     let told = fs::read_to_string(&log).expect("a message");
     assert!(told.contains("'/late' needs the option _netdev"), "{told}");
+}
+
+/// Commands that write down how they are called, and answer as a machine with the pools 'my-pool'
+/// and 'two words' would.
+const COMMANDS: &str = r#"#!/bin/sh
+echo "$(basename "$0") $(printf '<%s>' "$@")" >>"$LOG"
+case "$(basename "$0") $*" in
+    'zpool list -H -o name my-pool' | 'zpool list -H -o name two words') ;;
+    'zpool list'*) exit 1 ;;
+    'zpool status my-pool') echo "scan: ${SCAN:-none requested}" ;;
+    'zfs get -H -o value keystatus tank/gone') echo "does not exist" >&2; exit 1 ;;
+    'zfs get -H -o value keystatus tank/plain') echo none ;;
+    'zfs get -H -o value keystatus '*) echo unavailable ;;
+    'zfs get -H -o value keylocation '*) echo prompt ;;
+    'systemd-ask-password '*) echo typed ;;
+    'zfs load-key '*) [ "${KEY:-right}" = right ] ;;
+esac
+"#;
+
+/// Runs a script of the units with those commands: its exit code, its complaints, and its calls.
+fn with_commands(script: &str, arguments: &[&str], set: &[(&str, &str)]) -> (i32, String, String) {
+    let place = tempfile::tempdir().expect("a directory");
+    for name in ["zpool", "zfs", "cenote", "systemd-ask-password"] {
+        let path = place.path().join(name);
+        fs::write(&path, COMMANDS).expect("a file");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&path, mode).expect("a mode");
+    }
+    let log = place.path().join("log");
+    let path = std::env::var("PATH").expect("a path");
+    let ran = Command::new(source().join("zfs").join(script))
+        .args(arguments)
+        .env("PATH", format!("{}:{path}", place.path().display()))
+        .env("LOG", &log)
+        .envs(set.iter().copied())
+        .output()
+        .expect("it runs");
+    let complaints = String::from_utf8_lossy(&ran.stderr).into_owned();
+    let calls = fs::read_to_string(log).unwrap_or_default();
+    (ran.status.code().unwrap_or(-1), complaints, calls)
+}
+
+/// `zfs-scrub@my\x2dpool`, which systemd-escape makes of 'my-pool', scrubbed no pool, and a pool
+/// with a blank in its name could not be scrubbed at all. A scrub that began while another one ran
+/// was a failed unit.
+#[test]
+fn timers_find_their_pools() {
+    let last = |arguments: &[&str], set: &[(&str, &str)]| {
+        let (code, complaints, calls) = with_commands("for-pool", arguments, set);
+        assert_eq!(code, 0, "{complaints}");
+        calls.lines().last().unwrap_or_default().to_owned()
+    };
+    let scrub = "zpool <scrub><-w><my-pool>";
+    assert_eq!(last(&["my-pool", "scrub"], &[]), scrub);
+    assert_eq!(last(&["my-pool", "trim"], &[]), "zpool <trim><-w><my-pool>");
+    if Command::new("systemd-escape").arg("a").output().is_ok() {
+        assert_eq!(last(&["my\\x2dpool", "scrub"], &[]), scrub);
+        assert_eq!(
+            last(&["two\\x20words", "pause-scrub"], &[]),
+            "zpool <scrub><-p><two words>"
+        );
+    }
+    let running = [("SCAN", "scrub in progress since")];
+    assert_eq!(
+        last(&["my-pool", "scrub"], &running),
+        "zpool <wait><-t><scrub><my-pool>"
+    );
+    // It waits for the resilver, then scrubs.
+    let resilvering = [("SCAN", "resilver in progress since")];
+    let (_, _, calls) = with_commands("for-pool", &["my-pool", "scrub"], &resilvering);
+    assert!(
+        calls.ends_with(&format!("zpool <wait><-t><resilver><my-pool>\n{scrub}\n")),
+        "{calls}"
+    );
+    // What has ended by itself need not be paused.
+    let (code, _, calls) = with_commands(
+        "for-pool",
+        &["my-pool", "pause-scrub"],
+        &[("EXIT_CODE", "exited")],
+    );
+    assert_eq!((code, calls.contains("scrub><-p>")), (0, false), "{calls}");
+}
+
+/// Of a dataset whose pool was not imported the unit said "is not encrypted; disable this unit".
+#[test]
+fn a_key_that_cannot_be_loaded_has_its_reason() {
+    let load = |root: &str, set: &[(&str, &str)]| with_commands("zfs-load-key", &[root], set);
+    let (code, complaints, _) = load("tank/gone", &[]);
+    assert!(
+        code == 1 && complaints.contains("is not there"),
+        "{complaints}"
+    );
+    let (code, complaints, _) = load("tank/plain", &[]);
+    assert!(
+        code == 1 && complaints.contains("is not encrypted"),
+        "{complaints}"
+    );
+    let (code, _, calls) = load("tank/my home", &[]);
+    assert!(
+        code == 0 && calls.contains("<load-key><tank/my home>"),
+        "{calls}"
+    );
+    let (code, complaints, calls) = load("tank/home", &[("KEY", "wrong")]);
+    assert_eq!((code, calls.matches("load-key").count()), (1, 3), "{calls}");
+    assert!(complaints.contains("zfs mount -a"), "{complaints}");
 }
