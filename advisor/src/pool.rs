@@ -2,7 +2,7 @@
 
 use cenote_control::model::{
     CheckpointState, DataErrorPlace, PoolHealth, PoolStatus, RunState, ScanKind, SpareUse, Vdev,
-    VdevAux, VdevKind, VdevNaming, VdevState,
+    VdevAux, VdevKind, VdevNaming, VdevState, shell_word,
 };
 
 use crate::limits::{DAY, Limits, consequence};
@@ -54,7 +54,7 @@ pub fn findings(status: &PoolStatus, facts: &Facts, limits: Limits) -> Vec<Findi
 }
 
 fn of_pool(status: &PoolStatus, found: &mut Vec<Finding>) {
-    let pool = &status.name;
+    let pool = shell_word(&status.name);
     let (what, advice) = match status.health {
         PoolHealth::Suspended => (
             "the pool is suspended: reads or writes failed, and all changes wait",
@@ -82,7 +82,7 @@ fn of_files(status: &PoolStatus, found: &mut Vec<Finding>) {
         true => format!("{} blocks or files are damaged", status.error_count),
         false => format!("damaged: {}{more}", names.join(", ")),
     };
-    let pool = &status.name;
+    let pool = shell_word(&status.name);
     let advice = format!(
         "restore these files from a backup, then run 'zpool scrub {pool}'; \
          'zpool status -v {pool}' lists them"
@@ -164,8 +164,8 @@ fn of_leaf(vdev: &Vdev, place: &Place<'_>, found: &mut Vec<Finding>) {
         Some(0) => "; one more failure beside it loses data",
         Some(_) => "",
     };
-    let pool = place.pool;
-    if let Some((what, advice)) = state_of(vdev, pool, &name) {
+    let (pool, word) = (shell_word(place.pool), shell_word(&name));
+    if let Some((what, advice)) = state_of(vdev, &pool, &word) {
         let what = format!("{what}{consequence}");
         found.push(finding(severity, &shown, what, advice));
     }
@@ -181,8 +181,8 @@ fn of_leaf(vdev: &Vdev, place: &Place<'_>, found: &mut Vec<Finding>) {
         );
         let advice = format!(
             "check its cables and SMART values; 'zpool scrub {pool}' finds what else is wrong, \
-             'zpool replace {pool} {name} NEW' exchanges it, \
-             'zpool clear {pool} {name}' counts anew"
+             'zpool replace {pool} {word} NEW' exchanges it, \
+             'zpool clear {pool} {word}' counts anew"
         );
         found.push(finding(Severity::Attention, &shown, what, advice));
     }
@@ -240,12 +240,13 @@ fn of_redundancy(status: &PoolStatus, found: &mut Vec<Finding>) {
     if bare.is_empty() {
         return;
     }
-    let pool = &status.name;
+    let pool = shell_word(&status.name);
     let what = format!(
         "no redundancy: {}; damage is found, not repaired",
         bare.join(", ")
     );
-    let advice = format!("'zpool attach {pool} {} NEW' makes a mirror of it", bare[0]);
+    let first = shell_word(&bare[0]);
+    let advice = format!("'zpool attach {pool} {first} NEW' makes a mirror of it");
     found.push(finding(Severity::Note, "", what, advice));
 }
 
@@ -255,7 +256,7 @@ fn of_spares(status: &PoolStatus, found: &mut Vec<Finding>) {
             continue;
         }
         let name = spare.name(VdevNaming::default());
-        let advice = advice_on_spare(status, spare, &name);
+        let advice = advice_on_spare(status, spare, &shell_word(&name));
         let what = "is a spare that cannot be used".to_owned();
         found.push(finding(Severity::Attention, &name, what, advice));
     }
@@ -265,7 +266,7 @@ fn of_spares(status: &PoolStatus, found: &mut Vec<Finding>) {
 ///
 /// `zpool remove` takes only spares that wait, and only in a pool that can be changed.
 fn advice_on_spare(status: &PoolStatus, spare: &Vdev, name: &str) -> String {
-    let pool = &status.name;
+    let pool = shell_word(&status.name);
     if spare.kind == VdevKind::DraidSpare {
         return "it is space on the devices of its dRAID: bring those back or replace them".into();
     }
@@ -301,7 +302,7 @@ fn of_unread(status: &PoolStatus, found: &mut Vec<Finding>) {
 }
 
 fn of_scans(status: &PoolStatus, limits: Limits, facts: &Facts, found: &mut Vec<Finding>) {
-    let pool = &status.name;
+    let pool = shell_word(&status.name);
     let scrub = format!("run 'zpool scrub {pool}'");
     let is_due =
         |since: u64| facts.now.saturating_sub(since) > limits.scrub_days.saturating_mul(DAY);
@@ -351,13 +352,16 @@ fn of_scans(status: &PoolStatus, limits: Limits, facts: &Facts, found: &mut Vec<
 fn of_space(status: &PoolStatus, capacity: Option<u64>, limits: Limits, found: &mut Vec<Finding>) {
     if let Some(percent) = capacity.filter(|percent| *percent >= limits.full_percent) {
         let what = format!("it is {percent} % full: {}", consequence(percent));
-        let pool = &status.name;
+        let pool = shell_word(&status.name);
         let advice = format!("'cenote space {pool}' says what would free space; or add devices");
         found.push(finding(Severity::Attention, "", what, advice));
     }
     if let Some(CheckpointState::Exists { space, .. }) = status.checkpoint {
         let what = format!("its checkpoint keeps {} from being freed", nicebytes(space));
-        let advice = format!("'zpool checkpoint -d {}' discards it", status.name);
+        let advice = format!(
+            "'zpool checkpoint -d {}' discards it",
+            shell_word(&status.name)
+        );
         found.push(finding(Severity::Note, "", what, advice));
     }
 }

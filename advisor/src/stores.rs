@@ -2,7 +2,7 @@
 
 use crate::numbers::{duration, nicebytes};
 use crate::{Finding, Severity};
-use cenote_control::model::StoreStatus;
+use cenote_control::model::{StoreStatus, shell_word};
 
 /// Seconds for which a store may be away before that is told: most come back at once.
 const AWAY_MAX: u64 = 60;
@@ -31,6 +31,7 @@ fn awaited(store: &StoreStatus) -> Option<(String, String)> {
 // tidy: allow(long-function, one paragraph for each finding)
 fn of_store(pool: &str, store: &StoreStatus) -> Vec<Finding> {
     let mut found = Vec::new();
+    let pool = shell_word(pool);
     let mut push = |severity, what: String, advice: String| {
         let device = store.place.clone();
         found.push(Finding {

@@ -11,7 +11,7 @@ use super::way::AlarmLimits;
 use crate::devices::tree::{all_vdevs, vdev_tree};
 use crate::events::Events;
 use crate::registry::imported::Imported;
-use cenote_control::model::{ErrorKind, ErrorRecord, Event, Vdev};
+use cenote_control::model::{ErrorKind, ErrorRecord, Event, Vdev, shell_word};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -185,7 +185,8 @@ fn of_data(imported: &Imported, times: u64, (event_id, event): (u64, Event)) -> 
         device: None,
         what: format!("data is damaged and cannot be repaired: {times} failed"),
         advice: format!(
-            "restore the files that 'zpool status -v {name}' lists, then run 'zpool scrub {name}'"
+            "restore the files that 'zpool status -v {0}' lists, then run 'zpool scrub {0}'",
+            shell_word(name)
         ),
         event,
         event_id,
@@ -240,7 +241,10 @@ fn of_device(
         severity: AlarmSeverity::Attention,
         pool: name.to_owned(),
         what: format!("device {shown} made {}", in_words(errors)),
-        advice: format!("check its cables and SMART values, then run 'zpool scrub {name}'"),
+        advice: format!(
+            "check its cables and SMART values, then run 'zpool scrub {}'",
+            shell_word(name)
+        ),
         device: Some(shown),
         event,
         event_id,

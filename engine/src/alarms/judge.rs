@@ -11,7 +11,7 @@ use crate::pools::activity::scan_of;
 use crate::registry::imported::Imported;
 use cenote_advisor::device;
 use cenote_base::Env;
-use cenote_control::model::{ErrorKind, ErrorRecord, Event, Scan, VdevState};
+use cenote_control::model::{ErrorKind, ErrorRecord, Event, Scan, VdevState, shell_word};
 use std::sync::Arc;
 
 /// What was seen and told.
@@ -160,7 +160,10 @@ fn of_event(
         let (severity, what) = of_scan(name, event, imported);
         let advice = match severity {
             AlarmSeverity::Note => String::new(),
-            _ => format!("restore the files that 'zpool status -v {pool}' lists"),
+            _ => format!(
+                "restore the files that 'zpool status -v {}' lists",
+                shell_word(pool)
+            ),
         };
         return Some(draft(AlarmKind::Scan, severity, what, advice));
     }
@@ -169,7 +172,10 @@ fn of_event(
             AlarmKind::Suspended,
             AlarmSeverity::Danger,
             "suspended: reads or writes failed, and all changes wait".to_owned(),
-            format!("bring its devices back, then run 'zpool clear {pool}'"),
+            format!(
+                "bring its devices back, then run 'zpool clear {}'",
+                shell_word(pool)
+            ),
         )),
         "resource.fs.zfs.statechange" | "ereport.fs.zfs.vdev.open_failed" => {
             let (severity, state) = of_state(event)?;
@@ -179,7 +185,7 @@ fn of_event(
                 None => guid.to_string(),
             };
             let what = format!("device {device} {state}");
-            let advice = format!("see what 'cenote health {pool}' says of it");
+            let advice = format!("see what 'cenote health {}' says of it", shell_word(pool));
             Some(Draft {
                 device: Some(device),
                 ..draft(AlarmKind::Device, severity, what, advice)

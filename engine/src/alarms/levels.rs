@@ -11,6 +11,7 @@ use crate::events::Events;
 use crate::pools::activity::scan_of;
 use crate::registry::imported::Imported;
 use cenote_advisor::limits::{NEARLY_FULL, consequence, days_since, last_read, passed};
+use cenote_control::model::shell_word;
 use cenote_dsl::DatasetName;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -110,7 +111,10 @@ fn of_space(events: &Events, imported: &Imported, percent: u64) -> Draft {
         pool: name.to_owned(),
         device: None,
         what: format!("{percent} % of its space is in use: {follows}"),
-        advice: format!("free space ('cenote space {name}' says what would) or add devices"),
+        advice: format!(
+            "free space ('cenote space {}' says what would) or add devices",
+            shell_word(name)
+        ),
         event,
         event_id,
     }
@@ -127,7 +131,7 @@ fn of_scrub(events: &Events, imported: &Imported, days: u64) -> Draft {
         pool: name.to_owned(),
         device: None,
         what: format!("no scrub for {days} days"),
-        advice: format!("run 'zpool scrub {name}'"),
+        advice: format!("run 'zpool scrub {}'", shell_word(name)),
         event,
         event_id,
     }

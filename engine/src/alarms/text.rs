@@ -3,7 +3,7 @@
 use super::alarm::{Alarm, AlarmKind, AlarmSeverity};
 use crate::devices::tree::{all_vdevs, vdev_tree};
 use crate::registry::imported::Imported;
-use cenote_control::model::{Event, Vdev, VdevNaming, VdevState};
+use cenote_control::model::{Event, Vdev, VdevNaming, VdevState, shell_word};
 
 /// Devices that are listed: whoever has more ill ones asks the pool.
 const DEVICES_MAX: usize = 20;
@@ -80,13 +80,14 @@ fn state_of(imported: &Imported) -> String {
     if let Some(more) = ill.len().checked_sub(DEVICES_MAX).filter(|more| *more > 0) {
         text.push_str(&format!("  and {more} more devices\n"));
     }
+    let word = shell_word(name);
     let damaged = imported.pool.error_log().map_or(0, |log| log.len());
     if damaged > 0 {
         text.push_str(&format!(
-            "Damaged blocks on record: {damaged}; 'zpool status -v {name}' names the files\n"
+            "Damaged blocks on record: {damaged}; 'zpool status -v {word}' names the files\n"
         ));
     }
-    text.push_str(&format!("'cenote health {name}' tells more.\n"));
+    text.push_str(&format!("'cenote health {word}' tells more.\n"));
     text
 }
 

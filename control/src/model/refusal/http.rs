@@ -1,5 +1,6 @@
 //! Why sites are not served over HTTP, or not withdrawn.
 
+use crate::model::shell_word;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -75,7 +76,8 @@ pub enum HttpRefusal {
     /// Clients read files of it.
     #[error(
         "{count} downloads from '{dataset}' are under way; wait for them, or end them with \
-         'cenote http stop --grace 0 {dataset}'"
+         'cenote http stop --grace 0 {}'",
+        shell_word(dataset)
     )]
     InUse {
         /// The dataset or snapshot.

@@ -1,5 +1,6 @@
 //! Why volumes are not served as network block devices, or not withdrawn.
 
+use crate::model::shell_word;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -48,7 +49,10 @@ pub enum NbdRefusal {
         target: String,
     },
     /// It is served because a property says so.
-    #[error("'{dataset}' is served by its property; run 'zfs set cenote:nbd=off {dataset}'")]
+    #[error(
+        "'{dataset}' is served by its property; run 'zfs set cenote:nbd=off {}'",
+        shell_word(dataset)
+    )]
     ByProperty {
         /// The volume or snapshot.
         dataset: String,

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use cenote_control::model::{
     ControlError, HttpAct, ImportOptions, ImportPick, MountOptions, NbdAct, PropertySelection,
-    Request, Response, Search,
+    Request, Response, Search, shell_word,
 };
 use cenote_control::protocol::socket_of_process;
 use cenote_control::record::RecordedPool;
@@ -165,7 +165,8 @@ fn resume_one(wanted: &Wanted, context: &mut Context) -> u8 {
     ));
     for root in &locked {
         context.complain(&format!(
-            "{root}: its key is not in a file; run 'zfs load-key {root}', then 'zfs mount -a'"
+            "{root}: its key is not in a file; run 'zfs load-key {}', then 'zfs mount -a'",
+            shell_word(root)
         ));
     }
     let is_left = u8::from(!locked.is_empty() || !failures.is_empty());

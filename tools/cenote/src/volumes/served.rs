@@ -2,7 +2,7 @@
 
 use crate::context::{Context, Outcome, Stop, failed, mismatch};
 use crate::nbd::address::uris;
-use cenote_control::model::{NbdAct, NbdListen, NbdServer, Request, Response};
+use cenote_control::model::{NbdAct, NbdListen, NbdServer, Request, Response, shell_word};
 use cenote_device::Device;
 use cenote_nbd_client::NbdDevice;
 use std::path::Path;
@@ -81,7 +81,8 @@ impl Served {
             let device = device.map_err(|error| format!("{name}: {error}"))?;
             if !is_read_only && !device.is_writable() {
                 return Err(format!(
-                    "{name} is served read-only; run 'cenote nbd stop {name}' first, or use -r"
+                    "{name} is served read-only; run 'cenote nbd stop {}' first, or use -r",
+                    shell_word(name)
                 ));
             }
             self.devices.push((name.clone(), Arc::new(device)));
