@@ -99,10 +99,8 @@ impl Engine {
             alarms.tell(daemon_died(&lost, env.as_ref()));
         }
         let owner = settings.record.map(|place| place.socket);
-        let cache_files = CacheFiles {
-            default: settings.cache_file,
-            owner: owner.unwrap_or_default().to_string_lossy().into_owned(),
-        };
+        let owner = owner.unwrap_or_default().to_string_lossy().into_owned();
+        let cache_files = CacheFiles::new(settings.cache_file, owner);
         Self {
             context: Context {
                 registry: Arc::new(Registry::new(cache_files)),

@@ -35,4 +35,7 @@ pub struct DaemonStatus {
     /// Why what it has imported is not written down where it should be.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub record_failure: Option<String>,
+    /// Which of its pools are in no cache file although they should be, and why: a line for each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cache_failures: Vec<String>,
 }

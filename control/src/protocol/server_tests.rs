@@ -59,6 +59,7 @@ impl Service for Canned {
                     memory_limit: u64::try_from(size).expect("not negative"),
                     memory_used: 0,
                     record_failure: None,
+                    cache_failures: Vec::new(),
                 };
                 Ok(Response::Status { status })
             }

@@ -44,5 +44,6 @@ pub(crate) fn daemon_status(
         memory_limit: context.memory.limit(),
         memory_used: context.memory.used(&pools),
         record_failure: recorder.failure(),
+        cache_failures: context.registry.cache_files.failures(),
     }
 }

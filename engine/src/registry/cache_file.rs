@@ -63,17 +63,27 @@ pub(crate) fn check(value: &str) -> Result<(), ControlError> {
 
 /// The list in a cache file; an empty one if there is no file.
 fn read(file: &Path) -> Result<NvList, ControlError> {
-    let fail = |error: &dyn std::fmt::Display| io(file, error);
     let bytes = match regular::read(file, SIZE_MAX) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(NvList::new()),
-        read => read.map_err(|error| fail(&error))?,
+        read => read.map_err(|error| io(file, error))?,
     };
-    NvList::decode(&bytes).map_err(|error| fail(&error))
+    NvList::decode(&bytes).map_err(|error| damaged(file, error))
+}
+
+/// What to say of a file that is there and makes no sense.
+fn damaged(file: &Path, error: impl std::fmt::Display) -> ControlError {
+    io(
+        file,
+        format!(
+            "it is damaged, or no cache file: {error}. Move it away; 'zpool import' finds the \
+             pools on their devices, and writes a new one"
+        ),
+    )
 }
 
 /// The paths of a pool's devices.
 fn devices(file: &Path, config: &NvList) -> Result<Vec<PathBuf>, ControlError> {
-    let config = PoolConfig::decode(config).map_err(|error| io(file, error))?;
+    let config = PoolConfig::decode(config).map_err(|error| damaged(file, error))?;
     let tree = config.vdev_tree.iter();
     let leaves = tree.flat_map(|tree| tree.leaves());
     Ok(leaves.filter_map(|leaf| leaf.path.clone()).collect())
@@ -181,10 +191,15 @@ impl Imported {
 impl Registry {
     /// Writes the cache file of a pool anew: it was imported, exported or changed its devices.
     pub fn renew_cache_file(&self, imported: &Arc<Imported>) -> Result<(), ControlError> {
-        match imported.own_cache_file(&self.cache_files) {
+        let written = match imported.own_cache_file(&self.cache_files) {
             Some(file) => self.write_cache_file(&file, imported),
             None => Ok(()),
-        }
+        };
+        // One that was exported should not be in a file.
+        let failure = written.as_ref().err().map(ToString::to_string);
+        let failure = failure.filter(|_| self.pool(imported.name()).is_ok());
+        self.cache_files.note(imported.name(), failure);
+        written
     }
 
     /// The same where the change itself is done already: a failure is only reported.

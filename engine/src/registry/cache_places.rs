@@ -2,6 +2,8 @@
 //!
 //! `cache_file` has the theory; this is what the table of pools knows of it.
 
+use cenote_base::rt::{Mutex, ranks};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The daemon's part in cache files.
@@ -11,4 +13,33 @@ pub(crate) struct CacheFiles {
     pub default: Option<PathBuf>,
     /// The socket of the daemon.
     pub owner: String,
+    /// By pool: why it is not in the file that it should be in.
+    failures: Mutex<BTreeMap<String, String>, ranks::CacheFileName>,
+}
+
+impl CacheFiles {
+    /// The daemon of the socket `owner`.
+    pub fn new(default: Option<PathBuf>, owner: String) -> Self {
+        Self {
+            default,
+            owner,
+            failures: Mutex::default(),
+        }
+    }
+
+    /// Notes that a pool is in its file, or why not.
+    pub fn note(&self, pool: &str, failure: Option<String>) {
+        let mut failures = self.failures.lock();
+        match failure {
+            Some(failure) => failures.insert(pool.to_owned(), failure),
+            None => failures.remove(pool),
+        };
+    }
+
+    /// The pools that are not in their files: each with the reason.
+    pub fn failures(&self) -> Vec<String> {
+        let failures = self.failures.lock();
+        let text = |(pool, failure): (&String, &String)| format!("'{pool}': {failure}");
+        failures.iter().map(text).collect()
+    }
 }

@@ -16,8 +16,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cenote_control::model::{
-    Change, ControlError, HttpAct, HttpRefusal, NbdAct, NbdRefusal, OpenedPool, Part, Request,
-    Response,
+    Change, ControlError, DaemonStatus, HttpAct, HttpRefusal, NbdAct, NbdRefusal, OpenedPool, Part,
+    Request, Response,
 };
 use cenote_control::protocol::{
     CallError, Client, FrameError, Interrupt, MACHINE_SOCKET, socket_of_process, view_path,
@@ -300,13 +300,30 @@ impl Daemon for Connection {
         let Ok(Response::Status { status }) = answer else {
             return None;
         };
-        let failure = status.record_failure?;
-        Some(format!(
+        failures_to_record(&status)
+    }
+}
+
+/// What to say of a daemon that cannot write down what it has imported.
+fn failures_to_record(status: &DaemonStatus) -> Option<String> {
+    let record = status.record_failure.iter().map(|failure| {
+        format!(
             "the Cenote daemon cannot write down which pools it has imported: {failure}.\n\
              If it dies now, 'cenote daemon resume' may not find them. Make room in that\n\
              directory, or make it writable for the daemon."
-        ))
-    }
+        )
+    });
+    let cached = (!status.cache_failures.is_empty()).then(|| {
+        format!(
+            "these pools are not in their cache file, and will not be imported when the machine\n\
+             starts:\n  {}\n\
+             Correct that, then run 'zpool set cachefile= POOL' for each, which writes the file\n\
+             again.",
+            status.cache_failures.join("\n  ")
+        )
+    });
+    let texts: Vec<String> = record.chain(cached).collect();
+    (!texts.is_empty()).then(|| texts.join("\n"))
 }
 
 fn is_denied(error: &std::io::Error) -> bool {
