@@ -124,6 +124,9 @@ pub struct Loss {
     /// Dead mounts of which no record tells.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dead_mounts: Vec<String>,
+    /// It did not die: somebody stopped it, so that another one continues with what it had.
+    #[serde(default)]
+    pub is_restart: bool,
 }
 
 impl Loss {
@@ -137,6 +140,7 @@ impl Loss {
             pools: Vec::new(),
             unknown: Some(reason),
             dead_mounts: Vec::new(),
+            is_restart: false,
         }
     }
 
@@ -179,6 +183,9 @@ pub struct DaemonRecord {
     /// What a daemon before it had.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost: Option<Loss>,
+    /// It was stopped, so that another one continues with what it had.
+    #[serde(default)]
+    pub is_restart: bool,
 }
 
 /// The record of the daemon that listens on `socket`.
@@ -287,6 +294,7 @@ impl DaemonRecord {
             pools: Vec::new(),
             short_lives: 0,
             lost: None,
+            is_restart: false,
         }
     }
 
@@ -314,7 +322,11 @@ impl DaemonRecord {
         // Also where all that was lost has been imported again.
         let before = before.max(self.short_lives);
         let is_short = self.seen.saturating_sub(self.started) < SHORT_LIFE;
-        let short_lives = if is_short { before + 1 } else { 0 };
+        let short_lives = match (self.is_restart, is_short) {
+            (true, _) => before,
+            (false, true) => before + 1,
+            (false, false) => 0,
+        };
         let mut pools = self.pools;
         for pool in self.lost.into_iter().flat_map(|lost| lost.pools) {
             if pools.iter().all(|own| own.guid != pool.guid) {
@@ -329,6 +341,7 @@ impl DaemonRecord {
             pools,
             unknown,
             dead_mounts,
+            is_restart: self.is_restart,
         };
         Some(loss).filter(|loss| !loss.is_empty())
     }
@@ -506,6 +519,17 @@ mod tests {
         );
         second.seen = second.started + SHORT_LIFE;
         assert_eq!(second.into_loss().map(|loss| loss.short_lives), Some(0));
+    }
+
+    /// A daemon that was stopped for a restart has not died, however young it was.
+    #[test]
+    fn a_restart_is_no_death() {
+        let mut record = DaemonRecord::of_this_process(Path::new("/s"), 100);
+        record.pools.push(pool("tank", 7));
+        record.is_restart = true;
+        let loss = record.into_loss().expect("it had a pool");
+        assert!(loss.is_restart);
+        assert_eq!((loss.pools.len(), loss.short_lives), (1, 0));
     }
 
     /// Between the end of its socket and that of the process a daemon that was killed counted as

@@ -95,7 +95,7 @@ impl Engine {
         let started = env.monotonic();
         let recorder = Recorder::new(settings.record.clone(), env.as_ref());
         let alarms = Alarms::new(settings.alarms, settings.state_directory.clone());
-        if let Some(lost) = recorder.lost() {
+        if let Some(lost) = recorder.lost().filter(|lost| !lost.is_restart) {
             alarms.tell(daemon_died(&lost, env.as_ref()));
         }
         let owner = settings.record.map(|place| place.socket);

@@ -194,12 +194,86 @@ fn what_was_not_exported_comes_back_after_a_stop() -> Result<()> {
     ensure!(site.ok("cenote health")?.contains("no pools are imported"));
     let resumed = site.ok("cenote daemon resume")?;
     ensure!(resumed.contains("tank: imported"), "{resumed}");
+    // Where the cache file is damaged the pool would not come back, and nobody said so.
+    let cache = site.cenote().directory().join("state/zpool.cache");
+    fs::write(&cache, "junk")?;
+    site.export()?;
+    let line = ["import", "-N", "-d", &devices, "tank"];
+    let imported = site.cenote().run("zpool", &line)?.success()?;
+    let said = imported.stderr;
+    ensure!(
+        said.contains("not in their cache file") && said.contains("'tank': "),
+        "{said}"
+    );
+    ensure!(site.fails("cenote health --no-smart")?.code == Some(1));
+    fs::remove_file(&cache)?;
+    site.ok("zpool set cachefile= tank")?;
+    site.ok("cenote health --no-smart")?;
     // What is not wanted any more can be forgotten.
     kill_daemon(&site)?;
     ensure!(site.fails("zpool list")?.code == Some(3));
     site.ok("cenote daemon forget")?;
     site.ok("zpool list")?;
     site.ok("cenote daemon resume")?;
+    site.finish()
+}
+
+/// An upgrade of the packages stopped the daemon and resumed: pools that are in no cache file,
+/// volumes that were served and mounts in other places were gone, and the package said that all
+/// pools were imported again. A key that somebody had typed was gone, too.
+#[test]
+fn a_restart_brings_back_what_only_commands_gave_the_daemon() -> Result<()> {
+    let site = Site::create("single", 128, "-O mountpoint=none")?;
+    site.ok("zfs create -V 8M tank/volume")?;
+    // Whoever started this one with options has to start the next.
+    let refused = site.fails("cenote daemon restart")?;
+    ensure!(
+        refused.stderr.contains("somebody started it"),
+        "{}",
+        refused.report()
+    );
+    site.export()?;
+    site.ok("cenote daemon stop")?;
+    let devices = site.devices().display().to_string();
+    site.ok(&format!("zpool import -N -o readonly=on -d {devices} tank"))?;
+    let socket = site.cenote().directory().join("nbd");
+    let socket = socket.display();
+    site.ok(&format!("cenote nbd serve --unix {socket} tank/volume"))?;
+    let process = |site: &Site| -> Result<i64> {
+        let status: serde_json::Value = serde_json::from_str(&site.ok("cenote daemon status -j")?)?;
+        status["pid"].as_i64().context("a process")
+    };
+    let first = process(&site)?;
+    let said = site.ok("cenote daemon restart")?;
+    ensure!(
+        said.contains("tank: imported") && said.contains("1 volume served"),
+        "{said}"
+    );
+    ensure!(process(&site)? != first, "it is the same daemon");
+    ensure!(site.ok("zpool get -H -o value readonly tank")? == "on\n");
+    // Nobody died, and the log says so.
+    let log = site.ok("cenote daemon log")?;
+    ensure!(!log.contains("died with pools"), "{log}");
+    site.export()?;
+    site.ok(&format!("zpool import -N -d {devices} tank"))?;
+    let key = site.cenote().directory().join("key");
+    fs::write(&key, "a passphrase")?;
+    let location = format!("-L file://{}", key.display());
+    site.ok(&format!(
+        "zfs create -o encryption=on -o keyformat=passphrase -o keylocation=file://{} tank/secret",
+        key.display()
+    ))?;
+    site.ok("zfs set keylocation=prompt tank/secret")?;
+    let second = process(&site)?;
+    let refused = site.fails("cenote daemon restart")?;
+    ensure!(
+        refused.report().contains("tank/secret"),
+        "{}",
+        refused.report()
+    );
+    ensure!(process(&site)? == second, "it was restarted");
+    site.ok("cenote daemon restart -f").err();
+    site.ok(&format!("zfs load-key {location} tank/secret"))?;
     site.finish()
 }
 

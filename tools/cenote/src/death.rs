@@ -307,6 +307,13 @@ impl Death {
             .collect();
         let names = names.join(", ");
         let pid = self.loss.pid;
+        if self.loss.is_restart {
+            text.push_str(&format!(
+                "the Cenote daemon (process {pid}) was stopped to be restarted, and these of its\n\
+                 pools are not imported again: {names}.\n"
+            ));
+            return;
+        }
         text.push_str(&match (self.is_replaced, self.is_of_this_boot()) {
             (false, true) => format!("the Cenote daemon (process {pid}) died"),
             (true, true) => format!("an earlier Cenote daemon (process {pid}) died"),
@@ -356,6 +363,7 @@ mod tests {
             pools: vec![pool],
             unknown: None,
             dead_mounts: Vec::new(),
+            is_restart: false,
         };
         Death {
             loss,

@@ -15,6 +15,9 @@ use cenote_control::protocol::{Client, MACHINE_SOCKET};
 /// How long a unit may take to start a daemon that has what the one before had.
 const RESUME_WAIT: Duration = Duration::from_secs(120);
 
+/// Its name.
+pub const NAME: &str = "cenote.service";
+
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Whether a state of a unit means that it runs its daemon, or is about to.
@@ -27,18 +30,28 @@ fn has_resumed(state: &str) -> bool {
     state == "active"
 }
 
+/// The option by which systemctl means the manager of the unit of this socket.
+fn scope_of(socket: &Path) -> &'static str {
+    match socket == Path::new(MACHINE_SOCKET) {
+        true => "--system",
+        false => "--user",
+    }
+}
+
+/// The same if the unit runs the daemon of this socket.
+pub fn scope_on_duty(socket: &Path) -> Option<&'static str> {
+    state_of_unit(socket).map(|_| scope_of(socket))
+}
+
 /// The state of the unit that runs the daemon of this socket; `None` if no unit does.
 fn state_of_unit(socket: &Path) -> Option<String> {
     if !Path::new("/run/systemd/system").is_dir() || std::env::var_os("CENOTE_SOCKET").is_some() {
         return None;
     }
-    let scope = match socket == Path::new(MACHINE_SOCKET) {
-        true => "--system",
-        false => "--user",
-    };
+    let scope = scope_of(socket);
     let mut systemctl = Command::new("systemctl");
     systemctl.args([scope, "show", "--property=ActiveState", "--value"]);
-    systemctl.arg("cenote.service");
+    systemctl.arg(NAME);
     let output = systemctl
         .stdin(Stdio::null())
         .stderr(Stdio::null())

@@ -81,7 +81,7 @@ fn properties_have_their_values_and_lists_their_parts() {
 
 #[test]
 fn verbs_and_files() {
-    assert_eq!(found("cenote daemon res"), ["resume"]);
+    assert_eq!(found("cenote daemon resu"), ["resume"]);
     assert_eq!(found("cenote cloud pri"), ["price"]);
     assert!(found("cenote cloud price ").contains(&"tank".to_owned()));
     assert!(found("zpool create new mirr").contains(&"mirror".to_owned()));

@@ -1,14 +1,15 @@
 //! `cenote daemon`: a process that keeps pools open for all other commands.
 //!
 //! [`engine`] puts it together of the engine and what the engine is handed; [`resume`] brings back
-//! what a daemon had that was killed; [`guard`] watches over its mounts; [`logging`] writes its
-//! log.
+//! what a daemon had that was killed; [`restart`] replaces the one that runs; [`guard`] watches
+//! over its mounts; [`logging`] writes its log.
 
 mod engine;
 mod gauge;
 mod guard;
 mod logging;
 mod mounter;
+mod restart;
 mod resume;
 pub mod settings;
 mod settings_files;
@@ -21,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use cenote_control::model::{ControlError, NbdListen, Request, Response};
+use cenote_control::model::{ControlError, DaemonStatus, NbdListen, Request, Response, shell_word};
 use cenote_control::protocol::{ServeOptions, Server, clear_left_sockets, socket_of_process};
 use cenote_control::record::{self, beside_socket};
 use cenote_engine::{AlarmSetup, AlarmSource, MEMORY_MIN};
@@ -44,10 +45,12 @@ pub use gauge::memory_available;
 pub const COMMAND: Command = Command {
     name: "daemon",
     summary: "Run, look at or stop the process that keeps pools open",
-    synopsis: "run | status | stop | resume | forget | log",
+    synopsis: "run | status | stop | restart | resume | forget | log",
     about: "'run' stays in the foreground until it is stopped; 'zpool import' starts one by\n\
             itself, which leaves after its last pool is exported. The socket is $CENOTE_SOCKET,\n\
             else /run/cenote.sock for root and $XDG_RUNTIME_DIR/cenote.sock for others.\n\
+            'restart' replaces the daemon by one of the installed program. Pools, mounts, served\n\
+            volumes and sites come back. It is refused while file systems or volumes are in use.\n\
             'resume' imports and mounts what a daemon had that died, and after a\n\
             start of the machine the pools in the cache file. 'forget' removes what a dead daemon\n\
             left, its mounts too, without importing anything.\n\
@@ -73,7 +76,8 @@ pub const COMMAND: Command = Command {
         _ "others" "WHAT" "run: what other users may look at: 'none', 'pools' (the default:\n\
             status, lists, properties, health) or 'keys' (also where keys\n\
             are); $CENOTE_OTHERS";
-        'f' "force" _ "stop: although file systems are busy; log: the same as --follow";
+        'f' "force" _ "stop, restart: although file systems are busy, and restart: although\n\
+            keys have to be typed again; log: the same as --follow";
         _ "follow" _ "log: then wait for new messages (also -f)";
         'n' "lines" "NUMBER" "log: only the last NUMBER lines";
     },
@@ -116,6 +120,10 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
         ["stop"] => {
             arguments.only(&["force"])?;
             stop(arguments, context)
+        }
+        ["restart"] => {
+            arguments.only(&["force"])?;
+            restart::run(arguments.has("force"), &socket(), context)
         }
         ["resume"] => {
             arguments.only(&[])?;
@@ -387,7 +395,8 @@ fn forget(context: &mut Context) -> Outcome {
     // Of these no record says whose they are: perhaps of a daemon on another socket.
     for place in loss.iter().flat_map(|loss| &loss.dead_mounts) {
         context.complain(&format!(
-            "a dead mount stays at {place}; 'cenote unmount {place}' takes it away"
+            "a dead mount stays at {place}; 'cenote unmount {}' takes it away",
+            shell_word(place)
         ));
     }
     Ok(code)
@@ -420,6 +429,40 @@ fn print_log(arguments: &Arguments, context: &mut Context) -> Outcome {
     }
 }
 
+/// What `status -j` prints.
+fn status_json(status: &DaemonStatus) -> Json {
+    let mut object = Object::new();
+    object.put("version", status.version.as_str());
+    object.put("pid", u64::from(status.pid));
+    object.put("socket", socket().to_string_lossy().into_owned());
+    object.put("auto", status.auto);
+    object.put("uptime", status.uptime);
+    object.put("memory_limit", status.memory_limit);
+    object.put("memory_used", status.memory_used);
+    if let Some(failure) = &status.record_failure {
+        object.put("record_failure", failure.as_str());
+    }
+    if !status.cache_failures.is_empty() {
+        let failures = status
+            .cache_failures
+            .iter()
+            .map(|line| Json::from(line.as_str()));
+        object.put(
+            "cache_failures",
+            Json::from(failures.collect::<Vec<Json>>()),
+        );
+    }
+    let mut pools = Object::new();
+    for pool in &status.pools {
+        let mut entry = Object::new();
+        entry.put("health", pool.health.word());
+        entry.put("mounts", pool.mounts);
+        pools.put(&pool.name, entry);
+    }
+    object.put("pools", pools);
+    Json::from(object)
+}
+
 fn status(arguments: &Arguments, context: &mut Context) -> Outcome {
     let status = match context.ask(Request::DaemonStatus) {
         Ok(Response::Status { status }) => status,
@@ -437,26 +480,7 @@ fn status(arguments: &Arguments, context: &mut Context) -> Outcome {
     context.complain_of_lost();
     context.complain_of_record();
     if arguments.has("json") {
-        let mut object = Object::new();
-        object.put("version", status.version.as_str());
-        object.put("pid", u64::from(status.pid));
-        object.put("socket", socket().to_string_lossy().into_owned());
-        object.put("auto", status.auto);
-        object.put("uptime", status.uptime);
-        object.put("memory_limit", status.memory_limit);
-        object.put("memory_used", status.memory_used);
-        if let Some(failure) = &status.record_failure {
-            object.put("record_failure", failure.as_str());
-        }
-        let mut pools = Object::new();
-        for pool in &status.pools {
-            let mut entry = Object::new();
-            entry.put("health", pool.health.word());
-            entry.put("mounts", pool.mounts);
-            pools.put(&pool.name, entry);
-        }
-        object.put("pools", pools);
-        context.line(&Json::from(object).to_string());
+        context.line(&status_json(&status).to_string());
         return Ok(0);
     }
     let kind = if status.auto {

@@ -227,6 +227,21 @@ pub fn load_from_files(pool: &str, context: &mut Context) -> (Vec<String>, u8) {
     (left, code)
 }
 
+/// The encryption roots whose keys are loaded and in no file that is there: keys that nothing can
+/// load again by itself.
+pub fn not_in_files(context: &mut Context) -> Result<Vec<String>, u8> {
+    let rows = encrypted(&[], true, context)?;
+    let is_in_file = |row: &Dataset| {
+        let path = text(row, "keylocation").and_then(|at| at.strip_prefix("file://"));
+        // The stick with the keys may have been pulled out.
+        path.is_some_and(|path| std::path::Path::new(path).exists())
+    };
+    let rows = rows
+        .iter()
+        .filter(|row| is_root(row) && is_loaded(row) && !is_in_file(row));
+    Ok(rows.map(|row| row.name.clone()).collect())
+}
+
 /// Loads the key that `dataset` needs, unless it is there or none is needed.
 pub fn load_for(dataset: &str, context: &mut Context) -> u8 {
     let rows = match encrypted(&[dataset.to_owned()], false, context) {

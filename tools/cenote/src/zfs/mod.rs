@@ -27,7 +27,10 @@ mod upgrade;
 mod usage;
 pub mod writes;
 
-pub use keys::{load_below as load_keys_below, load_from_files as load_keys_from_files, read_key};
+pub use keys::{
+    load_below as load_keys_below, load_from_files as load_keys_from_files,
+    not_in_files as keys_not_in_files, read_key,
+};
 
 use crate::context::{Context, Outcome};
 use crate::program::Program;
