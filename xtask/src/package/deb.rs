@@ -103,7 +103,7 @@ pub fn build(package: &str, tree: &Path, release: &Release) -> Result<PathBuf> {
         write(&control_files.join("conffiles"), configuration, 0o644)?;
     }
     let scripts = workspace::root().join("packaging/debian");
-    for name in ["postinst", "prerm", "postrm"] {
+    for name in ["preinst", "postinst", "prerm", "postrm"] {
         let script = scripts.join(format!("{package}.{name}"));
         if script.exists() {
             write(&control_files.join(name), fs::read(script)?, 0o755)?;

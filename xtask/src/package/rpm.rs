@@ -1,6 +1,7 @@
 //! RPM packages, of the same trees.
 
 use super::common::{Release, output};
+use crate::workspace;
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,6 +11,38 @@ use std::process::Command;
 pub fn is_there() -> bool {
     let found = Command::new("rpmbuild").arg("--version").output();
     found.is_ok_and(|output| output.status.success())
+}
+
+/// Where zsh looks for completions: Debian's directory, which the tree has, and that of others.
+const ZSH: (&str, &str) = (
+    "usr/share/zsh/vendor-completions",
+    "usr/share/zsh/site-functions",
+);
+
+/// What rpm runs before and after it changes files.
+fn scripts(package: &str) -> Result<String> {
+    let packaging = workspace::root().join("packaging");
+    let own = ["post", "preun", "postun"].map(|part| {
+        let name = format!("rpm/{package}.{part}");
+        (part, packaging.join(name))
+    });
+    let shared = ("pre", packaging.join(format!("debian/{package}.preinst")));
+    let mut text = String::new();
+    for (part, file) in own.into_iter().chain([shared]) {
+        if file.exists() {
+            let script = fs::read_to_string(&file)?;
+            text.push_str(&format!("%{part}\n{script}\n"));
+        }
+    }
+    Ok(text)
+}
+
+/// Whether a directory belongs to the packages, and not to the system.
+fn is_own(name: &Path) -> bool {
+    let names = ["cenote", "cenote-zfs", "zfs", "compatibility.d"];
+    name.file_name()
+        .and_then(|name| name.to_str())
+        .is_some_and(|name| names.contains(&name))
 }
 
 fn spec(package: &str, tree: &Path, release: &Release) -> Result<String> {
@@ -23,7 +56,9 @@ fn spec(package: &str, tree: &Path, release: &Release) -> Result<String> {
             format!("Requires: cenote >= {version}\nConflicts: zfs\nProvides: zfs = 2.3.2\n"),
         ),
     };
+    let scripts = scripts(package)?;
     let tree = tree.display();
+    let (ours, theirs) = ZSH;
     Ok(format!(
         "%global debug_package %{{nil}}\n\
          %global __os_install_post %{{nil}}\n\
@@ -32,7 +67,8 @@ fn spec(package: &str, tree: &Path, release: &Release) -> Result<String> {
          %description\nCenote opens OpenZFS pools without a kernel module and mounts their file\n\
          systems with FUSE.\n\
          %install\ncp -a {tree}/. %{{buildroot}}/\n\
-         %files\n{files}"
+         mv %{{buildroot}}/{ours} %{{buildroot}}/{theirs}\n\
+         {scripts}%files\n{files}"
     ))
 }
 
@@ -41,10 +77,16 @@ fn list(tree: &Path, directory: &Path, files: &mut String) -> Result<()> {
     for entry in fs::read_dir(directory)? {
         let entry = entry?;
         let path = entry.path();
+        let name = path.strip_prefix(tree)?;
         match entry.file_type()?.is_dir() {
-            true => list(tree, &path, files)?,
+            true => {
+                if is_own(name) {
+                    files.push_str(&format!("%dir \"/{}\"\n", name.display()));
+                }
+                list(tree, &path, files)?;
+            }
             false => {
-                let name = path.strip_prefix(tree)?.display();
+                let name = name.to_string_lossy().replace(ZSH.0, ZSH.1);
                 let kind = match path.starts_with(tree.join("etc")) {
                     true => "%config(noreplace) ",
                     false => "",

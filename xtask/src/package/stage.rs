@@ -194,7 +194,7 @@ fn units(own: &Path, zfs: &Path) -> Result<()> {
                 let to = zfs.join("usr/lib/systemd/system-generators").join(name);
                 write(&to, fs::read(&path)?, 0o755)?;
             }
-            "zfs-load-key" | "if-daemon-runs" => {
+            "zfs-load-key" | "if-daemon-runs" | "for-pool" => {
                 write(
                     &zfs.join("usr/lib/cenote").join(name),
                     fs::read(&path)?,
@@ -206,6 +206,9 @@ fn units(own: &Path, zfs: &Path) -> Result<()> {
         count += 1;
     }
     ensure!(count > 10, "contrib/systemd/zfs has only {count} files");
+    let replace = workspace::root().join("packaging/replace-daemon");
+    let replacing = own.join("usr/lib/cenote/replace-daemon");
+    write(&replacing, fs::read(replace)?, 0o755)?;
     let defaults = workspace::root().join("packaging/default-cenote");
     write(&own.join("etc/default/cenote"), fs::read(defaults)?, 0o644)
 }

@@ -33,6 +33,13 @@ cenote version
 if command -v zpool; then echo "zpool must not be there yet"; exit 1; fi
 cenote zpool list
 
+say "cenote-zfs is refused where the system is on a pool of the kernel module"
+echo 'rpool/ROOT/debian / zfs rw 0 0' >/tmp/mounts
+if MOUNTS=/tmp/mounts dpkg -i /packages/1/cenote-zfs_*.deb >/tmp/refused.log 2>&1; then
+    echo "it was installed"; exit 1
+fi
+grep -q 'rpool/ROOT/debian' /tmp/refused.log || { cat /tmp/refused.log; exit 1; }
+
 say "cenote-zfs brings the commands"
 apt install /packages/1/cenote-zfs_*.deb
 zpool version
@@ -48,6 +55,11 @@ zpool create tank /var/tmp/disk
 zfs create tank/home
 echo text >/tank/home/file
 zpool sync tank
+# What only commands gave the daemon.
+truncate -s 128M /var/tmp/other
+zpool create -R /mnt other /var/tmp/other
+zfs create -V 8M other/volume
+cenote nbd serve --unix /run/volume.nbd other/volume
 
 say "an upgrade while a file is open keeps the daemon"
 first=$(pid)
@@ -63,15 +75,34 @@ dpkg -i /packages/2/*.deb >/tmp/upgrade.log 2>&1 || { cat /tmp/upgrade.log; exit
 grep -q 'runs the new version' /tmp/upgrade.log || { cat /tmp/upgrade.log; exit 1; }
 test "$(pid)" != "$first"
 test "$(cat /tank/home/file)" = text
+test "$(zpool get -H -o value altroot other)" = /mnt
+cenote nbd status | grep -q other/volume
+zpool export other
+
+say "a key that somebody typed keeps the daemon, too"
+echo passphrase | zfs create -o encryption=on -o keyformat=passphrase tank/secret
+first=$(pid)
+dpkg -i /packages/2/cenote_*.deb >/tmp/upgrade.log 2>&1 || { cat /tmp/upgrade.log; exit 1; }
+grep -q 'zfs load-key tank/secret' /tmp/upgrade.log || { cat /tmp/upgrade.log; exit 1; }
+test "$(pid)" = "$first"
+zfs destroy tank/secret
 zpool status -x | grep -q 'all pools are healthy'
 
 say "a removal is refused while a file is open"
 exec 3</tank/home/file
 if apt-get -qq -y remove cenote >/tmp/remove.log 2>&1; then echo "it was removed"; exit 1; fi
-grep -q 'zpool export -a' /tmp/remove.log || { cat /tmp/remove.log; exit 1; }
+# It removed cenote-zfs, and zpool with it, before it was refused.
+grep -q "'cenote zpool export -a'" /tmp/remove.log || { cat /tmp/remove.log; exit 1; }
 exec 3<&-
-# It removed cenote-zfs before it was refused.
-cenote zpool export tank
+cenote zpool export -a
+
+say "removed and installed again, it finds its pool"
+apt remove cenote
+if [ -e /usr/bin/cenote ]; then echo "it was not removed"; exit 1; fi
+apt install /packages/2/*.deb
+zpool import -d /var/tmp tank
+test "$(cat /tank/home/file)" = text
+zpool export tank
 
 say "a purge leaves nothing"
 apt purge cenote cenote-zfs
