@@ -1,6 +1,6 @@
 //! `zfs diff`: what became of files between a snapshot and a later state.
 
-use crate::errors::{of_dsl, of_files, parse_name};
+use crate::errors::{of_dsl, of_files, of_sync, parse_name};
 use crate::registry::table::Registry;
 use cenote_control::model::{ControlError, DiffChange, DiffRecord, Part, RawName, Response};
 use cenote_control::protocol::Reply;
@@ -38,6 +38,12 @@ fn compare(
     reply: &mut dyn Reply,
 ) -> Result<Response, ControlError> {
     let (imported, older) = registry.dataset(from_name)?;
+    let pool = &imported.pool;
+    if to_name.kind() != NameKind::Snapshot && pool.is_writable() && pool.suspended().is_none() {
+        // Changes of the last second are only in memory. OpenZFS compares with a snapshot of now.
+        let synced = pool.sync();
+        synced.map_err(|error| of_sync(imported.name(), error))?;
+    }
     let (_, newer) = registry.dataset(to_name)?;
     for (name, dataset) in [(from_name, &older), (to_name, &newer)] {
         if dataset.dataset_type().map_err(of_dsl)? != DatasetType::Filesystem {

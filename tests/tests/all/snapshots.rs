@@ -69,6 +69,13 @@ fn made_and_seen(site: &Site, root: &Path, below: &Path) -> Result<()> {
         let path = snapshots.join(format!("turn{number}/file"));
         ensure!(fs::read_to_string(path)? == format!("turn {number}"));
     }
+    // A change of a moment ago was only in memory, and was no difference.
+    for number in 0..20 {
+        write(&root.join(format!("new{number}")), "")?;
+        let changed = site.ok("zfs diff tank/a@turn19")?;
+        ensure!(changed.contains(&format!("/new{number}\n")), "{changed}");
+        fs::remove_file(root.join(format!("new{number}")))?;
+    }
     // It was the data set that was said not to exist.
     let unknown = site.fails("zfs diff tank/a@nosuch")?.stderr;
     let said = "cannot open 'tank/a@nosuch': snapshot does not exist\n";
