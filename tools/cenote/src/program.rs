@@ -64,6 +64,65 @@ pub struct Program {
     pub dispatch: fn(&str, &[String], &mut Context) -> Outcome,
 }
 
+/// Subcommands that people look for in the other program.
+const ELSEWHERE: [(&str, &[&str]); 2] = [
+    (
+        "zpool",
+        &[
+            "add",
+            "attach",
+            "checkpoint",
+            "clear",
+            "detach",
+            "events",
+            "export",
+            "history",
+            "import",
+            "initialize",
+            "iostat",
+            "labelclear",
+            "offline",
+            "online",
+            "reguid",
+            "remove",
+            "reopen",
+            "replace",
+            "resilver",
+            "scrub",
+            "split",
+            "status",
+            "sync",
+            "trim",
+        ],
+    ),
+    (
+        "zfs",
+        &[
+            "bookmark",
+            "change-key",
+            "clone",
+            "diff",
+            "groupspace",
+            "hold",
+            "holds",
+            "inherit",
+            "load-key",
+            "mount",
+            "promote",
+            "receive",
+            "release",
+            "rename",
+            "rollback",
+            "send",
+            "share",
+            "snapshot",
+            "unload-key",
+            "unmount",
+            "userspace",
+        ],
+    ),
+];
+
 impl Program {
     /// Runs the command with its arguments (its own name left out); returns the exit code.
     pub fn run(&self, arguments: &[String], context: &mut Context) -> u8 {
@@ -170,6 +229,10 @@ impl Program {
 
     /// The subcommand that a wrong word may have been meant as.
     fn question(&self, word: &str) -> Option<String> {
+        let mut others = ELSEWHERE.iter().filter(|(name, _)| *name != self.name);
+        if let Some((other, _)) = others.find(|(_, words)| words.contains(&word)) {
+            return Some(format!("did you mean '{other} {word}'?"));
+        }
         let names = self.groups.iter().flat_map(|group| group.iter());
         let names = names.map(|(name, _)| *name);
         let aliases = self.aliases.iter().map(|(alias, _)| *alias);
@@ -220,6 +283,7 @@ impl Program {
 
 #[cfg(test)]
 mod tests {
+    use super::ELSEWHERE;
     use crate::context::Daemon;
     use crate::context::testing::run;
     use cenote_control::model::{Part, Request, Response};
@@ -328,5 +392,18 @@ mod tests {
             "{}",
             option.err
         );
+    }
+
+    /// A hint to a subcommand that is not there, or is in both programs, would lead astray.
+    #[test]
+    fn words_of_the_other_program_are_its_alone() {
+        for (name, words) in ELSEWHERE {
+            for program in [&crate::zpool::PROGRAM, &crate::zfs::PROGRAM] {
+                for word in words {
+                    let is_there = program.lines_of(word).is_some();
+                    assert_eq!(is_there, program.name == name, "{name} {word}");
+                }
+            }
+        }
     }
 }

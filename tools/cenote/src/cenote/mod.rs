@@ -18,7 +18,7 @@ use crate::reading::failure::{Exit, Failure};
 use crate::texts::question;
 use crate::{
     alarms, clouds, completion, daemon, devices, files, http, manual, metrics, mounts, nbd, pools,
-    snapshots, streams, volumes,
+    snapshots, streams, volumes, zfs, zpool,
 };
 
 /// The commands, in the order of the overview: those that talk to the daemon, those that open a
@@ -193,7 +193,12 @@ fn complain_of_verb(command: &Command, word: &str, context: &mut Context) {
 fn complain_of_command(name: &str, context: &mut Context) {
     let own = COMMANDS.iter().map(|command| command.name);
     let others = ["help", "zpool", "zfs", "zstream"];
-    let question = cenote_base::did_you_mean(name, own.chain(others));
+    let mut programs = [&zpool::PROGRAM, &zfs::PROGRAM].into_iter();
+    let elsewhere = programs.find(|program| program.lines_of(name).is_some());
+    let question = match elsewhere {
+        Some(program) => Some(format!("did you mean '{} {name}'?", program.name)),
+        None => cenote_base::did_you_mean(name, own.chain(others)),
+    };
     context.complain(&format!("cenote: there is no command '{name}'"));
     if let Some(question) = question {
         context.complain(&question);

@@ -98,6 +98,11 @@ fn the_name_it_is_called_by_decides() {
     let zfs = place.run(&place.path("bin/zfs"), &["foo"]);
     assert_eq!(zfs.status.code(), Some(2));
     assert!(text(&zfs.stderr).starts_with("unrecognized command 'foo'\nusage: zfs command"));
+    // People look for a subcommand in the wrong program.
+    let zfs_import = place.run(&place.path("bin/zfs"), &["import"]);
+    assert!(text(&zfs_import.stderr).contains("\ndid you mean 'zpool import'?\n"));
+    let own = place.cenote(&["status"]);
+    assert!(text(&own.stderr).contains("\ndid you mean 'zpool status'?\n"));
     let direct = place.cenote(&["zfs", "foo"]);
     assert_eq!(direct.stderr, zfs.stderr);
     let helper = place.run(&place.path("bin/mount.zfs"), &["tank/fs"]);
