@@ -121,14 +121,6 @@ impl ChainBlock {
         self.pointing_records().filter_map(|record| record.write)
     }
 
-    /// The blocks of clone records of `txg_min` and later groups: those of earlier ones are in
-    /// the pool. The log holds a reference to each.
-    pub fn cloned_blocks(&self, txg_min: Txg) -> impl Iterator<Item = BlockPointer> {
-        let records = self.pointing_records();
-        let counted = records.filter(move |record| record.txg >= txg_min);
-        counted.flat_map(|record| record.clones)
-    }
-
     /// An error about a record of this block.
     pub fn bad_record(&self, source: cenote_ondisk::DecodeError) -> IntentLogError {
         IntentLogError::BadRecord {
@@ -270,7 +262,8 @@ impl Chain {
         // A writer allocates the next block before it has anything to put there: what follows
         // the last block may be anything, unless it was valid when the chain was claimed.
         let speculative = sequence >= self.claimed;
-        if speculative && self.claimed > 0 && self.is_gone() {
+        // What could not be read then may be there now, and leads to what nobody claimed.
+        if self.claimed > 0 && (sequence > self.claimed || speculative && self.is_gone()) {
             return Ok(None);
         }
         let is_valid = |bytes: &[u8]| judge(&self.next, &mut bytes.to_vec(), kind).is_some();

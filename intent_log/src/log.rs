@@ -111,16 +111,10 @@ impl IntentLog {
                 sequence_max: u64::MAX,
             });
         }
-        const CLAIM_VALID: u64 =
-            cenote_ondisk::intent_log::header::FLAG_CLAIM_RECORD_SEQUENCE_VALID;
-        let sequence_max = match header.flags & CLAIM_VALID {
-            0 => u64::MAX,
-            _ => header.claim_record_sequence,
-        };
         header.needs_replay().then_some(ReplayWindow {
             txg_min: header.claim_txg,
             sequence_after: header.replay_sequence,
-            sequence_max,
+            sequence_max: header.last_claimed_record(),
         })
     }
 

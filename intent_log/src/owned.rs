@@ -4,6 +4,7 @@
 //! header is cleared they are listed, and whoever clears it frees them with the same transaction
 //! group: at no moment does a crash find the one without the other.
 
+use crate::chain::{ChainBlock, PointingRecord};
 use crate::error::IntentLogError;
 use crate::log::IntentLog;
 use cenote_ondisk::BlockPointer;
@@ -50,6 +51,33 @@ impl IntentLog {
         }
     }
 
+    /// The blocks that records of a claimed log wrote beside it, of one of its blocks.
+    ///
+    /// A claim may end within a block: at a record whose data was never written, or before a block
+    /// that could not be read then. Later records own nothing. What they point to was not marked
+    /// allocated, and may be somebody else's by now.
+    pub fn owned_writes(&self, block: &ChainBlock) -> impl Iterator<Item = BlockPointer> {
+        let claimed = self.header().claim_txg;
+        let writes = self
+            .claimed_records(block)
+            .filter_map(|record| record.write);
+        writes.filter(move |pointer| pointer.logical_birth() >= claimed && !pointer.is_embedded())
+    }
+
+    /// The clones to which a block of a claimed log holds references, the same way.
+    fn owned_clones(&self, block: &ChainBlock) -> impl Iterator<Item = BlockPointer> {
+        let claimed = self.header().claim_txg;
+        let records = self.claimed_records(block);
+        let counted = records.filter(move |record| record.txg >= claimed);
+        counted.flat_map(|record| record.clones)
+    }
+
+    fn claimed_records(&self, block: &ChainBlock) -> impl Iterator<Item = PointingRecord> {
+        let last = self.header().last_claimed_record();
+        let records = block.pointing_records();
+        records.take_while(move |record| record.sequence <= last)
+    }
+
     /// The same as far as the chain can be read, and why it cannot be read further. What the last
     /// pointer leads to is left out then: it may be no block of a log at all.
     pub fn known_blocks(&self) -> (OwnedBlocks, Option<IntentLogError>) {
@@ -77,14 +105,12 @@ impl IntentLog {
             if !self.is_claimed() {
                 continue;
             }
-            let claimed = header.claim_txg;
-            let is_own = |pointer: &BlockPointer| pointer.logical_birth() >= claimed;
-            for pointer in block.written_blocks().filter(is_own) {
-                if !pointer.is_embedded() && seen.insert([pointer.words[0], pointer.words[1]]) {
+            for pointer in self.owned_writes(&block) {
+                if seen.insert([pointer.words[0], pointer.words[1]]) {
                     owned.writes.push(pointer);
                 }
             }
-            owned.clones.extend(block.cloned_blocks(claimed));
+            owned.clones.extend(self.owned_clones(&block));
         }
         let end = *chain.end();
         if failure.is_none() && !end.is_hole() && sequence(&end) <= last {

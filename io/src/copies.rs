@@ -31,6 +31,8 @@ pub(crate) struct Copies<'a> {
     pub right: &'a dyn Fn(&[u8]) -> Option<usize>,
     /// Whether `right` can tell at all.
     pub is_verified: bool,
+    /// Whether it is a block of an intent log, which a power cut leaves on some leaves only.
+    pub is_log: bool,
     /// What they are read for.
     pub io: &'a IoContext,
 }
@@ -285,10 +287,39 @@ impl Pipeline {
                 bookmark,
                 right: &right,
                 is_verified: is_verified(pointer),
+                is_log: false,
                 io,
             },
             scope,
         )
+    }
+
+    /// The same for a block of an intent log, which carries its own checksum: `is_valid` knows it.
+    /// All copies are judged, as nobody notes which leaves missed such a block. No leaf is blamed
+    /// that lacks it, because of [`Self::read_log_block`].
+    ///
+    /// # Errors
+    /// If the pointer is none.
+    pub fn mend_log_block(
+        &self,
+        pointer: &BlockPointer,
+        bookmark: Bookmark,
+        is_valid: &dyn Fn(&[u8]) -> bool,
+        io: &IoContext,
+    ) -> Result<Mended, IoError> {
+        let checked = pointer.check();
+        checked.map_err(|source| IoError::BadPointer { bookmark, source })?;
+        let size = usize::try_from(pointer.physical_size()).expect("at most 32 MiB");
+        let copies = Copies {
+            places: pointer.dvas().map(|dva| (dva, size)).collect(),
+            birth: pointer.physical_birth(),
+            bookmark,
+            right: &|data| is_valid(data).then_some(data.len()),
+            is_verified: true,
+            is_log: true,
+            io,
+        };
+        Ok(self.mend_copies(&copies, MendScope::All))
     }
 
     fn mend_copies(&self, copies: &Copies<'_>, scope: MendScope) -> Mended {
@@ -405,11 +436,17 @@ impl Pipeline {
         size: usize,
     ) -> (Option<Vec<u8>>, Vec<LeafFault>) {
         let is_right = |bytes: &[u8]| (copies.right)(bytes).is_some();
-        let Ok(report) = vdevs.check_copies(dva, size, copies.birth, &is_right, copies.io) else {
+        let report = match copies.is_log {
+            true => vdevs.check_log_copies(dva, size, copies.birth, &is_right, copies.io),
+            false => vdevs.check_copies(dva, size, copies.birth, &is_right, copies.io),
+        };
+        let Ok(report) = report else {
             return (None, Vec::new());
         };
         let faults = faults_of(&report);
-        self.healing.tell(&copies.fault(dva, size), &faults);
+        if !copies.is_log {
+            self.healing.tell(&copies.fault(dva, size), &faults);
+        }
         match report.data {
             Some(bytes) => (Some(bytes), faults),
             None => (None, whole_copy(vdevs, dva, size, copies.birth)),

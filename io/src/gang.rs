@@ -140,6 +140,7 @@ pub(crate) fn with_header_copies<T>(
         bookmark,
         right: &right,
         is_verified: true,
+        is_log: false,
         io,
     })
 }

@@ -346,6 +346,7 @@ impl Pipeline {
             bookmark,
             right: &right,
             is_verified: is_verified(pointer),
+            is_log: false,
             io,
         });
         let failure = match read {

@@ -67,6 +67,14 @@ impl IntentLogHeader {
         bytes
     }
 
+    /// The last record that a claim got to: of a log that is claimed, later ones do not count.
+    pub fn last_claimed_record(&self) -> u64 {
+        match self.flags & FLAG_CLAIM_RECORD_SEQUENCE_VALID {
+            0 => u64::MAX,
+            _ => self.claim_record_sequence,
+        }
+    }
+
     /// Whether there are records that must be replayed.
     pub fn needs_replay(&self) -> bool {
         !self.log.is_hole() && self.flags & FLAG_REPLAY_NEEDED != 0

@@ -27,14 +27,17 @@
 //! pool, and who snapshots or destroys datasets keeps that right (`dsl::write::scan_follow`). What
 //! a turn did to a dataset that somebody changed meanwhile is forgotten, and done again.
 //!
-//! **What is not looked at**: blocks born after the scan began, blocks of intent logs, and blocks
-//! that only a checkpoint still refers to: a rewind brings back the logs of that time, too. A block
-//! that is shared by deduplication or cloning is
-//! read as often as it is referred to.
+//! **Intent logs** hang on no tree. Those that wait for their replay are gone through with their
+//! datasets (`scan::logs`).
+//!
+//! **What is not looked at**: blocks born after the scan began, logs that are being written, and
+//! blocks that only a checkpoint still refers to: a rewind brings back the logs of that time, too.
+//! A block that is shared by deduplication or cloning is read as often as it is referred to.
 
 mod after;
 mod command;
 mod error_scrub;
+mod logs;
 mod model;
 mod plan;
 mod record;

@@ -1,5 +1,6 @@
 //! The job that scans: a turn is a step.
 
+use super::logs::mend_logs;
 use super::plan::{self, Plan};
 use super::record::Turn;
 use super::state::Scans;
@@ -96,12 +97,18 @@ impl Worker {
         };
         let plan = plan::plan(&mos, &scan)?;
         let before = repaired_bytes(&syncer.vdevs.shape());
-        let (order, walked) = self.walk(control, syncer, &plan, due);
+        let (order, mut walked) = self.walk(control, syncer, &plan, due.clone());
+        let (done, at) = how_far(&plan, &order);
+        let mender = self.mender(syncer, due);
+        let is_told = || control.is_interrupted();
+        if !mend_logs(&mos, done.iter().copied(), (&mender, &mut walked), is_told)? {
+            // All of this turn is done again.
+            return Err(Failure::Read);
+        }
         let after = repaired_bytes(&syncer.vdevs.shape());
         let mut progress = walked.done;
         progress.processed = after.saturating_sub(before);
         drop(hold);
-        let (done, at) = how_far(&plan, &order);
         let turn = syncer.run_task(Turn {
             syncer: Arc::clone(syncer),
             scans: Arc::clone(&self.scans),
@@ -115,6 +122,14 @@ impl Worker {
             goes_on: false,
         })?;
         Ok(turn.goes_on)
+    }
+
+    fn mender(&self, syncer: &Syncer, due: Due) -> Mender {
+        Mender {
+            pipeline: Arc::clone(&syncer.pipeline),
+            buffers: Arc::clone(&self.buffers),
+            due: Arc::new(due),
+        }
     }
 
     fn walk(
@@ -144,11 +159,7 @@ impl Worker {
         let is_told = || control.is_interrupted() || SCAN_SUSPEND_PROGRESS.is_on();
         let is_over = || elapsed() >= TURN || is_told();
         let mut round = Round {
-            mender: Mender {
-                pipeline: Arc::clone(&syncer.pipeline),
-                buffers: Arc::clone(&self.buffers),
-                due: Arc::new(due),
-            },
+            mender: self.mender(syncer, due),
             scans: &self.scans,
             is_over: &is_over,
             walked: Walked::default(),

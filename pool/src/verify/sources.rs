@@ -157,9 +157,7 @@ fn claim_intent_logs(pool: &Pool, claims: &mut Claims) -> Result<(), DmuError> {
             pointers.push(block.pointer);
             // What claimed records point to is allocated until the log is replayed.
             if log.is_claimed() {
-                let claimed = log.header().claim_txg;
-                let writes = block.written_blocks();
-                pointers.extend(writes.filter(|pointer| pointer.logical_birth() >= claimed));
+                pointers.extend(log.owned_writes(&block));
             }
         }
         // The block after the last written one is allocated, too.

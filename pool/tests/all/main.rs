@@ -33,5 +33,6 @@ mod treatments;
 mod tree;
 mod unread;
 mod unreadable_heads;
+mod unreplayed_logs;
 mod verify_state;
 mod waiting;
