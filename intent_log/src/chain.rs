@@ -207,15 +207,12 @@ impl Chain {
         &self.next
     }
 
-    /// Whether what comes next is on a top-level vdev that cannot be read. A claim goes as far as
+    /// Whether what comes next may be out of reach, as devices are missing. A claim goes as far as
     /// that, and tells what is lost.
     pub fn is_gone(&self) -> bool {
         let vdevs = self.set.cache().pipeline().vdevs();
-        let is_there = |vdev| {
-            let state = vdevs.top_state(vdev);
-            state.is_some_and(|(state, _)| state.is_readable())
-        };
-        !self.next.is_hole() && !self.next.dvas().any(|dva| is_there(dva.vdev()))
+        let is_lacking = |vdev| vdevs.may_lack_logs(vdev);
+        !self.next.is_hole() && self.next.dvas().all(|dva| is_lacking(dva.vdev()))
     }
 
     fn check_pointer(&self) -> Result<ChecksumKind, &'static str> {
@@ -271,7 +268,11 @@ impl Chain {
         let read =
             pipeline.read_log_block(&self.next, bookmark, speculative, &is_valid, self.set.io());
         let Some(mut bytes) = read.map_err(unreadable)? else {
-            return Ok(None);
+            // Of a log that was claimed it was told what is lost.
+            return match self.claimed == 0 && self.is_gone() {
+                true => Err(IntentLogError::Missing { objset, sequence }),
+                false => Ok(None),
+            };
         };
         let judged = judge(&self.next, &mut bytes, kind);
         let Some(log_block) = judged else {

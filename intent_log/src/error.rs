@@ -36,6 +36,16 @@ pub enum IntentLogError {
         /// What reading met.
         source: IoError,
     },
+    /// What comes next in a chain that nobody claimed may be on a device that is missing.
+    #[error(
+        "intent log of object set {objset}: block {sequence} may be on a log device that is missing"
+    )]
+    Missing {
+        /// The object set.
+        objset: ObjsetId,
+        /// The block's number in its chain.
+        sequence: u64,
+    },
     /// A record in a block with a right checksum does not decode.
     #[error("intent log of object set {objset}, block {sequence}: {source}")]
     BadRecord {

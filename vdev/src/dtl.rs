@@ -10,12 +10,14 @@
 //! A removed vdev misses nothing itself; its blocks are elsewhere, and count as written when the
 //! removal copied them there (`copied`).
 
+use crate::class::AllocationClass;
 use crate::leaf::Leaf;
 use crate::missed::Missed;
 use crate::shape::Shape;
+use crate::state::VdevState;
 use crate::tree::Node;
 use crate::txg_set::TxgSet;
-use cenote_base::{Guid, Txg};
+use cenote_base::{Guid, Txg, VdevId};
 use cenote_ondisk::VdevKind;
 use std::collections::HashSet;
 use std::ops::Range;
@@ -299,6 +301,26 @@ impl Shape {
     /// Whether a leaf's top-level vdev has something out of reach now.
     pub(crate) fn has_lost(&self, leaf: usize) -> bool {
         self.has_outage(leaf, &HashSet::new())
+    }
+
+    /// Whether blocks of intent logs on a top-level vdev may be out of reach: it cannot be read, or
+    /// it is a log vdev whose devices that are here missed something, and another is not here. What
+    /// was promised last is in no dirty time log, but it went to that other device only.
+    pub fn may_lack_logs(&self, vdev: VdevId) -> bool {
+        let Some(top) = self.top(vdev) else {
+            return true;
+        };
+        if !self.states()[top.node].0.is_readable() {
+            return true;
+        }
+        let is_away = |leaf: &usize| {
+            let found = &self.tree.leaves[*leaf];
+            let rests = found.state == VdevState::Offline;
+            found.device.is_none() && !rests && self.top_of_leaf(*leaf) == top.node
+        };
+        *top.class.read() == AllocationClass::Log
+            && (0..self.tree.leaves.len()).any(|leaf| is_away(&leaf))
+            && !self.dtls(DtlKind::Outage, &HashSet::new())[top.node].is_empty()
     }
 
     /// Whether a leaf's top-level vdev would have something out of reach without these leaves.

@@ -151,6 +151,11 @@ impl Pool {
         for (guid, returned) in &looked.devices {
             self.vdevs().add_missed(*guid, &returned.missed);
         }
+        // Labels may have been written meanwhile: an import takes a device without them for one
+        // that was not there.
+        if let Some(syncer) = self.syncer() {
+            syncer.config().touch();
+        }
         let under_way = self.under_way();
         for leaf in lacking {
             self.vdevs().add_missed(leaf, &under_way);

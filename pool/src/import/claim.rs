@@ -10,6 +10,7 @@
 //! because the import went back to a time before them, they are discarded instead: their headers
 //! are cleared and what the maps know of them is freed. A device that is missing, or rests, costs
 //! only what is on it: a log that leads to it is claimed up to there, and other logs as a whole.
+//! Unless it rests, somebody has to give it up in words (`-m`).
 //!
 //! One damaged dataset must not keep a pool from being written to: nobody could destroy it then.
 //! Where an object set cannot be read, its log is left as it is. After an export that costs
@@ -19,6 +20,7 @@
 
 use crate::allocation::Space;
 use crate::error::ImportError;
+use crate::import::log_devices::LogDevices;
 use crate::pool::Pool;
 use cenote_base::{Bookmark, ObjectId, ObjsetId, Txg, VdevId};
 use cenote_dmu::ObjectSet;
@@ -88,7 +90,7 @@ impl StoreLogHeaders {
     /// Notes that a head's log is lost from this block on. A device rests only after all logs have
     /// left it, and nothing is written to it since: a block there was never promised.
     fn note_lost(&mut self, pool: &Pool, head: ObjectId, from: &BlockPointer) {
-        if !from.dvas().any(|dva| is_resting(pool, dva.vdev())) {
+        if !rests(pool, from) {
             self.lost.push(head);
         }
     }
@@ -152,6 +154,22 @@ pub(crate) struct Notes {
     pub may_lose: bool,
     /// Heads whose logs an earlier import did not claim, each with the last group before it.
     pub unclaimed: BTreeMap<ObjectId, Txg>,
+    /// The log devices.
+    pub devices: LogDevices,
+}
+
+impl Notes {
+    /// Whether a chain ends where a device is missing, or is not as the pool left it. What it has
+    /// there is only lost with words.
+    fn is_cut(&self, pool: &Pool, chain: &Chain) -> Result<bool, ImportError> {
+        let is_cut = self.devices.may_lack(chain);
+        match is_cut && !self.may_lose && !rests(pool, chain.end()) {
+            true => Err(ImportError::MissingLogs {
+                missing: self.devices.of(chain.end()),
+            }),
+            false => Ok(is_cut),
+        }
+    }
 }
 
 fn refusal(reason: String) -> ImportError {
@@ -182,11 +200,15 @@ pub(crate) fn claim_logs(
         });
     }
     for (dataset, log) in &found.logs {
-        if log.chain().is_gone() || log.is_claimed() && is_cut_off(log) {
-            store.discard(pool, (*dataset, log), synced);
-            continue;
-        }
         if log.is_claimed() {
+            match cut_off(pool, log, &notes)? {
+                None => {}
+                Some(Cut::Within(header, end)) => {
+                    store.note_lost(pool, *dataset, &end);
+                    store.headers.push((*dataset, header));
+                }
+                Some(Cut::Whole) => store.discard(pool, (*dataset, log), synced),
+            }
             continue;
         }
         if let Some(before) = notes.unclaimed.get(dataset) {
@@ -200,13 +222,17 @@ pub(crate) fn claim_logs(
             seen: HashSet::new(),
             cloned: Vec::new(),
         };
-        let (header, chain) = claim.claim(log)?;
-        if chain.is_gone() {
-            store.note_lost(pool, *dataset, chain.end());
-        }
-        if let Some(header) = header {
-            store.headers.push((*dataset, header));
-            store.cloned.extend(claim.cloned);
+        let (header, chain, is_cut) = claim.claim(log, |chain| notes.is_cut(pool, chain))?;
+        match header {
+            Some(header) => {
+                if is_cut {
+                    store.note_lost(pool, *dataset, chain.end());
+                }
+                store.headers.push((*dataset, header));
+                store.cloned.extend(claim.cloned);
+            }
+            None if is_cut => store.discard(pool, (*dataset, log), synced),
+            None => {}
         }
     }
     store.note(notes, found, synced)?;
@@ -252,11 +278,38 @@ fn is_readable(pool: &Pool, vdev: VdevId) -> bool {
     state.is_some_and(|(state, _)| state.is_readable())
 }
 
-/// Whether a vdev is missing to which a log leads that was claimed, in the part that was claimed.
-fn is_cut_off(log: &IntentLog) -> bool {
+/// What is left of a log that was claimed and leads to a vdev that is missing now.
+enum Cut {
+    /// Its blocks before the one with this pointer: the header of these.
+    Within(IntentLogHeader, BlockPointer),
+    /// Nothing.
+    Whole,
+}
+
+/// Whether a log that was claimed is cut off in the part that was claimed.
+fn cut_off(pool: &Pool, log: &IntentLog, notes: &Notes) -> Result<Option<Cut>, ImportError> {
     let mut chain = log.chain();
-    let is_read = chain.by_ref().all(|block| block.is_ok());
-    !is_read && chain.is_gone()
+    let mut last_record = None;
+    while let Some(Ok(block)) = chain.next() {
+        let last = block.headers().map(|record| record.sequence).max();
+        last_record = last_record.max(last);
+    }
+    if log.check_end(&chain).is_ok() || !notes.is_cut(pool, &chain)? {
+        return Ok(None);
+    }
+    let Some(last_record) = last_record else {
+        return Ok(Some(Cut::Whole));
+    };
+    let mut header = log.header().clone();
+    header.claim_block_sequence = sequence(chain.end());
+    header.claim_record_sequence = header.last_claimed_record().min(last_record);
+    header.flags |= FLAG_CLAIM_RECORD_SEQUENCE_VALID;
+    Ok(Some(Cut::Within(header, *chain.end())))
+}
+
+/// Whether a block is on a vdev that was taken offline.
+fn rests(pool: &Pool, block: &BlockPointer) -> bool {
+    block.dvas().any(|dva| is_resting(pool, dva.vdev()))
 }
 
 /// Whether all devices of a top-level vdev were taken offline.
@@ -319,9 +372,13 @@ struct Claim<'a> {
 }
 
 impl Claim<'_> {
-    /// Claims the log's blocks; its new header if there is anything in it, and its chain when it
-    /// ended.
-    fn claim(&mut self, log: &IntentLog) -> Result<(Option<IntentLogHeader>, Chain), ImportError> {
+    /// Claims the log's blocks; its new header if there is anything in it, its chain when it ended,
+    /// and whether it `is_cut` there.
+    fn claim(
+        &mut self,
+        log: &IntentLog,
+        is_cut: impl Fn(&Chain) -> Result<bool, ImportError>,
+    ) -> Result<(Option<IntentLogHeader>, Chain, bool), ImportError> {
         let mut header = log.header().clone();
         let mut records = 0_u64;
         let mut ended = false;
@@ -341,6 +398,10 @@ impl Claim<'_> {
                 break;
             }
         }
+        let is_cut = !ended && is_cut(&chain)?;
+        if records == 0 && is_cut {
+            return Ok((None, chain, is_cut));
+        }
         // The last block of a chain is allocated and never written.
         let end = *chain.end();
         if !ended && !end.is_hole() {
@@ -348,11 +409,11 @@ impl Claim<'_> {
             header.claim_block_sequence = header.claim_block_sequence.max(sequence(&end));
         }
         if records == 0 && !ended {
-            return Ok((None, chain));
+            return Ok((None, chain, is_cut));
         }
         header.claim_txg = Txg(self.synced.0 + 1);
         header.flags |= FLAG_REPLAY_NEEDED | FLAG_CLAIM_RECORD_SEQUENCE_VALID;
-        Ok((Some(header), chain))
+        Ok((Some(header), chain, is_cut))
     }
 
     /// Claims what a block's records point to; how many there are, or `None` if one of them ends

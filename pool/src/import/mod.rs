@@ -19,6 +19,7 @@ pub(crate) mod claim;
 pub(crate) mod label_tree;
 pub(crate) mod last_known;
 pub(crate) mod lineage;
+pub(crate) mod log_devices;
 pub(crate) mod moved_space;
 pub(crate) mod options;
 pub(crate) mod outsider;
@@ -32,7 +33,7 @@ use crate::error::{ImportError, MissingVdev};
 use crate::heartbeat::is_in_use;
 use crate::import::candidate::PoolCandidate;
 use crate::import::choose::{Common, Known};
-use crate::import::label_tree::is_readable;
+use crate::import::label_tree::{is_readable, missing_leaves};
 use crate::import::last_known::at_last_path;
 use crate::import::lineage::{Moment, Past, State};
 use crate::import::options::{ImportOptions, Rewind};
@@ -500,32 +501,9 @@ fn missing_vdevs(tree: &VdevConfig, devices: &Devices, behind: &HashSet<Guid>) -
         if is_readable(top, is_whole) {
             continue;
         }
-        let name = top_name(top);
-        let gone = top
-            .leaves()
-            .filter(|leaf| !devices.open.contains_key(&leaf.guid));
-        missing.extend(gone.map(|leaf| MissingVdev {
-            guid: leaf.guid,
-            top: name.clone(),
-            top_id: top.id.unwrap_or_default(),
-            is_top: leaf.guid == top.guid,
-            last_path: leaf.path.clone(),
-            is_log: top.is_log,
-        }));
+        missing.extend(missing_leaves(top, |leaf| devices.open.contains_key(&leaf)));
     }
     missing
-}
-
-/// How `zpool status` names a top-level vdev.
-fn top_name(top: &VdevConfig) -> String {
-    let id = top.id.unwrap_or_default();
-    match top.kind {
-        VdevKind::Raidz => format!("raidz{}-{id}", top.parity),
-        VdevKind::Draid => format!("draid{}-{id}", top.parity),
-        VdevKind::Missing => format!("top-level vdev {id}"),
-        VdevKind::Disk | VdevKind::File => format!("top-level vdev {id}"),
-        ref kind => format!("{}-{id}", kind.name()),
-    }
 }
 
 /// The missing devices if there are any: they explain any other error. A device that is behind

@@ -11,6 +11,7 @@ use crate::import::candidate::PoolCandidate;
 use crate::import::choose::{Common, Known};
 use crate::import::claim::{Notes, StoreLogHeaders, claim_logs, discard_logs};
 use crate::import::lineage::Chronicle;
+use crate::import::log_devices::LogDevices;
 use crate::import::options::{Becoming, ImportOptions};
 use crate::mos::directory_words;
 use crate::pool::Pool;
@@ -303,6 +304,7 @@ impl Pool {
             is_clean: is_exported && !is_older,
             may_lose: self.options().missing_logs,
             unclaimed: self.dsl().unclaimed_logs()?,
+            devices: LogDevices::new(candidate, &self.vdev_tree(), uberblock.txg),
         };
         let headers = match discards {
             true => discard_logs(self, state_of(&uberblock), notes)?,

@@ -334,3 +334,106 @@ fn cut_with_two_logs(rests: bool) -> (Arc<Disks>, usize) {
     pool.close().expect("written");
     (Arc::new(cut), chain)
 }
+
+/// One side of a log mirror was away while the other took what `fsync` promised. After a crash only
+/// the first one was there: the import went on without a word, and without the promise.
+#[test]
+fn a_log_mirror_without_the_side_that_was_there_last_is_missing() {
+    World::simulated(1).run(|| {
+        let disks = common::disks(4, 64 << 20);
+        let leaves = disks.leaves();
+        let vdevs = [(Normal, &leaves[..2]), (Log, &leaves[2..])];
+        let vdevs = vdevs.map(|(class, leaves)| NewVdev {
+            shape: VdevShape::Mirror,
+            class,
+            leaves: leaves.to_vec(),
+        });
+        let pool = Bench::new("logged").create(vdevs.into());
+        pool.close().expect("written");
+        drop(pool);
+        let import = |disks: &Arc<Disks>, without: Option<usize>, missing_logs| {
+            let mut paths = disks.paths().to_vec();
+            without.map(|disk| paths.remove(disk));
+            let options = ImportOptions {
+                opener: Arc::clone(disks) as Arc<dyn Opener>,
+                missing_logs,
+                ..common::options()
+            };
+            let candidates = assemble(scan(&paths, disks.as_ref()));
+            cenote_pool::import(&candidates[0], &options, Arc::new(RealEnv::new()))
+        };
+        let pool = import(&disks, Some(2), false).expect("a side is there");
+        let head = head_of(&pool);
+        let writer = writer_of(&pool, &head);
+        assert_eq!(place_of_chain(&pool, &head, &writer), VdevId(1));
+        disks.record();
+        operate(&pool, &head, &writer, "promised");
+        let by = writer.commit(Commit::All).expect("the pool is well");
+        assert_eq!(by, Committed::Log);
+        let record = disks.take_record();
+        let cut = || Arc::new(disks.after(&record, record.len(), 0, &mut Random::new(1)));
+        let copies = [cut(), cut()];
+        let cut = cut();
+        ended(&writer, &pool);
+        pool.close().expect("written");
+
+        let refused = import(&cut, Some(3), false);
+        assert!(
+            matches!(&refused, Err(ImportError::MissingLogs { missing }) if missing.len() == 1),
+            "{refused:?}"
+        );
+        for (copy, without) in copies.iter().zip([None, Some(2)]) {
+            let pool = import(copy, without, false).expect("it has the promise");
+            assert!(names_in_log(&pool).contains("promised"), "{without:?}");
+            assert!(pool.discarded_logs().is_empty());
+            pool.close().expect("written");
+        }
+        let pool = import(&cut, Some(3), true).expect("it is given up");
+        assert!(names_in_log(&pool).is_empty());
+        assert_eq!(pool.discarded_logs().len(), 1, "and that is told");
+        pool.close().expect("written");
+    });
+}
+
+/// An old copy of a log device was put in its place. Its chain ended early, and the import went on
+/// without a word, and without what `fsync` had promised.
+#[test]
+fn an_old_copy_of_a_log_device_is_as_good_as_none() {
+    World::simulated(1).run(|| {
+        let disks = common::disks(3, 64 << 20);
+        pool_with_log(&disks, None).close().expect("written");
+        let log = |disks: &Disks| Arc::clone(&disks.leaves()[2].device);
+        let size = usize::try_from(log(&disks).size()).expect("small");
+        let old = log(&disks).read_vec(0, size).expect("in range");
+        let opener = Arc::clone(&disks) as Arc<dyn Opener>;
+        let pool = import(&disks, 3, &opener, false).expect("all are there");
+        let head = head_of(&pool);
+        let writer = writer_of(&pool, &head);
+        assert_eq!(place_of_chain(&pool, &head, &writer), VdevId(1));
+        disks.record();
+        for name in ["one", "two", "promised"] {
+            operate(&pool, &head, &writer, name);
+            let by = writer.commit(Commit::All).expect("the pool is well");
+            assert_eq!(by, Committed::Log);
+        }
+        let record = disks.take_record();
+        let cut = Arc::new(disks.after(&record, record.len(), 0, &mut Random::new(1)));
+        ended(&writer, &pool);
+        pool.close().expect("written");
+
+        log(&cut).write_at(0, &old).expect("in range");
+        let opener = Arc::clone(&cut) as Arc<dyn Opener>;
+        let refused = import(&cut, 3, &opener, false);
+        assert!(
+            matches!(&refused, Err(ImportError::MissingLogs { missing }) if missing.len() == 1),
+            "{refused:?}"
+        );
+        let pool = import(&cut, 3, &opener, true).expect("it is given up");
+        assert_eq!(pool.discarded_logs().len(), 1, "and that is told");
+        pool.close().expect("written");
+        drop(pool);
+        let pool = import(&cut, 3, &opener, false).expect("nothing is left to give up");
+        assert!(pool.discarded_logs().is_empty());
+        pool.close().expect("written");
+    });
+}

@@ -156,6 +156,75 @@ fn a_resilver_brings_logs_that_wait_for_their_replay() {
     });
 }
 
+/// A log that was claimed led from one log device to another, which was missing at a later import.
+/// All of it was discarded, with what the first device had. And what the claim had not come to was
+/// freed with the log once the other device was back, although it was not the log's.
+#[test]
+fn a_claimed_log_is_kept_up_to_a_device_that_is_missing_later() {
+    World::simulated(1).run(|| {
+        let disks = disks(4);
+        let pool = create(&disks, &[1, 1]);
+        let head = head_of(&pool);
+        let writer = writer_of(&pool, &head);
+        place_of_chain(&pool, &head, &writer);
+        let cut = cut_after(&disks, &pool, || {
+            let vdevs = || -> BTreeSet<VdevId> {
+                let promised = writer.promised();
+                promised
+                    .iter()
+                    .map(|pointer| pointer.dva(0).vdev())
+                    .collect()
+            };
+            for number in 0..200 {
+                operate(&pool, &head, &writer, &name_of(1, 7 * number));
+                let by = writer.commit(Commit::All).expect("the pool is well");
+                assert_eq!(by, Committed::Log);
+                if vdevs().len() == 2 {
+                    break;
+                }
+            }
+            assert_eq!(vdevs().len(), 2, "the chain is on both log devices");
+            operate(&pool, &head, &writer, "the last");
+            writer.commit(Commit::All).expect("the pool is well");
+        });
+        let pool = import(&cut, &[0, 1, 2, 3], false).expect("all are there");
+        let all = names_to_replay(&pool);
+        assert!(all.contains("the last"));
+        let log = log_of(&pool).expect("it waits");
+        let chain = log.chain().map(|block| block.expect("readable").pointer);
+        let chain: Vec<VdevId> = chain.map(|pointer| pointer.dva(0).vdev()).collect();
+        let last = chain.last().expect("it has blocks");
+        assert_ne!(chain.first(), Some(last));
+        pool.close().expect("written");
+        drop(pool);
+
+        let mut rest = vec![0, 1, 2, 3];
+        rest.retain(|disk| *disk != 1 + usize::try_from(last.0).expect("small"));
+        let refused = import(&cut, &rest, false);
+        assert!(
+            matches!(refused, Err(ImportError::MissingLogs { .. })),
+            "{refused:?}"
+        );
+        let pool = import(&cut, &rest, true).expect("it is given up");
+        let kept = names_to_replay(&pool);
+        assert!(!kept.is_empty() && kept.is_subset(&all) && !kept.contains("the last"));
+        assert_eq!(pool.discarded_logs().len(), 1, "and that is told");
+        pool.close().expect("written");
+        drop(pool);
+
+        // What was given up does not come back.
+        let pool = import(&cut, &[0, 1, 2, 3], false).expect("all are there");
+        assert_eq!(names_to_replay(&pool), kept);
+        assert!(pool.discarded_logs().is_empty());
+        let owned = log_of(&pool)
+            .expect("it waits")
+            .owned_blocks()
+            .expect("readable");
+        assert!(owned.chain.len() < chain.len());
+        pool.close().expect("written");
+    });
+}
+
 /// Stores a log's header as a claim leaves it that did not come to the last record.
 struct EndEarlier(ObjectId, IntentLogHeader);
 
