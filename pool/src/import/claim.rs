@@ -203,7 +203,8 @@ pub(crate) fn claim_logs(
         if log.is_claimed() {
             match cut_off(pool, log, &notes)? {
                 None => {}
-                Some(Cut::Within(header, end)) => {
+                Some(Cut::Within(within)) => {
+                    let (header, end) = *within;
                     store.note_lost(pool, *dataset, &end);
                     store.headers.push((*dataset, header));
                 }
@@ -281,7 +282,7 @@ fn is_readable(pool: &Pool, vdev: VdevId) -> bool {
 /// What is left of a log that was claimed and leads to a vdev that is missing now.
 enum Cut {
     /// Its blocks before the one with this pointer: the header of these.
-    Within(IntentLogHeader, BlockPointer),
+    Within(Box<(IntentLogHeader, BlockPointer)>),
     /// Nothing.
     Whole,
 }
@@ -304,7 +305,7 @@ fn cut_off(pool: &Pool, log: &IntentLog, notes: &Notes) -> Result<Option<Cut>, I
     header.claim_block_sequence = sequence(chain.end());
     header.claim_record_sequence = header.last_claimed_record().min(last_record);
     header.flags |= FLAG_CLAIM_RECORD_SEQUENCE_VALID;
-    Ok(Some(Cut::Within(header, *chain.end())))
+    Ok(Some(Cut::Within(Box::new((header, *chain.end())))))
 }
 
 /// Whether a block is on a vdev that was taken offline.
