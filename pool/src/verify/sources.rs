@@ -151,20 +151,24 @@ fn claim_intent_logs(pool: &Pool, claims: &mut Claims) -> Result<(), DmuError> {
         // Blocks of later txgs are not in the space maps before the log is claimed, as those of
         // all logs are when a pool is opened for writing. A log that is being written has blocks
         // of groups that are still open.
+        if log.is_claimed() {
+            // What claimed records point to is allocated until the log is replayed. Blocks behind
+            // those may be valid by now, because a device is back, and are nobody's.
+            let owned = log.known_blocks().0;
+            let blocks = owned.chain.iter().chain(&owned.writes);
+            blocks.for_each(|pointer| claim_loose(claims, pointer));
+            continue;
+        }
         let mut chain = log.chain();
         let mut pointers = Vec::new();
         for block in chain.by_ref().map_while(Result::ok) {
             pointers.push(block.pointer);
-            // What claimed records point to is allocated until the log is replayed.
-            if log.is_claimed() {
-                pointers.extend(log.owned_writes(&block));
-            }
         }
         // The block after the last written one is allocated, too.
         pointers.push(*chain.end());
         let head = pool.dsl().open_head(id);
         let is_growing = head.is_some_and(|head| head.has_log());
-        let all_count = log.is_claimed() || pool.is_writable() && !is_growing;
+        let all_count = pool.is_writable() && !is_growing;
         let counts = |pointer: &&BlockPointer| all_count || pointer.physical_birth() <= pool.txg();
         for pointer in pointers.iter().filter(counts) {
             claim_loose(claims, pointer);
