@@ -8,6 +8,9 @@
 //! that was promised may be missing, none may be half done. Then the work goes on, and the power
 //! may go again, in the middle of what mends the first cut.
 //!
+//! After the last cut the disks are not the same any more. One is missing, and an import may lose
+//! only what it said that it would; or another takes the place of one before logs are replayed.
+//!
 //! A pool with redundancy must bear a sick disk: all of this holds. Without redundancy it need
 //! not, but whatever can be read must be something that was there once ([`Health`]).
 
@@ -363,6 +366,10 @@ impl<'a> Life<'a> {
             let judged = self.cut(number, cut, keep);
             self.notice(judged.context(what))?;
         }
+        // Devices that rested before the cut may be all that is left of a mirror without a disk.
+        if self.plan.health == Health::Sound && !self.plan.has_keeper {
+            self.cut_with_changed_disks(first)?;
+        }
         Ok(Outcome {
             told: self.plan.told(),
             events: self.record.len(),
@@ -414,6 +421,70 @@ impl<'a> Life<'a> {
         let last = Arc::new(after.after(&record, cut, keep, &mut self.random));
         let judged = machine::open(&last, true).and_then(|pool| self.judge(&pool, &bounds));
         judged.with_context(|| format!("second cut at {cut} of {}, {keep} % kept", record.len()))
+    }
+
+    /// A cut after which the disks are not the same any more. It comes last, so that it does not
+    /// change what came before.
+    fn cut_with_changed_disks(&mut self, first: usize) -> Result<()> {
+        let cut = first + self.random.index(self.record.len() - first + 1);
+        let keep = [0, 30, 70, 100][self.random.index(4)];
+        let after = self.disks.after(&self.record, cut, keep, &mut self.random);
+        let (after, bounds) = (Arc::new(after), self.bounds(cut));
+        let disks = self.plan.layout.disks();
+        let judged = match self.random.below(3) {
+            0 => {
+                let new = disks + self.random.index(FREE_DISKS);
+                self.exchanged(&after, new, &bounds)
+                    .with_context(|| format!("with disk {new} in the place of another"))
+            }
+            _ => {
+                let logs = (0..disks).filter(|disk| self.plan.layout.is_log(*disk));
+                let logs: Vec<usize> = logs.collect();
+                let disk = match logs.is_empty() {
+                    true => self.random.index(disks),
+                    false => logs[self.random.index(logs.len())],
+                };
+                self.without(&after, disk, &bounds)
+                    .with_context(|| format!("without disk {disk}"))
+            }
+        };
+        judged.with_context(|| format!("last cut at {cut}, {keep} % kept"))
+    }
+
+    /// Another disk takes the place of one before the logs are replayed.
+    fn exchanged(&mut self, disks: &Arc<Disks>, new: usize, bounds: &[Bounds]) -> Result<()> {
+        let pool = machine::open(disks, false)?;
+        let path = &disks.paths()[new];
+        let tree = pool.vdev_tree();
+        if tree.leaves().all(|leaf| leaf.path.as_ref() != Some(path)) {
+            upkeep::exchange(disks, &pool, new, &mut self.random)?;
+        }
+        self.judge(&pool, bounds)?;
+        Ok(pool.close()?)
+    }
+
+    /// Imports what is left without one disk. What was promised is there, unless the import said
+    /// that it is lost. And what is lost stays lost when the disk is back.
+    fn without(&mut self, disks: &Arc<Disks>, disk: usize, bounds: &[Bounds]) -> Result<()> {
+        let Some(pool) = machine::open_without(disks, disk, self.plan.layout.is_log(disk))? else {
+            return Ok(());
+        };
+        rt::trace!("without disk {disk}: {:?} are lost", pool.discarded_logs());
+        let lost: Vec<Bounds> = bounds.iter().map(Bounds::without_promises).collect();
+        let bounds = match pool.discarded_logs().is_empty() {
+            true => bounds,
+            false => &lost,
+        };
+        if self.random.happens(50) {
+            self.judge(&pool, bounds)?;
+        }
+        pool.close()?;
+        drop(pool);
+        let pool = machine::open(disks, false).context("then with it")?;
+        let is_silent = pool.discarded_logs().is_empty();
+        ensure!(is_silent, "then with it: a log is lost");
+        self.judge(&pool, bounds).context("then with it")?;
+        Ok(pool.close()?)
     }
 
     /// Imports what is left for good, judges it, and works on.

@@ -4,8 +4,8 @@
 //! replayed that a cut left it; in a pool that is open for reading only, that happens in memory.
 
 use crate::disks::Disks;
-use anyhow::{Context, Result, ensure};
-use cenote_base::rt::Random;
+use anyhow::{Context, Result, bail, ensure};
+use cenote_base::rt::{Random, trace};
 use cenote_base::{Env, ObjectId, RealEnv};
 use cenote_dataset::{Access, OpenDataset};
 use cenote_device::Opener;
@@ -13,8 +13,8 @@ use cenote_dsl::write::{Encryption, Format, NewKeyFormat, Setting, UserKey};
 use cenote_dsl::{Dataset, DatasetName, DatasetType, DslError, Stored};
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, VerifyReport, Watcher, verify};
 use cenote_pool::{
-    Actor, CreateRequest, ImportOptions, NewVdev, Pool, VdevShape, assemble, default_features,
-    import,
+    Actor, CreateRequest, ImportError, ImportOptions, NewVdev, Pool, VdevShape, assemble,
+    default_features, import,
 };
 use cenote_posix::write::{FormatParams, WriteSettings, format_new};
 use cenote_posix::{FileSystem, PosixError, ReplayOptions, Timestamp};
@@ -189,6 +189,11 @@ impl Layout {
         found.expect("a disk of the layout")
     }
 
+    /// Whether a disk is made a log device.
+    pub(crate) fn is_log(&self, disk: usize) -> bool {
+        self.vdev_of(disk).class == AllocationClass::Log
+    }
+
     /// In words.
     pub fn told(&self) -> String {
         let vdev = |vdev: &VdevPlan| format!("{:?} {:?} of {}", vdev.class, vdev.shape, vdev.disks);
@@ -296,6 +301,40 @@ pub fn open(disks: &Arc<Disks>, is_read_only: bool) -> Result<Pool> {
     let candidates = assemble(scan(&disks.paths(), disks.as_ref()));
     let candidate = candidates.first().context("no pool is found")?;
     let pool = import(candidate, &options(disks, is_read_only), env())?;
+    load_key(pool)
+}
+
+/// Imports the pool without one of its disks, as somebody does who gives up what a log device had,
+/// and only where that has to be given up; `None` where more is missing, which is never so if the
+/// disk `is_log`.
+///
+/// # Errors
+/// If it cannot be imported, and should be.
+pub fn open_without(disks: &Arc<Disks>, disk: usize, is_log: bool) -> Result<Option<Pool>> {
+    let mut paths = disks.paths();
+    paths.remove(disk);
+    let candidates = assemble(scan(&paths, disks.as_ref()));
+    let Some(candidate) = candidates.first() else {
+        return Ok(None);
+    };
+    let mut options = options(disks, false);
+    let mut pool = import(candidate, &options, env());
+    if let Err(ImportError::MissingLogs { missing }) = &pool {
+        trace!("without disk {disk} logs are missing: {missing:?}");
+        options.missing_logs = true;
+        pool = import(candidate, &options, env());
+    }
+    match pool {
+        Ok(pool) if options.missing_logs || pool.discarded_logs().is_empty() => {
+            load_key(pool).map(Some)
+        }
+        Ok(pool) => bail!("nobody was asked: {:?} are lost", pool.discarded_logs()),
+        Err(error) if is_log => Err(error.into()),
+        Err(_) => Ok(None),
+    }
+}
+
+fn load_key(pool: Pool) -> Result<Pool> {
     let root = dataset(&pool, POOL)?;
     if root.directory().crypto_key()?.is_some() {
         match pool.dsl().load_key(root.directory(), KEY, false) {

@@ -111,6 +111,41 @@ impl Keeper {
     }
 }
 
+/// Puts a disk that the pool does not have in the place of one that it has, and waits until it is.
+/// That it is refused is all right.
+///
+/// # Errors
+/// If it does not end.
+pub fn exchange(disks: &Disks, pool: &Pool, new: usize, random: &mut Random) -> Result<()> {
+    let leaves: Vec<Guid> = pool.vdev_tree().leaves().map(|leaf| leaf.guid).collect();
+    let old = leaves[random.index(leaves.len())];
+    let request = Attachment {
+        old,
+        new: disks.leaf(new),
+        companion: Companion::Replacement,
+        // A rebuild copies without checksums: from a side that a cut left without a block of a log,
+        // too, which nobody was promised.
+        sequential: false,
+        ashift: None,
+    };
+    let done = pool.attach(&request, (&actor(), ""));
+    rt::trace!("exchange {old} for disk {new}: {done:?}");
+    if done.is_err() {
+        return Ok(());
+    }
+    let begun = rt::Instant::now();
+    while pool.vdev_tree().leaves().any(|leaf| leaf.guid == old) {
+        if begun.elapsed() > SCAN_TIME_MAX {
+            bail!(
+                "the exchange of {old} does not end: {:?}",
+                pool.scan_status()
+            );
+        }
+        rt::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
 fn start_scrub(pool: &Pool) -> Result<()> {
     let (since, until) = (Txg(0), None);
     Ok(pool.start_scan(ScanRequest::Scrub { since, until }, (&actor(), ""))?)
