@@ -79,7 +79,7 @@ impl Imported {
         let Some(log) = open.log().map_err(of_dsl)? else {
             return Ok(None);
         };
-        if !log.is_claimed() {
+        if !log.header().needs_replay() {
             open.destroy_log(&log).map_err(of_dsl)?;
             return Ok(None);
         }

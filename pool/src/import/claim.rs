@@ -409,11 +409,16 @@ impl Claim<'_> {
             self.claim_block(&end)?;
             header.claim_block_sequence = header.claim_block_sequence.max(sequence(&end));
         }
-        if records == 0 && !ended {
+        if end.is_hole() && records == 0 && !ended {
             return Ok((None, chain, is_cut));
         }
+        // A log without records is claimed, too: a side of a mirror that comes back may have a
+        // block there that was never promised, and leads to blocks that nobody claimed.
         header.claim_txg = Txg(self.synced.0 + 1);
-        header.flags |= FLAG_REPLAY_NEEDED | FLAG_CLAIM_RECORD_SEQUENCE_VALID;
+        header.flags |= FLAG_CLAIM_RECORD_SEQUENCE_VALID;
+        if records > 0 || ended {
+            header.flags |= FLAG_REPLAY_NEEDED;
+        }
         Ok((Some(header), chain, is_cut))
     }
 

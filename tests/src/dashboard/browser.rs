@@ -1,7 +1,7 @@
 //! A browser without a window: Chromium, driven through chromedriver by the WebDriver protocol.
 //!
-//! The protocol is JSON in HTTP requests, one after the other. Sizes below those of a window, and the user's preference for dark pages, are set by
-//! commands of Chromium's own.
+//! The protocol is JSON in HTTP requests, one after the other. Sizes below those of a window, and
+//! the user's preference for dark pages, are set by commands of Chromium's own.
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
