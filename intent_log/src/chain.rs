@@ -233,6 +233,19 @@ impl Chain {
         }
     }
 
+    /// Decrypts the records of a block, which `end` there. Whether they stay locked for want of a
+    /// key; `None` if they are not what was written.
+    fn open(&self, bytes: &mut [u8], end: usize) -> Option<bool> {
+        match self.set.keys() {
+            _ if !self.next.uses_crypt() => Some(false),
+            None => Some(true),
+            Some(keys) => {
+                let opened = open_log_block(&self.next, bytes, end, keys);
+                opened.is_ok().then_some(false)
+            }
+        }
+    }
+
     fn advance(&mut self) -> Result<Option<ChainBlock>, IntentLogError> {
         if self.next.is_hole() || self.blocks == BLOCKS_MAX {
             return Ok(None);
@@ -286,18 +299,9 @@ impl Chain {
                 problem,
             });
         }
-        let mut is_locked = false;
-        if self.next.uses_crypt() {
-            match self.set.keys() {
-                None => is_locked = true,
-                Some(keys) => {
-                    let end = log_block.records.end;
-                    if open_log_block(&self.next, &mut bytes, end, keys).is_err() {
-                        return Ok(None);
-                    }
-                }
-            }
-        }
+        let Some(is_locked) = self.open(&mut bytes, log_block.records.end) else {
+            return Ok(None);
+        };
         self.blocks += 1;
         let pointer = std::mem::replace(&mut self.next, log_block.next);
         Ok(Some(ChainBlock {

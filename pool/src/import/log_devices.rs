@@ -17,7 +17,8 @@
 
 use crate::error::MissingVdev;
 use crate::import::candidate::PoolCandidate;
-use crate::import::label_tree::{config_of, missing_leaves};
+use crate::import::label_tree::config_of;
+use crate::import::missing::missing_leaves;
 use cenote_base::{Guid, Txg, VdevId};
 use cenote_intent_log::Chain;
 use cenote_ondisk::{BlockPointer, VdevConfig};
