@@ -100,7 +100,7 @@ impl Imported {
         Ok(Some(replayed))
     }
 
-    /// Logs that were discarded by the import.
+    /// Logs that the import discarded, or of which it kept only the beginning.
     pub fn discarded_logs(&self) -> Vec<IntentLogReport> {
         let heads = self.pool.discarded_logs().iter();
         let named = heads.filter_map(|head| self.dsl().dataset_of(*head).ok());
@@ -112,7 +112,7 @@ impl Imported {
             replayed: false,
             applied: None,
             stopped: None,
-            broken: Some("it was discarded".to_owned()),
+            broken: Some("what could not be kept of it was discarded".to_owned()),
         };
         named.map(report).collect()
     }

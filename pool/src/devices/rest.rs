@@ -112,7 +112,9 @@ impl Pool {
         let root = self.vdev_tree();
         let log = top(&root, device).filter(|top| top.is_log)?;
         let is_needed = silent.check(&root, &self.vdevs(), device).is_err();
-        (is_needed && !self.is_out_of_use(device)).then(|| log.clone())
+        // Logs on a device that was pulled out may have promised what is in no group yet.
+        let is_offline = leaf(&root, device).is_ok_and(|leaf| leaf.state.offline);
+        (is_needed && !is_offline).then(|| log.clone())
     }
 
     /// Notes that a device made too many errors: it is not used any more if `is_fault` is set and

@@ -97,15 +97,25 @@ fn cut_with(names: &[&str]) -> Arc<Disks> {
     let head = head_of(&pool);
     let writer = writer_of(&pool, &head);
     assert_eq!(place_of_chain(&pool, &head, &writer), VdevId(1));
+    cut_after(&disks, &pool, (&head, &writer), names)
+}
+
+/// The disks as they are once these names are promised, and the power is gone.
+fn cut_after(
+    disks: &Arc<Disks>,
+    pool: &Pool,
+    (head, writer): (&Head, &LogWriter),
+    names: &[&str],
+) -> Arc<Disks> {
     disks.record();
     for name in names {
-        operate(&pool, &head, &writer, name);
+        operate(pool, head, writer, name);
         let by = writer.commit(Commit::All).expect("the pool is well");
         assert_eq!(by, Committed::Log);
     }
     let record = disks.take_record();
     let cut = disks.after(&record, record.len(), 0, &mut Random::new(1));
-    ended(&writer, &pool);
+    ended(writer, pool);
     pool.close().expect("written");
     Arc::new(cut)
 }
@@ -324,15 +334,8 @@ fn cut_with_two_logs(rests: bool) -> (Arc<Disks>, usize) {
         chain = place_of_chain(&pool, &head, &writer).0 as usize;
         assert_ne!(chain, rests, "a device that rests gets no blocks");
     }
-    disks.record();
-    operate(&pool, &head, &writer, "promised");
-    let by = writer.commit(Commit::All).expect("the pool is well");
-    assert_eq!(by, Committed::Log);
-    let record = disks.take_record();
-    let cut = disks.after(&record, record.len(), 0, &mut Random::new(1));
-    ended(&writer, &pool);
-    pool.close().expect("written");
-    (Arc::new(cut), chain)
+    let cut = cut_after(&disks, &pool, (&head, &writer), &["promised"]);
+    (cut, chain)
 }
 
 /// One side of a log mirror was away while the other took what `fsync` promised. After a crash only
