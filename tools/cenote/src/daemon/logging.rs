@@ -114,7 +114,12 @@ fn start_writer(file: PathBuf) -> Option<SyncSender<Entry>> {
 }
 
 /// Writes what comes.
+///
+/// The directory is made at the beginning only: a package that is purged removes it while the last
+/// daemon ends, and its last line must not bring it back.
 fn write_all(file: &Path, entries: &Receiver<Entry>) {
+    // What is wrong with it is said when the file cannot be opened.
+    let _ = fs::create_dir_all(file.parent().unwrap_or(Path::new("/")));
     let mut has_failed = false;
     for entry in entries {
         match entry {
@@ -149,13 +154,7 @@ fn append(file: &Path, line: &str) -> std::io::Result<()> {
     let mut options = File::options();
     // Names of datasets and of damaged files are in it.
     options.append(true).create(true).mode(0o640);
-    let mut log = match regular::open_with(&mut options, file) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            fs::create_dir_all(file.parent().unwrap_or(Path::new("/")))?;
-            regular::open_with(&mut options, file)?
-        }
-        opened => opened?,
-    };
+    let mut log = regular::open_with(&mut options, file)?;
     if log.metadata()?.len() >= SIZE_MAX {
         rustix::fs::flock(&log, rustix::fs::FlockOperation::LockExclusive)?;
         // Another daemon may have done it while this one waited.
@@ -324,6 +323,7 @@ mod tests {
     fn files_are_bounded_and_none_of_the_last_lines_is_lost() {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("logs/daemon.log");
+        fs::create_dir(directory.path().join("logs")).expect("made");
         let line = |number: usize| format!("{number:06} {}\n", "x".repeat(1000));
         // Eight files' worth.
         let all = 8 * 1040;
@@ -346,6 +346,26 @@ mod tests {
         let (lines, _) = last_lines(&file, 3000).expect("read");
         let expected: String = (all - 3000..all).map(line).collect();
         assert!(lines == expected.as_bytes());
+    }
+
+    /// A package was purged while its daemon ended. The daemon's last line made the directory of
+    /// logs again, which then stayed for ever.
+    #[test]
+    fn a_directory_that_was_removed_stays_away() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let logs = directory.path().join("logs");
+        let queue = start_writer(logs.join("daemon.log")).expect("a thread");
+        let put = |line: &str| {
+            let (done, written) = sync_channel(1);
+            queue.send(Entry::Line(line.to_owned())).expect("it runs");
+            queue.send(Entry::Flush(done)).expect("it runs");
+            written.recv().expect("flushed");
+        };
+        put("first\n");
+        assert_eq!(fs::read(logs.join("daemon.log")).expect("made"), b"first\n");
+        fs::remove_dir_all(&logs).expect("removed");
+        put("last\n");
+        assert!(!logs.exists());
     }
 
     #[test]
