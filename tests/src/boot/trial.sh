@@ -140,6 +140,26 @@ after() {
     zpool scrub -w tank
     scrub_is_whole
     zpool status -x | grep 'all pools are healthy'
+    upgrade
+}
+
+# An upgrade has the unit start another daemon, and all that was mounted is back.
+upgrade() {
+    first=$(systemctl show --property=MainPID --value cenote)
+    # Nobody is there to type its passphrase again: with it, the old daemon would stay.
+    zfs unmount tank/vault
+    zfs unload-key tank/vault
+    dpkg -i /packages/*.deb >/run/dpkg.log 2>&1 || { cat /run/dpkg.log; return 1; }
+    sed -n 's/^cenote: /status: /p' /run/dpkg.log
+    second=$(systemctl show --property=MainPID --value cenote)
+    [ "$second" != 0 ]
+    [ "$second" != "$first" ]
+    cenote daemon status | grep "as process $second "
+    [ "$(cat /tank/home/word)" = home ]
+    [ "$(cat /tank/byfile/word)" = byfile ]
+    [ "$(cat /srv/legacy/word)" = legacy ]
+    [ -z "$(systemctl --failed --no-legend)" ]
+    zpool status -x | grep 'all pools are healthy'
 }
 
 say "$phase begins after $(cut -d' ' -f1 /proc/uptime) s"
