@@ -65,7 +65,7 @@ pub enum IntentLogError {
     /// A block of a claimed chain is missing: synchronous writes are lost.
     #[error(
         "intent log of object set {objset} ends at block {sequence}, but blocks up to {claimed} \
-         were claimed"
+         were claimed; 'zpool export' and 'zpool import -m' give up what only the rest holds"
     )]
     Short {
         /// The object set.

@@ -77,6 +77,15 @@ impl IntentLog {
         &self.header
     }
 
+    /// The same log as this header says that it ends.
+    #[must_use]
+    pub fn ending(&self, header: &IntentLogHeader) -> Self {
+        Self {
+            set: Arc::clone(&self.set),
+            header: header.clone(),
+        }
+    }
+
     /// The object set that the log is of.
     pub fn set(&self) -> &Arc<ObjectSet> {
         &self.set

@@ -57,11 +57,18 @@ impl IntentLog {
     /// that could not be read then. Later records own nothing. What they point to was not marked
     /// allocated, and may be somebody else's by now.
     pub fn owned_writes(&self, block: &ChainBlock) -> impl Iterator<Item = BlockPointer> {
+        self.owned_records(block).map(|(_, pointer)| pointer)
+    }
+
+    /// The same, each with the number of its record.
+    pub fn owned_records(&self, block: &ChainBlock) -> impl Iterator<Item = (u64, BlockPointer)> {
         let claimed = self.header().claim_txg;
         let writes = self
             .claimed_records(block)
-            .filter_map(|record| record.write);
-        writes.filter(move |pointer| pointer.logical_birth() >= claimed && !pointer.is_embedded())
+            .filter_map(|record| Some((record.sequence, record.write?)));
+        writes.filter(move |(_, pointer)| {
+            pointer.logical_birth() >= claimed && !pointer.is_embedded()
+        })
     }
 
     /// The clones to which a block of a claimed log holds references, the same way.

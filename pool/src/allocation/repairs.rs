@@ -41,6 +41,11 @@ impl Space {
         self.repairs.state.lock().is_over = true;
     }
 
+    /// Blocks that were born in later groups are not repaired.
+    pub fn repairable(&self) -> Txg {
+        Txg(self.repairs.committed.load(Ordering::Acquire))
+    }
+
     /// Begins no more repairs, and returns when none is under way.
     pub fn end_repairs(&self) {
         self.refuse_repairs();

@@ -50,6 +50,8 @@ pub(crate) struct StoreLogHeaders {
     unclaimed: Option<BTreeMap<ObjectId, Txg>>,
     /// Heads whose object sets cannot be read.
     unreadable: Vec<UnreadableHead>,
+    /// Heads whose logs are claimed, and wait for their replay.
+    waiting: Vec<ObjectId>,
 }
 
 impl StoreLogHeaders {
@@ -61,6 +63,11 @@ impl StoreLogHeaders {
     /// The heads whose logs are discarded.
     pub fn lost(&self) -> &[ObjectId] {
         &self.lost
+    }
+
+    /// The heads whose logs are claimed, and wait for their replay.
+    pub fn waiting(&self) -> &[ObjectId] {
+        &self.waiting
     }
 
     /// The heads whose object sets cannot be read.
@@ -85,6 +92,20 @@ impl StoreLogHeaders {
         self.discarded.chain.append(&mut owned.chain);
         self.discarded.writes.append(&mut owned.writes);
         self.discarded.clones.append(&mut owned.clones);
+    }
+
+    /// Frees what a claimed log had behind the place where it ends now.
+    fn discard_rest(&mut self, log: &IntentLog, header: &IntentLogHeader) {
+        let (before, _) = log.known_blocks();
+        let (kept, _) = log.ending(header).known_blocks();
+        // What is kept comes first in each of the lists.
+        fn rest(before: Vec<BlockPointer>, kept: &[BlockPointer]) -> Vec<BlockPointer> {
+            before.into_iter().skip(kept.len()).collect()
+        }
+        let discarded = &mut self.discarded;
+        discarded.chain.extend(rest(before.chain, &kept.chain));
+        discarded.writes.extend(rest(before.writes, &kept.writes));
+        discarded.clones.extend(rest(before.clones, &kept.clones));
     }
 
     /// Notes that a head's log is lost from this block on. A device rests only after all logs have
@@ -202,11 +223,13 @@ pub(crate) fn claim_logs(
     for (dataset, log) in &found.logs {
         if log.is_claimed() {
             match cut_off(pool, log, &notes)? {
-                None => {}
+                None => store.waiting.push(*dataset),
                 Some(Cut::Within(within)) => {
                     let (header, end) = *within;
                     store.note_lost(pool, *dataset, &end);
+                    store.discard_rest(log, &header);
                     store.headers.push((*dataset, header));
+                    store.waiting.push(*dataset);
                 }
                 Some(Cut::Whole) => store.discard(pool, (*dataset, log), synced),
             }
@@ -230,6 +253,7 @@ pub(crate) fn claim_logs(
                     store.note_lost(pool, *dataset, chain.end());
                 }
                 store.headers.push((*dataset, header));
+                store.waiting.push(*dataset);
                 store.cloned.extend(claim.cloned);
             }
             None if is_cut => store.discard(pool, (*dataset, log), synced),
@@ -287,25 +311,53 @@ enum Cut {
     Whole,
 }
 
-/// Whether a log that was claimed is cut off in the part that was claimed.
+/// Whether a log that was claimed is cut off in the part that was claimed: where a device is
+/// missing, or, with words, where its blocks or what they point to can no longer be read.
 fn cut_off(pool: &Pool, log: &IntentLog, notes: &Notes) -> Result<Option<Cut>, ImportError> {
     let mut chain = log.chain();
     let mut last_record = None;
+    let mut torn = None;
     while let Some(Ok(block)) = chain.next() {
+        torn = match notes.may_lose {
+            true => first_without_data(log, &block).map(|record| (record, block.pointer)),
+            false => None,
+        };
+        if torn.is_some() {
+            break;
+        }
         let last = block.headers().map(|record| record.sequence).max();
         last_record = last_record.max(last);
     }
-    if log.check_end(&chain).is_ok() || !notes.is_cut(pool, &chain)? {
-        return Ok(None);
-    }
+    let (last_record, end) = match torn {
+        Some((record, block)) => (record.checked_sub(1), block),
+        None if log.check_end(&chain).is_ok() => return Ok(None),
+        None if !notes.is_cut(pool, &chain)? && !notes.may_lose => return Ok(None),
+        None => (last_record, *chain.end()),
+    };
     let Some(last_record) = last_record else {
         return Ok(Some(Cut::Whole));
     };
     let mut header = log.header().clone();
-    header.claim_block_sequence = sequence(chain.end());
+    header.claim_block_sequence = sequence(&end);
     header.claim_record_sequence = header.last_claimed_record().min(last_record);
     header.flags |= FLAG_CLAIM_RECORD_SEQUENCE_VALID;
-    Ok(Some(Cut::Within(Box::new((header, *chain.end())))))
+    Ok(Some(Cut::Within(Box::new((header, end)))))
+}
+
+/// The first record of a claimed block whose data was written beside it and cannot be read.
+fn first_without_data(log: &IntentLog, block: &ChainBlock) -> Option<u64> {
+    let bookmark = Bookmark {
+        objset: log.set().id(),
+        ..Bookmark::default()
+    };
+    let pipeline = log.set().cache().pipeline();
+    let is_read = |pointer: &BlockPointer| {
+        let read = pipeline.read_stored(pointer, bookmark, &IoContext::COMMAND);
+        read.is_ok()
+    };
+    let mut written = log.owned_records(block);
+    let torn = written.find(|(_, pointer)| !is_read(pointer));
+    torn.map(|(sequence, _)| sequence)
 }
 
 /// Whether a block is on a vdev that was taken offline.

@@ -271,6 +271,7 @@ impl Pool {
         }
         syncer.begin_heartbeat().map_err(ImportError::Thread)?;
         syncer.start().map_err(ImportError::Thread)?;
+        let waiting = log_headers.waiting().to_vec();
         if !log_headers.is_empty() {
             // The headers go with the first group, as the claimed space does.
             if let Err(error) = syncer.run_task(log_headers) {
@@ -280,6 +281,9 @@ impl Pool {
             }
         }
         self.set_syncer(syncer);
+        if candidate.config.state != PoolState::Exported {
+            self.mend_waiting_logs(&waiting);
+        }
         self.settle_split();
         self.resume_treatments();
         self.resume_rebuilds();

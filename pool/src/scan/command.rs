@@ -1,5 +1,6 @@
 //! What can be asked of a pool's scans.
 
+use super::logs::mend_waiting;
 use super::model::{ScanError, ScanRequest, ScanStatus};
 use super::record::{Begin, Interrupt, SCRUB_FOLLOWS};
 use super::run::Worker;
@@ -7,7 +8,7 @@ use super::state::Scans;
 use crate::mos::directory_words;
 use crate::pool::Pool;
 use crate::sync::{Actor, Syncer};
-use cenote_base::{Guid, MemoryBudget, Txg};
+use cenote_base::{Guid, MemoryBudget, ObjectId, Txg};
 use cenote_dsl::DslError;
 use cenote_ondisk::resilver_targets::{self, RESILVER_TARGETS};
 use cenote_ondisk::scan::{Scan, ScanFunction, ScanState};
@@ -58,6 +59,14 @@ impl Pool {
         let buffers = &self.options().buffers.scans;
         self.scans().live().pause_time = 0;
         Worker::start(syncer, self.scans(), buffers).map_err(ScanError::Thread)
+    }
+
+    /// Mends the logs that an import claimed, before anybody replays them. What cannot be read for
+    /// that is told to whoever does, and scrubs mend logs, too.
+    pub(crate) fn mend_waiting_logs(&self, heads: &[ObjectId]) {
+        if let Some(syncer) = self.syncer().filter(|_| !heads.is_empty()) {
+            let _ = mend_waiting(syncer, &self.options().buffers.scans, heads);
+        }
     }
 
     /// Goes on with what an import finds: the scan that is under way, or a resilver if some device

@@ -8,10 +8,15 @@
 //! All their copies are judged, whatever a device is known to have missed: the groups of a power
 //! cut are in no dirty time log. A log that is being written needs nothing. What it holds is in
 //! memory, too, and in a group before a scan has ended.
+//!
+//! A cut may leave a block on one side of a mirror only. Nobody promised it, but the claim came to
+//! it, and the replay needs it. So an import mends the logs that it claims ([`mend_waiting`]):
+//! that side may go away before the replay, and a sequential rebuild does not ask which is right.
 
 use super::plan;
-use super::walk::{Mender, Walked};
-use cenote_base::{BlockId, Bookmark, Level, ObjectId, ObjsetId};
+use super::walk::{Due, Mender, Walked};
+use crate::sync::Syncer;
+use cenote_base::{BlockId, Bookmark, Level, MemoryBudget, ObjectId, ObjsetId, Txg};
 use cenote_dmu::{DmuError, ObjectSet};
 use cenote_dsl::ErrorEntry;
 use cenote_intent_log::{IntentLog, is_log_block};
@@ -33,22 +38,68 @@ pub(super) fn mend_logs(
         if is_interrupted() {
             return Ok(false);
         }
-        let head = plan::dataset(mos, id)?;
-        let head = head.filter(|found| !found.is_snapshot() && !found.block_pointer.is_hole());
-        let Some(head) = head else {
-            continue;
-        };
-        // The walk has counted what cannot be read here.
-        let cache = Arc::clone(mos.cache());
-        let set = ObjectSet::open(cache, ObjsetId(id.0), head.block_pointer, None);
-        let log = set
-            .ok()
-            .and_then(|set| IntentLog::open(&set).ok().flatten());
-        if let Some(log) = log.filter(IntentLog::is_claimed) {
+        if let Some(log) = claimed_log(mos, id)? {
             mend_log(&log, mender, walked);
         }
     }
     Ok(true)
+}
+
+/// The log of a head, if it is claimed.
+fn claimed_log(mos: &Arc<ObjectSet>, id: ObjectId) -> Result<Option<IntentLog>, DmuError> {
+    let head = plan::dataset(mos, id)?;
+    let head = head.filter(|found| !found.is_snapshot() && !found.block_pointer.is_hole());
+    let Some(head) = head else {
+        return Ok(None);
+    };
+    // A walk has counted what cannot be read here.
+    let cache = Arc::clone(mos.cache());
+    let set = ObjectSet::open(cache, ObjsetId(id.0), head.block_pointer, None);
+    let log = set
+        .ok()
+        .and_then(|set| IntentLog::open(&set).ok().flatten());
+    Ok(log.filter(IntentLog::is_claimed))
+}
+
+/// Mends the logs of these heads, which were claimed in the group that is on disk. The pool is not
+/// in use yet.
+///
+/// # Errors
+/// If the pool's metadata cannot be read. Logs that cannot be mended are as they were.
+pub(super) fn mend_waiting(
+    syncer: &Syncer,
+    buffers: &Arc<MemoryBudget>,
+    heads: &[ObjectId],
+) -> Result<(), DmuError> {
+    let cache = syncer.mos.cache().for_io(&IoContext::SCRUB);
+    let mos = ObjectSet::open(cache, ObjsetId::MOS, syncer.uberblock().root, None)?;
+    let mender = Mender {
+        pipeline: Arc::clone(&syncer.pipeline),
+        buffers: Arc::clone(buffers),
+        due: Arc::new(Due::All(Txg(0), Txg(u64::MAX))),
+    };
+    // Logs are written in groups that are open. The claim is on disk, and so all of them is.
+    let known = syncer.space.repairable();
+    let newest = newest_birth(&mos, heads)?;
+    syncer.space.opened_at(known.max(newest));
+    let heads = heads.iter().copied();
+    let mended = mend_logs(&mos, heads, (&mender, &mut Walked::default()), || false);
+    syncer.space.opened_at(known);
+    mended.map(|_| ())
+}
+
+/// The group of the newest block of these heads' logs.
+fn newest_birth(mos: &Arc<ObjectSet>, heads: &[ObjectId]) -> Result<Txg, DmuError> {
+    let mut newest = Txg(0);
+    for head in heads {
+        let log = claimed_log(mos, *head)?;
+        let owned = log.map(|log| log.known_blocks().0).unwrap_or_default();
+        let blocks = owned.chain.iter().chain(&owned.writes);
+        newest = blocks
+            .map(BlockPointer::physical_birth)
+            .fold(newest, Txg::max);
+    }
+    Ok(newest)
 }
 
 fn mend_log(log: &IntentLog, mender: &Mender, walked: &mut Walked) {

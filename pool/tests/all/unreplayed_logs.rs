@@ -10,6 +10,7 @@ use cenote_dmu::TxCost;
 use cenote_dsl::DslError;
 use cenote_dsl::write::{SyncContext, SyncTask};
 use cenote_intent_log::{Commit, Committed, IntentLog};
+use cenote_ondisk::BlockPointer;
 use cenote_ondisk::intent_log::IntentLogHeader;
 use cenote_ondisk::intent_log::record::{Record, RecordBody, record_type};
 use cenote_pool::{
@@ -285,6 +286,102 @@ fn a_log_owns_nothing_of_records_that_were_not_claimed() {
         assert_eq!(clones, 1);
         pool.run_task(EndEarlier(id, header)).expect("stored");
         assert_eq!(owned(&pool).1, 0);
+        pool.close().expect("written");
+    });
+}
+
+/// Overwrites blocks on a disk.
+fn spoil(disks: &Disks, disk: usize, blocks: &[BlockPointer]) {
+    const LABELS: u64 = 4 << 20;
+    assert!(!blocks.is_empty());
+    for pointer in blocks {
+        let at = LABELS + pointer.dva(0).offset();
+        let device = disks.leaf(disk).device;
+        device.write_at(at, &[0xa5; 512]).expect("in range");
+    }
+}
+
+/// A cut left the last blocks of a log on one side of a mirror only. The claim came to them, and
+/// when that side was lost, or a sequential rebuild had read the other one, the dataset did not
+/// mount any more.
+#[test]
+fn an_import_brings_all_sides_the_logs_that_it_claims() {
+    World::simulated(1).run(|| {
+        for side in 0..2 {
+            let disks = disks(2);
+            let pool = create(&disks, &[]);
+            let head = head_of(&pool);
+            let writer = writer_of(&pool, &head);
+            place_of_chain(&pool, &head, &writer);
+            let promised: BTreeSet<String> = (0..9).map(|i| name_of(1, i)).collect();
+            let mut blocks = Vec::new();
+            let cut = cut_after(&disks, &pool, || {
+                for name in &promised {
+                    operate(&pool, &head, &writer, name);
+                    let by = writer.commit(Commit::All).expect("the pool is well");
+                    assert_eq!(by, Committed::Log);
+                }
+                blocks.extend(writer.promised());
+            });
+            spoil(&cut, side, &blocks[3..]);
+            let pool = import(&cut, &[0, 1], false).expect("all are there");
+            assert!(names_to_replay(&pool).is_superset(&promised));
+            assert_eq!(pool.vdevs().status().figures.checksum_errors, 0);
+            pool.close().expect("written");
+            drop(pool);
+            let pool = import(&cut, &[side], false).expect("a side is enough");
+            assert!(names_to_replay(&pool).is_superset(&promised), "{side}");
+            pool.close().expect("written");
+        }
+    });
+}
+
+/// A log that was claimed and then rotted kept its dataset from being mounted for ever. Words give
+/// up what cannot be read, and no more.
+#[test]
+fn what_rotted_of_a_claimed_log_is_given_up_in_words() {
+    World::simulated(1).run(|| {
+        let disks = disks(2);
+        let pool = create(&disks, &[]);
+        let head = head_of(&pool);
+        let writer = writer_of(&pool, &head);
+        place_of_chain(&pool, &head, &writer);
+        let cut = cut_after(&disks, &pool, || {
+            for number in 0..9 {
+                operate(&pool, &head, &writer, &name_of(1, number));
+                writer.commit(Commit::All).expect("the pool is well");
+            }
+        });
+        let pool = import(&cut, &[0, 1], false).expect("all are there");
+        let all = names_to_replay(&pool);
+        let log = log_of(&pool).expect("it waits");
+        let chain = log.chain().map(|block| block.expect("readable").pointer);
+        let blocks: Vec<BlockPointer> = chain.collect();
+        drop(log);
+        for disk in 0..2 {
+            spoil(&cut, disk, &blocks[3..]);
+        }
+        pool.close().expect("written");
+        drop(pool);
+
+        let pool = import(&cut, &[0, 1], false).expect("a damaged log harms its dataset only");
+        let log = log_of(&pool).expect("it waits");
+        let mut chain = log.chain();
+        assert!(chain.by_ref().take_while(Result::is_ok).count() < 9);
+        let error = log.check_end(&chain).expect_err("it is shorter");
+        assert!(error.to_string().contains("zpool import -m"), "{error}");
+        assert!(pool.discarded_logs().is_empty());
+        pool.close().expect("written");
+        drop((chain, log, pool));
+
+        let pool = import(&cut, &[0, 1], true).expect("it is given up");
+        let kept = names_to_replay(&pool);
+        assert!(!kept.is_empty() && kept.is_subset(&all) && kept.len() < all.len());
+        assert_eq!(pool.discarded_logs().len(), 1, "and that is told");
+        pool.close().expect("written");
+        drop(pool);
+        let pool = import(&cut, &[0, 1], false).expect("all are there");
+        assert_eq!(names_to_replay(&pool), kept);
         pool.close().expect("written");
     });
 }
