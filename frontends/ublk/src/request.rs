@@ -74,8 +74,12 @@ impl Request {
             _ => return Err(Errno::OPNOTSUPP),
         };
         let is_flush = operation == Operation::Flush;
-        let sectors = if is_flush { 0 } else { u64::from(sectors) };
-        let start = start_sector.checked_mul(SECTOR).ok_or(Errno::INVAL)?;
+        let (first, sectors) = match is_flush {
+            // The kernel does not set them (Linux 6.12 has the sector -1 there).
+            true => (0, 0),
+            false => (start_sector, u64::from(sectors)),
+        };
+        let start = first.checked_mul(SECTOR).ok_or(Errno::INVAL)?;
         // 32 bits of sectors of 512 bytes fit.
         let end = start.checked_add(sectors * SECTOR).ok_or(Errno::INVAL)?;
         if start == end && !is_flush {
@@ -138,7 +142,7 @@ impl Request {
             return Err(Errno::IO);
         }
         let delivered = transfer.deliver(&data.slices());
-        delivered.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+        delivered.map_err(|error| moved(&error))
     }
 
     fn write(
@@ -150,7 +154,7 @@ impl Request {
         let length = usize::try_from(self.length()).map_err(|_| Errno::INVAL)?;
         payload.begin(self.range.start, length, device.piece_size());
         let fetched = transfer.fetch(&mut payload.slices());
-        fetched.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        fetched.map_err(|error| moved(&error))?;
         let start = self.range.start;
         let written = match payload.pieces().is_empty() {
             true => device.write(start, payload.bytes(), self.is_durable),
@@ -171,6 +175,12 @@ impl Request {
         });
         done.map_err(|error| number(&error))
     }
+}
+
+/// The number of an error at copying data from or to the kernel.
+fn moved(error: &io::Error) -> Errno {
+    log::debug!("the data of a request could not be copied: {error}");
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 /// The number of an error. NBD's numbers are those of Linux.

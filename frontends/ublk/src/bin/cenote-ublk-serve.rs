@@ -14,10 +14,28 @@ use cenote_nbd::{BlockDevice, FileDisk, MemoryDisk};
 use cenote_ublk::{DeviceOptions, KernelDevice, LeftDevice, left_devices, remove_left};
 use std::error::Error;
 use std::path::Path;
+use std::process::ExitCode;
 use std::sync::Arc;
 
 const USAGE: &str = "usage: cenote-ublk-serve FILE|memory:BYTES [--name NAME] [--readonly] \
                      [--recover]\n       cenote-ublk-serve --left | --remove NAME";
+
+/// Messages of the crate go to the standard error.
+struct Messages;
+
+impl log::Log for Messages {
+    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
+        true
+    }
+
+    fn log(&self, record: &log::Record<'_>) {
+        if record.target().starts_with("cenote") {
+            eprintln!("{}: {}", record.level(), record.args());
+        }
+    }
+
+    fn flush(&self) {}
+}
 
 /// The device of this name whose process died.
 fn left(name: &str) -> Result<LeftDevice, Box<dyn Error>> {
@@ -47,7 +65,19 @@ fn obey(device: &KernelDevice, line: &str) -> Result<String, Box<dyn Error>> {
     }
 }
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    log::set_logger(&Messages).expect("it is set once");
+    log::set_max_level(log::LevelFilter::Debug);
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cenote-ublk-serve: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let mut words = std::env::args().skip(1);
     let source = words.next().ok_or(USAGE)?;
     match source.as_str() {
