@@ -7,6 +7,7 @@ use crate::workers::{Window, Workers};
 use crate::{Counters, DeviceOptions, LeftDevice, UblkError, check, parameters, users};
 use cenote_base::rt::{self, JoinHandle, Mutex, ranks};
 use cenote_nbd::BlockDevice;
+use libublk::ctrl::UblkCtrl;
 use libublk::io::{UblkDev, UblkIOCtx};
 use rustix::process::{
     Pid, PidfdFlags, PidfdGetfdFlags, getpid, pidfd_getfd, pidfd_open, test_kill_process,
@@ -20,6 +21,9 @@ use std::time::Duration;
 
 /// How long a stop waits for requests under way before they fail.
 const STOP_TIME: Duration = Duration::from_secs(10);
+
+/// How long the kernel may take to notice that a process is dead.
+const TAKE_OVER_TIME: Duration = Duration::from_secs(60);
 
 /// How long the node of a device may take to appear, and between two looks.
 const NODE_TIME: Duration = Duration::from_secs(5);
@@ -75,13 +79,15 @@ impl KernelDevice {
     /// Takes over the device that an earlier process left when it died. Requests that were under
     /// way are issued again.
     ///
+    /// It takes a moment, and up to a minute if the process died with as many requests under way
+    /// as there may be, because the kernel then notices it late.
+    ///
     /// # Errors
     /// It was not left; the driver refuses.
     pub fn recover(device: Arc<dyn BlockDevice>, left: &LeftDevice) -> Result<Self, UblkError> {
         check()?;
         let control = left_control(left)?;
-        // The kernel needs a moment from the death of a process on.
-        control.send("take over", libublk::ctrl::UblkCtrl::start_user_recover)?;
+        take_over(&control)?;
         Self::serve(device, &control, left.is_read_only)
     }
 
@@ -112,7 +118,7 @@ impl KernelDevice {
         let orders = Orders::new(workers.map_err(system("make an event"))?);
         let made = Arc::new(made);
         let thread = start_thread(&made, &orders)?;
-        let started = control.send("start", move |ctrl| ctrl.start_dev(&made));
+        let started = control.order("start", move |ctrl| ctrl.start_dev(&made));
         let kernel_device = Self {
             number: control.number(),
             control: control.clone(),
@@ -180,8 +186,7 @@ impl KernelDevice {
         }
         let size = parameters::kernel_size(&*self.device, size);
         self.control
-            .send("resize", move |ctrl| ctrl.update_size(size))
-            .map(drop)
+            .order("resize", move |ctrl| ctrl.update_size(size))
     }
 
     /// Ends the device: requests under way are answered, and it goes.
@@ -222,6 +227,22 @@ impl Drop for KernelDevice {
     fn drop(&mut self) {
         if self.thread.lock().take().is_some() {
             self.orders.leave();
+        }
+    }
+}
+
+/// Has the kernel expect a new process for the device.
+///
+/// It notices the death of the old one at once by a command that it has not answered. If all
+/// were answered, because every tag had a request, it notices when the first of these has taken
+/// 30 s. `libublk` tries for 30 s, too.
+fn take_over(control: &Control) -> Result<(), UblkError> {
+    let end = rt::Instant::now() + TAKE_OVER_TIME;
+    loop {
+        let taken = control.order("take over", UblkCtrl::start_user_recover);
+        let is_early = taken.as_ref().is_err_and(kernel::is_busy);
+        if !is_early || rt::Instant::now() >= end {
+            return taken;
         }
     }
 }
@@ -345,6 +366,7 @@ pub fn left_devices() -> Result<Vec<LeftDevice>, UblkError> {
             continue;
         }
         let facts = Control::of_left(number)?.facts()?;
+        log::debug!("/dev/ublkb{number} of '{}': {facts:?}", record.name);
         if facts.token != record.token {
             records.remove(number);
         } else if is_left(&facts) {

@@ -91,7 +91,7 @@ impl Control {
     }
 
     /// Sends a command in a thread of its own.
-    pub fn send<T: Send + 'static>(
+    fn send<T: Send + 'static>(
         &self,
         what: &str,
         work: impl FnOnce(&UblkCtrl) -> Result<T, libublk::UblkError> + Send + 'static,
@@ -99,6 +99,19 @@ impl Control {
         let ctrl = Arc::clone(&self.0);
         let what = format!("{what} /dev/ublkb{}", self.number());
         command(&what, move || work(&ctrl))
+    }
+
+    /// Sends a command that has no other answer than how it went.
+    pub fn order(
+        &self,
+        what: &str,
+        work: impl FnOnce(&UblkCtrl) -> Result<i32, libublk::UblkError> + Send + 'static,
+    ) -> Result<(), UblkError> {
+        self.send(what, |ctrl| match work(ctrl)? {
+            // `libublk` takes EBUSY for a success.
+            number if number < 0 => Err(libublk::UblkError::UringIOError(number)),
+            _ => Ok(()),
+        })
     }
 
     /// What the kernel says about the device.
@@ -118,26 +131,26 @@ impl Control {
 
     /// Has the kernel end the device's requests and its node. Returns when none is under way.
     pub fn stop(&self) -> Result<(), UblkError> {
-        self.send("stop", |ctrl| ctrl.kill_dev()).map(drop)
+        self.order("stop", UblkCtrl::kill_dev)
     }
 
     /// Removes a device that was stopped. While somebody holds it open, its number stays taken,
     /// and the rest is the kernel's affair.
     pub fn delete(&self) -> Result<(), UblkError> {
-        let deleted = self.send("remove", |ctrl| ctrl.del_dev_async());
+        let deleted = self.order("remove", UblkCtrl::del_dev_async);
         match deleted {
             // Linux 6.9 and newer can remove it without waiting for who holds it open.
             Err(UblkError::Kernel { .. }) => {
                 let control = self.clone();
                 let waiting = rt::spawn("ublk-remove", move || {
-                    control.send("remove", |ctrl| ctrl.del_dev())
+                    control.order("remove", UblkCtrl::del_dev)
                 });
                 waiting.map(drop).map_err(|source| UblkError::System {
                     what: "start a thread",
                     source,
                 })
             }
-            other => other.map(drop),
+            other => other,
         }
     }
 }
@@ -189,6 +202,9 @@ fn command<T: Send + 'static>(
         work().map_err(Failure::Command)
     });
     let outcome = thread.map_err(failed)?.join();
+    if let Ok(Err(Failure::Command(error))) = &outcome {
+        log::debug!("the ublk driver did not {what}: {error:?}");
+    }
     match outcome {
         Ok(Ok(value)) => Ok(value),
         Ok(Err(Failure::Ring(source))) => Err(UblkError::NoIoUring { source }),
@@ -277,12 +293,18 @@ pub(crate) fn exists(number: u32) -> bool {
 
 /// A signal interrupts a command with this error.
 pub(crate) fn is_interrupted(error: &UblkError) -> bool {
+    matches!(number(error), Some(Errno::AGAIN | Errno::INTR))
+}
+
+/// The device is not, or not yet, in the state for the command.
+pub(crate) fn is_busy(error: &UblkError) -> bool {
+    number(error) == Some(Errno::BUSY)
+}
+
+fn number(error: &UblkError) -> Option<Errno> {
     match error {
-        UblkError::Kernel { source, .. } => {
-            let number = Errno::from_io_error(source);
-            matches!(number, Some(Errno::AGAIN | Errno::INTR))
-        }
-        _ => false,
+        UblkError::Kernel { source, .. } => Errno::from_io_error(source),
+        _ => None,
     }
 }
 

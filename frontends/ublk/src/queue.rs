@@ -17,7 +17,7 @@
 use crate::request::Request;
 use crate::workers::{Answer, Workers};
 use cenote_base::rt;
-use io_uring::{opcode, squeue, types};
+use io_uring::{IoUring, opcode, squeue, types};
 use libublk::io::{BufDesc, BufDescList, UblkDev, UblkQueue, with_task_io_ring_mut};
 use libublk::uring_async::ublk_reap_io_events_with_update_queue;
 use libublk::{UblkIORes, UblkUringData, sys};
@@ -87,10 +87,22 @@ pub(crate) fn serve(
     };
     let _ = ready.send(Ok(()));
     let served = Serving::new(&queue, orders).run();
-    // Before the queue goes: no worker copies for a kernel that believes the process dead.
+    // Before the ring goes: no worker copies for a kernel that believes the process dead.
     orders.workers.close_window();
     orders.workers.end();
-    served
+    let dropped = drop_ring(device);
+    served.and(dropped)
+}
+
+/// Closes the ring, which takes all commands back, and puts an empty one in its place.
+///
+/// The queue unregisters its file from the thread's ring when it is dropped. With the ring that
+/// has commands of that file, this would wait for their answers: for ever, if the device is left.
+fn drop_ring(device: &UblkDev) -> io::Result<()> {
+    let empty = IoUring::new(1)?;
+    empty.submitter().register_files(&device.tgt.fds[..1])?;
+    with_task_io_ring_mut(|ring| *ring = empty);
+    Ok(())
 }
 
 fn begin(device: &UblkDev) -> io::Result<UblkQueue<'_>> {
