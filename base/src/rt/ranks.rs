@@ -91,6 +91,8 @@ ranks! {
         SiteStates [] "Which tree a site shows.";
         VolumeServers [] "Servers of volumes.";
         ServedExports [] "What a server of volumes exports because of a command.";
+        LocalDisks [] "Disks of this machine.";
+        LocalDisk [] "The state of a disk of this machine.";
     }
     fuse {
         FuseWorkers [] "Workers of a mount.";
@@ -312,6 +314,9 @@ ranks! {
         SimDisk [leaf] "The bytes of a simulated disk.";
         SimRandom [leaf] "How long a simulated disk takes.";
         SimRecord [leaf] "What happened to the simulated disks.";
+    }
+    engine {
+        OwnDisks [leaf no_io] "Numbers of the disks of this machine that are volumes here.";
     }
     base {
         UnusedSettings [leaf no_io] "Values of settings without a meaning.";

@@ -456,6 +456,18 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
                 Some(target) => Err(HttpRefusal::NotServed { target }.into()),
             },
         },
+        Request::Ublk { act } => match act {
+            UblkAct::Status => Ok(Response::Ublk {
+                status: UblkStatus::default(),
+            }),
+            UblkAct::Serve { volumes, .. } => {
+                no_dataset(volumes.into_iter().next().unwrap_or_default())
+            }
+            UblkAct::Stop { targets, .. } => match targets.into_iter().next() {
+                None => Ok(Response::Done),
+                Some(target) => Err(UblkRefusal::Unknown { target }.into()),
+            },
+        },
         Request::Nbd { act } => match act {
             NbdAct::Status => Ok(Response::Nbd {
                 servers: Vec::new(),

@@ -510,6 +510,7 @@ fn status(arguments: &Arguments, context: &mut Context) -> Outcome {
 fn stop(arguments: &Arguments, context: &mut Context) -> Outcome {
     let request = Request::DaemonStop {
         force: arguments.has("force"),
+        is_restart: false,
     };
     match context.ask(request) {
         Ok(_) => Ok(0),
