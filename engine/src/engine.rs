@@ -4,6 +4,7 @@ use crate::alarms::death::{daemon_died, record_unwritable};
 use crate::alarms::desk::Alarms;
 use crate::alarms::way::AlarmSetup;
 use crate::changes::change as change_of;
+use crate::clouds::own_disks::OwnDisks;
 use crate::clouds::table::Clouds;
 use crate::command::{By, note};
 use crate::context::Context;
@@ -105,7 +106,9 @@ impl Engine {
         let owner = settings.record.map(|place| place.socket);
         let owner = owner.unwrap_or_default().to_string_lossy().into_owned();
         let cache_files = CacheFiles::new(settings.cache_file, owner);
-        let clouds = Arc::new(Clouds::new(settings.state_directory.as_deref()));
+        let own_disks = OwnDisks::new(&settings.disks.system);
+        let clouds = Clouds::new(settings.state_directory.as_deref(), own_disks);
+        let clouds = Arc::new(clouds);
         Self {
             context: Context {
                 registry: Arc::new(Registry::new(cache_files)),

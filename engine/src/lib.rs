@@ -62,6 +62,7 @@ pub use alarms::way::{
 pub use daemon::recorder::RecordPlace;
 pub use daemon::settings::settings_list;
 pub use engine::{Engine, EngineSettings};
+pub use local_disks::label::disk_label_name;
 pub use local_disks::seam::{
     DiskFigures, DiskSetup, KernelDisk, KernelDisks, KernelFault, LeftDisk,
 };

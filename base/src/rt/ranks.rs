@@ -64,6 +64,10 @@ ranks! {
         NbdSend [] "Held by the thread that sends a reply on a connection.";
         NbdWorkers [] "Workers of a connection.";
     }
+    disks {
+        DiskGate [] "Requests to a disk of this machine, and its volume.";
+        UnflushedWrites [] "Held while a write that is not flushed is kept below /run.";
+    }
     http {
         HttpRules [] "What a server of files may be told anew while it runs.";
         HttpConnections [] "Connections of a server of files.";

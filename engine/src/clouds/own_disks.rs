@@ -26,21 +26,20 @@ pub(crate) struct OwnDisks {
     sys: PathBuf,
 }
 
-impl Default for OwnDisks {
-    fn default() -> Self {
-        Self {
-            numbers: Mutex::default(),
-            sys: PathBuf::from("/sys"),
-        }
-    }
-}
-
 /// The number of a disk by its name: `ublkb3`.
 pub(crate) fn number_of(name: &str) -> Option<u32> {
     name.strip_prefix("ublkb")?.parse().ok()
 }
 
 impl OwnDisks {
+    /// None yet; `sys` is where the kernel says what devices are made of.
+    pub fn new(sys: &Path) -> Self {
+        Self {
+            numbers: Mutex::default(),
+            sys: sys.to_owned(),
+        }
+    }
+
     pub fn add(&self, number: u32) {
         self.numbers.lock().insert(number);
     }
@@ -93,7 +92,9 @@ impl OwnDisks {
                 waiting.extend(slaves.map(|slave| slave.path()));
             }
             let file = fs::read_to_string(place.join("loop/backing_file"));
-            let file = file.ok().and_then(|file| fs::metadata(file.trim_end()).ok());
+            let file = file
+                .ok()
+                .and_then(|file| fs::metadata(file.trim_end()).ok());
             waiting.extend(file.map(|file| self.place(&file)));
         }
         None
@@ -159,10 +160,7 @@ mod tests {
             place
         };
         fs::write(at("ublkb3/ublkb3p1").join("partition"), "1").expect("written");
-        let own = OwnDisks {
-            numbers: Mutex::default(),
-            sys: sys.to_owned(),
-        };
+        let own = OwnDisks::new(sys);
         own.add(3);
         let metadata = fs::metadata(file).expect("there");
         let link = own.place(&metadata);
@@ -189,9 +187,10 @@ mod tests {
     #[test]
     fn without_own_disks_nothing_is_refused() {
         let file = tempfile::NamedTempFile::new().expect("a file");
-        OwnDisks::default().check(file.path()).expect("it may");
-        let own = OwnDisks::default();
+        let own = OwnDisks::new(Path::new("/sys"));
+        own.check(file.path()).expect("it may");
         own.add(0);
-        own.check(Path::new("/not/there")).expect("others refuse it");
+        own.check(Path::new("/not/there"))
+            .expect("others refuse it");
     }
 }

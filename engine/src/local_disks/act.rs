@@ -78,7 +78,9 @@ fn target(disks: &LocalDisks, word: &str) -> Result<Target, ControlError> {
     let name = links.dataset_of(path).unwrap_or(word);
     let number = links.number_of(path);
     let running = disks.running();
-    let named = running.iter().find(|disk| disk.dataset == name || disk.device == word);
+    let named = running
+        .iter()
+        .find(|disk| disk.dataset == name || disk.device == word);
     if let Some(named) = named {
         let mut all = disks.all().into_iter();
         if let Some(disk) = all.find(|disk| disk.name() == named.dataset) {
@@ -91,9 +93,8 @@ fn target(disks: &LocalDisks, word: &str) -> Result<Target, ControlError> {
             };
         }
     }
-    let is_meant = |(label, left): &(Label, LeftDisk)| {
-        label.name == name || number == Some(left.number)
-    };
+    let is_meant =
+        |(label, left): &(Label, LeftDisk)| label.name == name || number == Some(left.number);
     match disks.left().into_iter().find(is_meant) {
         Some((label, left)) => Ok(Target::Left(left, label.name)),
         None => Err(UblkRefusal::Unknown {

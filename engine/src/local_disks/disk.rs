@@ -58,11 +58,7 @@ pub(super) struct Disk {
 
 impl Disk {
     /// One that is being started.
-    pub fn starting(
-        key: (u64, ObjectId),
-        label: Label,
-        place: Place,
-    ) -> Arc<Self> {
+    pub fn starting(key: (u64, ObjectId), label: Label, place: Place) -> Arc<Self> {
         let state = State {
             phase: Phase::Starting,
             name: label.name.clone(),
@@ -99,9 +95,7 @@ impl Disk {
     fn settled(&self) -> Option<Arc<dyn KernelDisk>> {
         let state = self.state.lock();
         let is_moving = |state: &mut State| matches!(state.phase, Phase::Starting | Phase::Ending);
-        let (state, _) = self
-            .changed
-            .wait_timeout_while(state, PATIENCE, is_moving);
+        let (state, _) = self.changed.wait_timeout_while(state, PATIENCE, is_moving);
         match &state.phase {
             Phase::Running(kernel) => Some(Arc::clone(kernel)),
             Phase::Starting | Phase::Ending | Phase::Gone => None,
@@ -227,9 +221,7 @@ impl Disk {
     fn take(&self) -> Result<Option<Arc<dyn KernelDisk>>, ControlError> {
         let state = self.state.lock();
         let is_moving = |state: &mut State| matches!(state.phase, Phase::Starting | Phase::Ending);
-        let (mut state, _) = self
-            .changed
-            .wait_timeout_while(state, PATIENCE, is_moving);
+        let (mut state, _) = self.changed.wait_timeout_while(state, PATIENCE, is_moving);
         match std::mem::replace(&mut state.phase, Phase::Ending) {
             Phase::Running(kernel) => Ok(Some(kernel)),
             Phase::Gone => {

@@ -79,7 +79,10 @@ impl Context {
     fn adopt(&self, left: &Left) {
         let mut adopted = Vec::new();
         for imported in self.registry.all() {
-            for (label, _) in left.iter().filter(|(one, _)| one.pool == imported.pool.guid()) {
+            for (label, _) in left
+                .iter()
+                .filter(|(one, _)| one.pool == imported.pool.guid())
+            {
                 let Ok(dataset) = imported.dsl().dataset_of(label.object) else {
                     continue;
                 };
@@ -101,9 +104,12 @@ impl Context {
         let mut all = AllWanted::new();
         let is_on = each_by_property(&self.registry, DISK, |imported, dataset| {
             let key = (imported.load_guid, dataset.id());
+            let Ok(own) = imported.dsl().dataset_of(dataset.id()) else {
+                return;
+            };
             let wanted = Wanted {
                 imported: Arc::clone(imported),
-                dataset: dataset.clone(),
+                dataset: own,
                 is_read_only: is_read_only(dataset) || !imported.can_change(dataset),
                 is_by_property: true,
             };

@@ -66,8 +66,16 @@ impl fmt::Display for Label {
         let (pool, object, guid) = (pool.0, object.0, guid.0);
         let access = if self.is_read_only { "ro" } else { "rw" };
         let name = &self.name;
-        write!(formatter, "{pool:016x}.{object}.{guid:016x}.{access} {name}")
+        write!(
+            formatter,
+            "{pool:016x}.{object}.{guid:016x}.{access} {name}"
+        )
     }
+}
+
+/// The name of the volume in a disk's label; `None` if it is the label of another program.
+pub fn disk_label_name(label: &str) -> Option<String> {
+    Label::parse(label).map(|label| label.name)
 }
 
 #[cfg(test)]
@@ -91,7 +99,14 @@ mod tests {
             ..label.clone()
         };
         assert!(label.is_same(&renamed));
-        for foreign in ["", "tank/vol", "1.2.3.4 v", "x.2.3.rw v", "1.-2.3.rw v", "1.2.3.rw.5 v"] {
+        for foreign in [
+            "",
+            "tank/vol",
+            "1.2.3.4 v",
+            "x.2.3.rw v",
+            "1.-2.3.rw v",
+            "1.2.3.rw.5 v",
+        ] {
             assert_eq!(Label::parse(foreign), None, "{foreign}");
         }
     }

@@ -191,7 +191,9 @@ mod tests {
         let (_directory, links) = links();
         let made = links.make("tank/vms/web@a b", 3, never).expect("made");
         assert_eq!(fs::read_to_string(&made).expect("it leads there"), "three");
-        links.make("tank/vms/web@a b", 3, never).expect("it is there");
+        links
+            .make("tank/vms/web@a b", 3, never)
+            .expect("it is there");
         links.make("tank/other", 4, never).expect("made");
         assert_eq!(links.dataset_of(&made), Some("tank/vms/web@a b"));
         assert_eq!(links.number_of(&links.device(4)), Some(4));
@@ -227,7 +229,9 @@ mod tests {
         symlink("../../ublkb4", &place).expect("made");
         refused();
         symlink("../../ublkb4", &place).expect("made");
-        links.make("tank/vol", 3, |number| number == 4).expect("ours");
+        links
+            .make("tank/vol", 3, |number| number == 4)
+            .expect("ours");
         assert_eq!(fs::read_to_string(&place).expect("it leads there"), "three");
         for name in ["", "/etc", "tank/../../etc", "tank/./a/.."] {
             let made = links.make(name, 3, never);

@@ -11,7 +11,7 @@
 //! of another device, open in a program) makes its dataset busy.
 //!
 //! *A disk outlives its daemon.* When the process dies, the kernel keeps the disk, and requests
-//! wait. A [`label::Label`] that the kernel's side keeps says which volume of which pool it is; the
+//! wait. A label that the kernel's side keeps says which volume of which pool it is; the
 //! daemon that imports this pool next takes the disk over, whoever asked for it before.
 //!
 //! *Invariants.* At most one disk of a volume. A link is made only where nothing is, or where a
@@ -20,7 +20,7 @@
 pub(crate) mod act;
 mod disk;
 pub(crate) mod follow;
-mod label;
+pub mod label;
 mod links;
 pub mod seam;
 pub(crate) mod table;

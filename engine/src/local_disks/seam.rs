@@ -113,6 +113,8 @@ pub struct DiskSetup {
     pub kernel: Option<Box<dyn KernelDisks>>,
     /// The directory of devices, in which `zvol` has the links.
     pub devices: PathBuf,
+    /// Where the kernel says what devices are made of.
+    pub system: PathBuf,
 }
 
 impl Default for DiskSetup {
@@ -120,6 +122,7 @@ impl Default for DiskSetup {
         Self {
             kernel: None,
             devices: PathBuf::from("/dev"),
+            system: PathBuf::from("/sys"),
         }
     }
 }

@@ -133,9 +133,8 @@ impl LocalDisks {
     /// Notes what failed; gives what is news.
     pub(super) fn set_failures(&self, failures: BTreeMap<String, String>) -> Vec<String> {
         let mut table = self.table.lock();
-        let is_new = |(dataset, reason): &(&String, &String)| {
-            table.failures.get(*dataset) != Some(*reason)
-        };
+        let is_new =
+            |(dataset, reason): &(&String, &String)| table.failures.get(*dataset) != Some(*reason);
         let news = failures.iter().filter(is_new);
         let news = news.map(|(dataset, reason)| format!("{dataset}: {reason}"));
         let news = news.collect();

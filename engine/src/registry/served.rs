@@ -162,9 +162,8 @@ impl Served {
     /// Disconnects the clients for which `is_meant` holds, and waits until they are gone; false if
     /// they do not go.
     pub fn hang_up(&self, is_meant: impl Fn(ObjectId, bool) -> bool) -> bool {
-        let is_meant = |open: &&Open| {
-            open.hang_up().is_some() && is_meant(open.dataset, open.is_by_property)
-        };
+        let is_meant =
+            |open: &&Open| open.hang_up().is_some() && is_meant(open.dataset, open.is_by_property);
         let state = self.state.lock();
         let meant: Vec<Open> = state.known.values().filter(is_meant).cloned().collect();
         drop(state);

@@ -59,7 +59,8 @@ pub enum UblkRefusal {
     /// The volume has its new size, the disk does not.
     #[error(
         "the volume has its new size, but {device} keeps the old one: {reason}. Unmount it, then \
-         run 'cenote ublk stop {}' and 'cenote ublk serve {}'", shell_word(dataset),
+         run 'cenote ublk stop {}' and 'cenote ublk serve {}'",
+        shell_word(dataset),
         shell_word(dataset)
     )]
     Size {
