@@ -64,6 +64,12 @@ ranks! {
         NbdSend [] "Held by the thread that sends a reply on a connection.";
         NbdWorkers [] "Workers of a connection.";
     }
+    ublk {
+        UblkDevice [] "Held by the thread that stops a device of the kernel.";
+        UblkWorkers [] "Requests of the kernel that wait for workers.";
+        UblkWindow [] "How the data of the kernel's requests is reached.";
+        UblkFinished [] "Answers that go to the kernel next.";
+    }
     disks {
         DiskGate [] "Requests to a disk of this machine, and its volume.";
         UnflushedWrites [] "Held while a write that is not flushed is kept below /run.";

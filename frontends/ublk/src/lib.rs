@@ -20,11 +20,31 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(not(feature = "ublk"))]
+mod absent;
+#[cfg(feature = "ublk")]
 mod device;
 mod error;
+#[cfg(feature = "ublk")]
+mod kernel;
 mod options;
+#[cfg(feature = "ublk")]
+mod parameters;
+#[cfg(feature = "ublk")]
+mod queue;
+#[cfg(feature = "ublk")]
+mod records;
+#[cfg(feature = "ublk")]
+mod request;
 mod support;
+#[cfg(feature = "ublk")]
+mod users;
+#[cfg(feature = "ublk")]
+mod workers;
 
+#[cfg(not(feature = "ublk"))]
+pub use absent::{KernelDevice, left_devices, remove_left};
+#[cfg(feature = "ublk")]
 pub use device::{KernelDevice, left_devices, remove_left};
 pub use error::UblkError;
 pub use options::{Counters, DeviceOptions, LeftDevice, QUEUE_DEPTH_DEFAULT};

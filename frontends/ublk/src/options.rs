@@ -49,4 +49,7 @@ pub struct LeftDevice {
     pub name: String,
     /// Whether the kernel refuses writes.
     pub is_read_only: bool,
+    /// What the kernel keeps with the device, so that it is not taken for another one.
+    #[cfg(feature = "ublk")]
+    pub(crate) token: u64,
 }

@@ -20,7 +20,10 @@ pub fn check() -> Result<(), UblkError> {
         return Err(UblkError::NotBuilt);
     }
     check_node(Path::new(CONTROL_PATH))?;
-    check_setting(std::fs::read_to_string(IO_URING_PATH).ok().as_deref())
+    check_setting(std::fs::read_to_string(IO_URING_PATH).ok().as_deref())?;
+    #[cfg(feature = "ublk")]
+    crate::kernel::check_features(crate::kernel::features()?)?;
+    Ok(())
 }
 
 /// Whether the driver is there and this user may speak with it.
