@@ -4,6 +4,7 @@
 //! what a daemon had that was killed; [`restart`] replaces the one that runs; [`guard`] watches
 //! over its mounts; [`logging`] writes its log.
 
+pub mod disks;
 mod engine;
 mod gauge;
 mod guard;
@@ -392,6 +393,7 @@ fn forget(context: &mut Context) -> Outcome {
             code = 1;
         }
     }
+    complain_of_disks(context);
     // Of these no record says whose they are: perhaps of a daemon on another socket.
     for place in loss.iter().flat_map(|loss| &loss.dead_mounts) {
         context.complain(&format!(
@@ -400,6 +402,18 @@ fn forget(context: &mut Context) -> Outcome {
         ));
     }
     Ok(code)
+}
+
+/// Names disks of this machine that daemons left; whether there are any.
+fn complain_of_disks(context: &mut Context) -> bool {
+    let left = disks::status_without_daemon().left;
+    for disk in &left {
+        context.complain(&format!(
+            "{} of {} waits until its pool is imported; 'cenote ublk stop {}' removes it",
+            disk.device, disk.dataset, disk.device
+        ));
+    }
+    !left.is_empty()
 }
 
 /// Takes away what a daemon that died left: its record, or one that cannot be read, and its socket.
@@ -510,6 +524,7 @@ fn status(arguments: &Arguments, context: &mut Context) -> Outcome {
 fn stop(arguments: &Arguments, context: &mut Context) -> Outcome {
     let request = Request::DaemonStop {
         force: arguments.has("force"),
+        is_restart: false,
     };
     match context.ask(request) {
         Ok(_) => Ok(0),

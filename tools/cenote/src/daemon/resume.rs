@@ -94,6 +94,7 @@ pub fn run(context: &mut Context) -> Outcome {
     for wanted in &wanted {
         code = code.max(resume_one(wanted, context));
     }
+    code = code.max(u8::from(super::complain_of_disks(context)));
     // What could not be asked before the first import has been answered since.
     context.forget_death();
     Ok(code)
