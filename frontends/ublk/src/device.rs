@@ -361,15 +361,13 @@ pub fn left_devices() -> Result<Vec<LeftDevice>, UblkError> {
         let Some(record) = records.read(number)? else {
             continue;
         };
+        // A file that is about nothing stays: another process may be about to write it anew.
         if !kernel::exists(number) {
-            records.remove(number);
             continue;
         }
         let facts = Control::of_left(number)?.facts()?;
         log::debug!("/dev/ublkb{number} of '{}': {facts:?}", record.name);
-        if facts.token != record.token {
-            records.remove(number);
-        } else if is_left(&facts) {
+        if facts.token == record.token && is_left(&facts) {
             left.push(LeftDevice {
                 number,
                 name: record.name,

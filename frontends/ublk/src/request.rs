@@ -12,6 +12,9 @@ use std::ops::Range;
 /// The kernel's unit.
 pub(crate) const SECTOR: u64 = 512;
 
+/// What the driver can be told at most, in bytes; ours are told less.
+const DATA_BYTES_MAX: u64 = 32 << 20;
+
 /// Operations and flags, as `linux/ublk_cmd.h` has them.
 mod wire {
     pub const READ: u32 = 0;
@@ -82,7 +85,8 @@ impl Request {
         let start = first.checked_mul(SECTOR).ok_or(Errno::INVAL)?;
         // 32 bits of sectors of 512 bytes fit.
         let end = start.checked_add(sectors * SECTOR).ok_or(Errno::INVAL)?;
-        if start == end && !is_flush {
+        let has_data = matches!(operation, Operation::Read | Operation::Write);
+        if (start == end && !is_flush) || (has_data && end - start > DATA_BYTES_MAX) {
             return Err(Errno::INVAL);
         }
         Ok(Self {

@@ -189,7 +189,7 @@ impl Workers {
             _ => return 0,
         };
         bytes.fetch_add(request.length(), Ordering::Relaxed);
-        i32::try_from(request.length()).expect("a request has at most 512 KiB")
+        i32::try_from(request.length()).expect("it has at most 32 MiB")
     }
 
     fn answer(&self, tag: u16, result: i32) {

@@ -189,6 +189,8 @@ fn what_makes_no_sense_is_refused() {
     assert_eq!(refused(wire::READ, u64::MAX, 1), Some(Errno::INVAL));
     assert_eq!(refused(wire::READ, u64::MAX / 512, 1), Some(Errno::INVAL));
     assert_eq!(refused(wire::READ, 0, 0), Some(Errno::INVAL));
+    assert_eq!(refused(wire::WRITE, 0, u32::MAX), Some(Errno::INVAL));
+    assert_eq!(refused(wire::DISCARD, 0, u32::MAX), None);
     assert_eq!(refused(4, 0, 1), Some(Errno::OPNOTSUPP));
     assert_eq!(refused(18, 0, 1), Some(Errno::OPNOTSUPP));
     // Where a flush begins has no meaning, and the kernel sets it to anything.
