@@ -5,6 +5,7 @@
 
 use crate::clouds::table::Clouds;
 use crate::events::Events;
+use crate::local_disks::table::LocalDisks;
 use crate::memory::Memory;
 use crate::registry::table::Registry;
 use crate::serving::table::Servers;
@@ -24,6 +25,8 @@ pub(crate) struct Context {
     pub memory: Memory,
     /// Servers of volumes.
     pub servers: Servers,
+    /// Volumes as disks of this machine.
+    pub disks: LocalDisks,
     /// Servers of sites.
     pub sites: SiteServers,
     /// Parts outside of the engine that have figures.

@@ -12,6 +12,7 @@ use crate::datasets::list::dataset_list;
 use crate::devices::properties::vdev_get;
 use crate::engine::Engine;
 use crate::keys::load::{load_key, unload_key};
+use crate::local_disks::act::act_on_disks;
 use crate::measures::answer::metrics;
 use crate::measures::groups::pool_groups;
 use crate::mounts::make::{mount, mount_all, mount_list};
@@ -31,7 +32,7 @@ use crate::snapshots::space::{reclaimed_by, snapshot_space};
 use crate::streams::receive::receive;
 use crate::streams::send::send;
 use cenote_control::model::{ControlError, Request, Response};
-use cenote_control::protocol::{Peer, Reply, Service};
+use cenote_control::protocol::{Ending, Peer, Reply, Service};
 
 impl Engine {
     // tidy: allow(long-function, one arm for each request, so that none is forgotten)
@@ -130,6 +131,7 @@ impl Engine {
             Request::SettingsSet { values } => settings_set(context, &values),
             Request::Stores { pool, act } => act_on_stores(context, &pool, act, reply),
             Request::Nbd { act } => act_on_servers(context, &act),
+            Request::Ublk { act } => act_on_disks(context, &act),
             Request::Http { act } => act_on_sites(context, act),
             Request::Metrics { names } => metrics(context, mounts, &self.about, &names, reply),
             Request::PoolGroups { pool } => pool_groups(registry, &pool),
@@ -140,8 +142,8 @@ impl Engine {
                 self.recorder.forget();
                 Ok(Response::Done)
             }
-            Request::DaemonStop { force } => {
-                self.shutdown(force)?;
+            Request::DaemonStop { force, is_restart } => {
+                self.shutdown(Ending::asked(force, is_restart))?;
                 Ok(Response::Done)
             }
         }

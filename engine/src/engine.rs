@@ -4,6 +4,7 @@ use crate::alarms::death::{daemon_died, record_unwritable};
 use crate::alarms::desk::Alarms;
 use crate::alarms::way::AlarmSetup;
 use crate::changes::change as change_of;
+use crate::clouds::own_disks::OwnDisks;
 use crate::clouds::table::Clouds;
 use crate::command::{By, note};
 use crate::context::Context;
@@ -13,6 +14,8 @@ use crate::daemon::veil::{WithoutKeys, veiled};
 use crate::devices::agent::Agent;
 use crate::events::Events;
 use crate::keys::load::unload_if_root;
+use crate::local_disks::seam::DiskSetup;
+use crate::local_disks::table::LocalDisks;
 use crate::memory::{AmpleMemory, Memory, MemoryGauge};
 use crate::mounts::mounter::Mounter;
 use crate::mounts::table::Mounts;
@@ -29,7 +32,7 @@ use crate::sites::table::SiteServers;
 use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{Env, metrics};
 use cenote_control::model::{Access, Change, ControlError, ExportHow, Request, Response};
-use cenote_control::protocol::{Peer, Reply, Service};
+use cenote_control::protocol::{Ending, Peer, Reply, Service};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,6 +66,8 @@ pub struct EngineSettings {
     pub shows_keys: bool,
     /// How volumes are served.
     pub serving: ServingSetup,
+    /// How volumes become disks of this machine.
+    pub disks: DiskSetup,
     /// How sites are served; not set, they are not.
     pub sites: Option<Box<dyn SiteServing>>,
     /// Parts outside of the engine whose figures are shown with its own.
@@ -101,10 +106,14 @@ impl Engine {
         let owner = settings.record.map(|place| place.socket);
         let owner = owner.unwrap_or_default().to_string_lossy().into_owned();
         let cache_files = CacheFiles::new(settings.cache_file, owner);
+        let own_disks = OwnDisks::new(&settings.disks.system);
+        let clouds = Clouds::new(settings.state_directory.as_deref(), own_disks);
+        let clouds = Arc::new(clouds);
         Self {
             context: Context {
                 registry: Arc::new(Registry::new(cache_files)),
-                clouds: Arc::new(Clouds::new(settings.state_directory.as_deref())),
+                disks: LocalDisks::new(settings.disks, &clouds.own_disks),
+                clouds,
                 events: Arc::new(Events::new(Arc::clone(&env))),
                 memory: Memory::new(settings.memory, settings.memory_is_given, gauge, started),
                 servers: Servers::new(settings.serving),
@@ -258,6 +267,9 @@ impl Service for Engine {
         } else if is_change {
             self.context.end_unneeded_servers(false);
         }
+        if is_change && (may_change_exports || self.context.disks.is_active()) {
+            self.context.follow_disks();
+        }
         if is_change {
             self.context.follow_sites();
             // Whoever learns that a pool is imported may rely on it being written down.
@@ -294,6 +306,7 @@ impl Service for Engine {
         self.agent.look(&self.context.events, now, &pools);
         let env = self.context.env.as_ref();
         self.context.follow_sites();
+        self.context.disks.end_leaving();
         self.recorder.look(&self.context, &self.mounts);
         let failure = self.recorder.failure();
         let was_told = self.record_alarm.swap(failure.is_some(), Ordering::AcqRel);
@@ -302,15 +315,17 @@ impl Service for Engine {
         }
     }
 
-    fn shutdown(&self, force: bool) -> Result<(), ControlError> {
+    fn shutdown(&self, ending: Ending) -> Result<(), ControlError> {
         // What happened just now is told, too; afterwards there are no pools to say more.
         self.look_at_pools(&self.context.registry.all());
-        let outcome = shutdown(&self.context, &self.mounts, force);
-        if force || outcome.is_ok() {
+        let outcome = shutdown(&self.context, &self.mounts, ending);
+        if ending.force || outcome.is_ok() {
             self.context.servers.end_all();
             self.context.sites.end_all();
             self.recorder.finish();
             self.alarms.finish();
+        } else if self.context.disks.is_active() {
+            self.context.follow_disks();
         }
         outcome
     }

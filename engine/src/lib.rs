@@ -9,8 +9,8 @@
 //!   behind a change with its note in the history;
 //! * `alarms`: what a person is told of all this, without asking;
 //! * `mounts`, `keys`, `devices`, `snapshots`, `scans`, `datasets`, `pools`, `daemon`,
-//!   `serving`, `sites`, `measures`: what requests are about. What one of them keeps is its own:
-//!   the mounts have their table.
+//!   `serving`, `local_disks`, `sites`, `measures`: what requests are about. What one of them
+//!   keeps is its own: the mounts have their table.
 //!
 //! Their functions are handed what they need of all this. Who has to tell something upwards posts
 //! an event. How a mount is made is behind [`Mounter`].
@@ -37,6 +37,7 @@ mod errors;
 mod events;
 mod host;
 mod keys;
+mod local_disks;
 mod measures;
 mod memory;
 mod mounts;
@@ -61,6 +62,10 @@ pub use alarms::way::{
 pub use daemon::recorder::RecordPlace;
 pub use daemon::settings::settings_list;
 pub use engine::{Engine, EngineSettings};
+pub use local_disks::label::disk_label_name;
+pub use local_disks::seam::{
+    DiskFigures, DiskSetup, KernelDisk, KernelDisks, KernelFault, LeftDisk,
+};
 pub use measures::table::MEASURES;
 pub use memory::{AmpleMemory, MEMORY_MIN, MemoryGauge};
 pub use mounts::mounter::{

@@ -11,6 +11,9 @@ use cenote_dsl::{Dataset, DatasetType, Stored};
 /// The user property that says whether volumes are served as network block devices.
 pub(crate) const SERVED: &str = "cenote:nbd";
 
+/// The user property that says whether volumes are disks of this machine.
+pub(crate) const DISK: &str = "cenote:ublk";
+
 /// A value that a user gave, in the clients' terms if it is none.
 pub(crate) fn setting(pair: &Pair, purpose: Purpose) -> Result<Setting, ControlError> {
     if let Effect::Refused(reason) = dataset_effect(&pair.0)
@@ -21,10 +24,11 @@ pub(crate) fn setting(pair: &Pair, purpose: Purpose) -> Result<Setting, ControlE
             reason: format!("'{}': {reason}", pair.0),
         });
     }
-    if pair.0 == SERVED && !["on", "off"].contains(&pair.1.as_str()) {
+    let is_own = [SERVED, DISK].contains(&pair.0.as_str());
+    if is_own && !["on", "off"].contains(&pair.1.as_str()) {
         return Err(ControlError::BadValue {
             name: pair.0.clone(),
-            reason: format!("'{SERVED}' must be one of 'on | off'"),
+            reason: format!("'{}' must be one of 'on | off'", pair.0),
         });
     }
     received_setting(pair, purpose)

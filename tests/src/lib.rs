@@ -18,6 +18,7 @@ pub mod dashboard;
 pub mod fstests;
 pub mod golden;
 pub mod guest;
+pub mod guest_ublk;
 pub mod guest_volume;
 pub mod handbook;
 pub mod history;

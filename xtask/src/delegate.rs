@@ -55,6 +55,11 @@ pub fn boot(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "boot", arguments)
 }
 
+/// Boots a guest that serves volumes to its own kernel.
+pub fn guest_ublk(arguments: &[String]) -> Result<bool> {
+    run_program("cenote-tests", "guest-ublk", arguments)
+}
+
 /// Boots a guest from a clone of a volume.
 pub fn guest_volume(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "guest-volume", arguments)

@@ -83,6 +83,9 @@ usage: cargo xtask COMMAND [ARGUMENT...]
                               xfstests, built in DIRECTORY, on two mounts
   zfs-test [--package DIR] [--timeout SECONDS] [GROUP|TEST...]
                               OpenZFS's tests of repair (Debian's package zfs-test), as root
+  guest-ublk [--accelerator kvm|tcg] [--directory DIR]
+                              a guest with the driver ublk_drv: volumes as its disks, file systems
+                              on them, the daemon killed under fio; OpenZFS judges the pool
   guest-volume [--accelerator kvm|tcg] [--directory DIR]
                               a guest made by mmdebstrap boots from a clone of a volume, works
                               there, is rolled back, and its file system and the pool are whole
@@ -136,6 +139,7 @@ fn main() -> ExitCode {
         "dashboard" => delegate::dashboard(rest),
         "fstests" => delegate::fstests(rest),
         "zfs-test" => delegate::zfs_test(rest),
+        "guest-ublk" => delegate::guest_ublk(rest),
         "guest-volume" => delegate::guest_volume(rest),
         "fuzz" => fuzz::run(rest),
         "boot" => package::boot(rest),

@@ -64,6 +64,16 @@ ranks! {
         NbdSend [] "Held by the thread that sends a reply on a connection.";
         NbdWorkers [] "Workers of a connection.";
     }
+    ublk {
+        UblkDevice [] "Held by the thread that stops a device of the kernel.";
+        UblkWorkers [] "Requests of the kernel that wait for workers.";
+        UblkWindow [] "How the data of the kernel's requests is reached.";
+        UblkFinished [] "Answers that go to the kernel next.";
+    }
+    disks {
+        DiskGate [] "Requests to a disk of this machine, and its volume.";
+        UnflushedWrites [] "Held while a write that is not flushed is kept below /run.";
+    }
     http {
         HttpRules [] "What a server of files may be told anew while it runs.";
         HttpConnections [] "Connections of a server of files.";
@@ -91,6 +101,8 @@ ranks! {
         SiteStates [] "Which tree a site shows.";
         VolumeServers [] "Servers of volumes.";
         ServedExports [] "What a server of volumes exports because of a command.";
+        LocalDisks [] "Disks of this machine.";
+        LocalDisk [] "The state of a disk of this machine.";
     }
     fuse {
         FuseWorkers [] "Workers of a mount.";
@@ -312,6 +324,9 @@ ranks! {
         SimDisk [leaf] "The bytes of a simulated disk.";
         SimRandom [leaf] "How long a simulated disk takes.";
         SimRecord [leaf] "What happened to the simulated disks.";
+    }
+    engine {
+        OwnDisks [leaf no_io] "Numbers of the disks of this machine that are volumes here.";
     }
     base {
         UnusedSettings [leaf no_io] "Values of settings without a meaning.";

@@ -39,6 +39,7 @@ mod shell_word;
 mod snapshots;
 mod space;
 mod store;
+mod ublk;
 mod value;
 mod vdev;
 mod verify;
@@ -81,7 +82,7 @@ pub use pool::{
 pub use receive::{Receive, ReceiveNaming, ReceiveNote};
 pub use refusal::{
     DeviceRefusal, HttpRefusal, KeyRefusal, NbdRefusal, PoolRefusal, Refusal, StoreRefusal,
-    StreamAct, StreamFault, StreamRefusal,
+    StreamAct, StreamFault, StreamRefusal, UblkRefusal,
 };
 pub use request::{Access, Depth, ExportHow, MountOptions, PropertySelection, Request};
 pub use response::{Part, Response};
@@ -92,6 +93,7 @@ pub use shell_word::shell_word;
 pub use snapshots::{RollBack, SnapshotChange};
 pub use space::{AccountKind, AccountOwner, Hold, KeptBy, SnapshotSpace, SpaceAccount};
 pub use store::{StoreAct, StoreReport, StoreRequests, StoreStatus};
+pub use ublk::{UblkAct, UblkDisk, UblkFailure, UblkLeft, UblkStatus};
 pub use value::{Pair, Property, Source, Value};
 pub use vdev::{
     AllocationClass, Counters, Space, SpareUse, Vdev, VdevAux, VdevKind, VdevNaming, VdevRow,

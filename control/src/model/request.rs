@@ -13,6 +13,7 @@ use super::secret::Secret;
 use super::send::Send;
 use super::space::AccountKind;
 use super::store::StoreAct;
+use super::ublk::UblkAct;
 use super::verify::VerifyOptions;
 
 /// How deep a listing goes below its roots. Snapshots and bookmarks are one below their dataset.
@@ -307,6 +308,11 @@ pub enum Request {
         /// What about them.
         act: NbdAct,
     },
+    /// Volumes as disks of this machine. Answer: `Ublk`.
+    Ublk {
+        /// What about them.
+        act: UblkAct,
+    },
     /// Sites served over HTTP. Answer: `Http`.
     Http {
         /// What about them.
@@ -331,6 +337,9 @@ pub enum Request {
     DaemonStop {
         /// Although something is busy.
         force: bool,
+        /// Another daemon continues: disks of this machine wait for it.
+        #[serde(default)]
+        is_restart: bool,
     },
 }
 
@@ -385,6 +394,10 @@ impl Request {
             Request::Nbd { act } => match act {
                 NbdAct::Status => Access::Read,
                 NbdAct::Serve { .. } | NbdAct::Stop { .. } => Access::Change,
+            },
+            Request::Ublk { act } => match act {
+                UblkAct::Status => Access::Read,
+                UblkAct::Serve { .. } | UblkAct::Stop { .. } => Access::Change,
             },
             Request::Http { act } => match act {
                 HttpAct::Status => Access::Read,

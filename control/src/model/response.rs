@@ -22,6 +22,7 @@ use super::send::SendNote;
 use super::setting::SettingRow;
 use super::space::{Hold, SnapshotSpace, SpaceAccount};
 use super::store::StoreReport;
+use super::ublk::UblkStatus;
 use super::vdev::{VdevRow, VdevState};
 use super::verify::{VerifyProgress, VerifyReport};
 
@@ -194,6 +195,11 @@ pub enum Response {
     Nbd {
         /// The daemon's own first.
         servers: Vec<NbdServer>,
+    },
+    /// Volumes as disks of this machine.
+    Ublk {
+        /// All of them.
+        status: UblkStatus,
     },
     /// Servers of sites.
     Http {

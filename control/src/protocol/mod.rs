@@ -22,5 +22,6 @@ pub use client::{CallError, Client, Interrupt};
 pub use frame::{DESCRIPTORS_MAX, FRAME_SIZE_MAX, FrameError, PROTOCOL_VERSION};
 pub use path::{MACHINE_SOCKET, lock_path, note_path, socket_of_process, socket_path, view_path};
 pub use server::{
-    Peer, Reply, ServeError, ServeOptions, Server, Service, clear_left_sockets, is_socket,
+    DisksAtEnd, Ending, Peer, Reply, ServeError, ServeOptions, Server, Service, clear_left_sockets,
+    is_socket,
 };

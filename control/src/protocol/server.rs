@@ -81,8 +81,45 @@ pub trait Service: Send + Sync {
 
     /// Unmounts and exports everything; called once, before the daemon leaves.
     ///
-    /// Without `force`, fails when something is busy, and the daemon stays.
-    fn shutdown(&self, force: bool) -> Result<(), ControlError>;
+    /// Without [`Ending::force`], fails when something is busy, and the daemon stays.
+    fn shutdown(&self, ending: Ending) -> Result<(), ControlError>;
+}
+
+/// What becomes of disks of this machine when the daemon ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DisksAtEnd {
+    /// They go.
+    Go,
+    /// Those that are open wait for the next daemon; the others go.
+    OpenStay,
+    /// All wait for the next daemon.
+    Stay,
+}
+
+/// How a service ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ending {
+    /// Although something is busy.
+    pub force: bool,
+    /// What becomes of disks of this machine.
+    pub disks: DisksAtEnd,
+}
+
+impl Ending {
+    /// The end that a signal brings, or that comes by itself.
+    pub const UNASKED: Self = Self {
+        force: true,
+        disks: DisksAtEnd::OpenStay,
+    };
+
+    /// The end that [`Request::DaemonStop`] asks for.
+    pub fn asked(force: bool, is_restart: bool) -> Self {
+        let disks = match is_restart {
+            true => DisksAtEnd::Stay,
+            false => DisksAtEnd::Go,
+        };
+        Self { force, disks }
+    }
 }
 
 /// How a server behaves.
@@ -271,7 +308,7 @@ impl Server {
         shared.stop.store(true, Ordering::Release);
         if !shared.stopped.swap(true, Ordering::AcqRel) {
             // Leaving anyway: what cannot be unmounted is left to the system.
-            let _ = shared.service.shutdown(true);
+            let _ = shared.service.shutdown(Ending::UNASKED);
         }
     }
 
@@ -530,8 +567,8 @@ fn answer(
     peer: Peer,
 ) -> Result<Response, ControlError> {
     check_version(&envelope)?;
-    if let Request::DaemonStop { force } = envelope.body {
-        shared.service.shutdown(force)?;
+    if let Request::DaemonStop { force, is_restart } = envelope.body {
+        shared.service.shutdown(Ending::asked(force, is_restart))?;
         shared.stopped.store(true, Ordering::Release);
         shared.stop.store(true, Ordering::Release);
         return Ok(Response::Done);

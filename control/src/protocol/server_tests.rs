@@ -79,12 +79,19 @@ impl Service for Canned {
         self.idle.load(Ordering::Acquire)
     }
 
-    fn shutdown(&self, force: bool) -> Result<(), ControlError> {
-        if self.busy.load(Ordering::Acquire) && !force {
+    fn shutdown(&self, ending: Ending) -> Result<(), ControlError> {
+        if self.busy.load(Ordering::Acquire) && !ending.force {
             let pool = "tank".to_owned();
             return Err(ControlError::PoolBusy { pool });
         }
         Ok(())
+    }
+}
+
+fn stop(force: bool) -> Request {
+    Request::DaemonStop {
+        force,
+        is_restart: false,
     }
 }
 
@@ -210,9 +217,9 @@ fn a_stop_is_refused_while_busy_and_obeyed_by_force() {
     let mut world = World::new(false);
     world.service.busy.store(true, Ordering::Release);
     let mut client = world.client();
-    let refused = client.call(Request::DaemonStop { force: false }, &[], &mut no_parts);
+    let refused = client.call(stop(false), &[], &mut no_parts);
     assert!(matches!(refused, Err(CallError::Refused(_))));
-    let done = client.call(Request::DaemonStop { force: true }, &[], &mut no_parts);
+    let done = client.call(stop(true), &[], &mut no_parts);
     assert_eq!(done.expect("an answer"), Response::Done);
     world.join();
     let gone = Client::connect(&world.directory.path().join("s"));
@@ -266,7 +273,7 @@ fn on_the_second_socket_one_may_only_look() {
     let seen = viewer().call(Request::MountList, &[file.as_fd()], &mut no_parts);
     assert_eq!(seen.expect("an answer"), Response::Done);
     for request in [
-        Request::DaemonStop { force: true },
+        stop(true),
         Request::EventsClear,
         holds(),
         Request::Noted {

@@ -6,6 +6,7 @@
 pub(crate) mod act;
 pub(crate) mod leave;
 pub(crate) mod opener;
+pub(crate) mod own_disks;
 pub(crate) mod rules;
 pub(crate) mod status;
 pub(crate) mod table;

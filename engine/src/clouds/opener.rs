@@ -4,6 +4,7 @@
 //! Labels keep the place of a device only. What a name says beside that holds for the import, and
 //! for devices that come back while the pool is open.
 
+use super::own_disks::Foreign;
 use super::table::{Clouds, EXPORTS, Held, How};
 use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_cloud::location::{SCHEMES, is_location, place};
@@ -42,7 +43,8 @@ impl Opener for Exports {
 
 /// Opens devices that are in no store: files, disks, exports of NBD servers.
 pub(crate) fn outside_stores(clouds: &Arc<Clouds>) -> Schemes {
-    with_exports(Schemes::new(Arc::new(SystemOpener::default())), clouds)
+    let disks = Foreign::new(Arc::new(SystemOpener::default()), &clouds.own_disks);
+    with_exports(Schemes::new(Arc::new(disks)), clouds)
 }
 
 fn with_exports(schemes: Schemes, clouds: &Arc<Clouds>) -> Schemes {
@@ -85,7 +87,8 @@ impl AllOpener {
         let stores = Arc::new(stores);
         let clouds = Arc::clone(&stores.clouds);
         let opener = Arc::clone(&stores) as Arc<dyn Opener>;
-        let schemes = Schemes::new(Arc::new(OffsetOpener::new(offset)));
+        let disks = Foreign::new(Arc::new(OffsetOpener::new(offset)), &clouds.own_disks);
+        let schemes = Schemes::new(Arc::new(disks));
         Self {
             stores,
             schemes: with_exports(schemes.with(&SCHEMES, &opener), &clouds),

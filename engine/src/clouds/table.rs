@@ -7,6 +7,7 @@
 //! refused to others, as a file is. What it has not flushed it sends again after an interruption,
 //! and a second writer would be overwritten by that.
 
+use super::own_disks::OwnDisks;
 use cenote_base::rt::{self, Mutex, MutexGuard, ranks};
 use cenote_base::settings;
 use cenote_cloud::location::{Location, is_location, place};
@@ -42,6 +43,8 @@ pub(crate) struct How {
 pub(crate) struct Clouds {
     stores: StoreOpener,
     open: Mutex<Open, ranks::Clouds>,
+    /// Disks of this machine that are volumes of this daemon.
+    pub own_disks: Arc<OwnDisks>,
 }
 
 #[derive(Debug, Default)]
@@ -53,7 +56,7 @@ struct Open {
 impl Clouds {
     /// An empty table. What devices have on this side is below `state`, or where the system keeps
     /// such things.
-    pub fn new(state: Option<&Path>) -> Self {
+    pub fn new(state: Option<&Path>, own_disks: OwnDisks) -> Self {
         let stores = StoreOpener::new(false);
         Self {
             stores: match state {
@@ -61,6 +64,7 @@ impl Clouds {
                 None => stores,
             },
             open: Mutex::default(),
+            own_disks: Arc::new(own_disks),
         }
     }
 

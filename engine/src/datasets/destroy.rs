@@ -198,7 +198,7 @@ fn destroy_one(
     }
     let (imported, dataset) = context.registry.dataset(name)?;
     let places = mounts.derived_places(name.as_str());
-    imported.free_dataset(name, how.force)?;
+    let _disks = imported.free_dataset(name, how.force)?;
     let id = dataset.id();
     let _freed = imported.hold_trees(how.force, |tree| tree == id)?;
     // What is in use is refused before its snapshots are gone.

@@ -55,7 +55,7 @@ fn rename_here(
     how: Renaming,
     by: &By<'_>,
 ) -> Result<Vec<(String, ControlError)>, ControlError> {
-    imported.free_below(from, how.force)?;
+    let _disks = imported.free_below(from, how.force)?;
     let places = mounts.derived_places(from.as_str());
     let mounted = match how.unmounted {
         true => Vec::new(),

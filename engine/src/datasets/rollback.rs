@@ -34,7 +34,7 @@ pub(crate) fn roll_back(
     let (_, dataset) = context.registry.dataset(&head)?;
     let id = dataset.id();
     drop(dataset);
-    imported.free_dataset(&head, wanted.force)?;
+    let _disks = imported.free_dataset(&head, wanted.force)?;
     let task = RollbackDataset { snapshot };
     exchange_contents(
         mounts,

@@ -5,6 +5,7 @@ use crate::command::{By, NotedOnce, run};
 use crate::context::Context;
 use crate::errors::parse_name;
 use crate::keys::new::{check_location, check_location_stays};
+use crate::local_disks::act::resize_disk;
 use crate::mounts::change::refresh_mounts;
 use crate::mounts::follow::{
     mount_back, mounted_below, mounted_by_place_of, remount_below, unmount_for_change,
@@ -115,7 +116,11 @@ fn set_on_one(
     check_location(&dataset, &settings)?;
     set_contents(&imported, &dataset, &contents, by)?;
     // The task notes the command, although there may be nothing left to set.
-    apply(context, mounts, &name, settings, unmounted, by)
+    apply(context, mounts, &name, settings, unmounted, by)?;
+    match properties.iter().any(|(name, _)| name == "volsize") {
+        true => resize_disk(context, &imported, &dataset),
+        false => Ok(()),
+    }
 }
 
 /// Sets values and lets mounts follow.

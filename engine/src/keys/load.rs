@@ -46,6 +46,7 @@ pub(crate) fn unload_key(
         key.map_or(true, |key| key.is_some_and(|key| key.root() == root))
     };
     let _freed = imported.hold_trees(false, is_locked)?;
+    let _disks = imported.free_unused_disks(is_locked);
     let until = env.monotonic() + LETTING_GO;
     loop {
         mounts.forget_ended();

@@ -95,6 +95,9 @@ pub(crate) fn metrics(
     if families.wants("cenote_nbd_") {
         serving::servers(&context.servers, &mut families);
     }
+    if families.wants("cenote_disk_") {
+        serving::disks(&context.disks, &mut families);
+    }
     if families.wants("cenote_http_") {
         serving::sites(&context.sites, &mut families);
     }

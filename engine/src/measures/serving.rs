@@ -1,15 +1,17 @@
 //! Figures of what is served: mounts, volumes, sites; and of the object stores below.
 
 use super::table::{
-    HTTP_CONNECTIONS, HTTP_FROM_MEMORY, HTTP_REFUSED, HTTP_REQUESTS, HTTP_SENT, HTTP_SITE_CACHED,
-    HTTP_SITE_MADE, HTTP_SITE_OPEN, HTTP_SITE_READ, HTTP_SITE_UP, HTTP_UNLOGGED, MOUNT_ERRORS,
-    MOUNT_READ, MOUNT_REQUESTS, MOUNT_WRITTEN, NBD_CLIENTS, NBD_READ, NBD_REQUESTS, NBD_WRITTEN,
-    STORE_DAMAGED, STORE_FAILURES, STORE_LOG_SIZE, STORE_LOG_USED, STORE_PENDING, STORE_RECEIVED,
-    STORE_REQUESTS, STORE_SENT, STORE_UNREACHABLE,
+    DISK_OPEN, DISK_READ, DISK_REQUESTS, DISK_WRITTEN, HTTP_CONNECTIONS, HTTP_FROM_MEMORY,
+    HTTP_REFUSED, HTTP_REQUESTS, HTTP_SENT, HTTP_SITE_CACHED, HTTP_SITE_MADE, HTTP_SITE_OPEN,
+    HTTP_SITE_READ, HTTP_SITE_UP, HTTP_UNLOGGED, MOUNT_ERRORS, MOUNT_READ, MOUNT_REQUESTS,
+    MOUNT_WRITTEN, NBD_CLIENTS, NBD_READ, NBD_REQUESTS, NBD_WRITTEN, STORE_DAMAGED, STORE_FAILURES,
+    STORE_LOG_SIZE, STORE_LOG_USED, STORE_PENDING, STORE_RECEIVED, STORE_REQUESTS, STORE_SENT,
+    STORE_UNREACHABLE,
 };
 use crate::clouds::act::report;
 use crate::clouds::status::devices_of;
 use crate::clouds::table::Clouds;
+use crate::local_disks::table::LocalDisks;
 use crate::mounts::mounter::MountFigures;
 use crate::mounts::table::Mounts;
 use crate::registry::imported::Imported;
@@ -59,6 +61,17 @@ fn server(server: &NbdServer, sink: &mut dyn Sink) {
         sink.number(&NBD_REQUESTS, &labels, sum(|client| client.requests));
         sink.number(&NBD_READ, &labels, sum(|client| client.read_bytes));
         sink.number(&NBD_WRITTEN, &labels, sum(|client| client.written_bytes));
+    }
+}
+
+/// All disks of this machine.
+pub(super) fn disks(disks: &LocalDisks, sink: &mut dyn Sink) {
+    for disk in disks.running() {
+        let labels = [disk.device.as_str(), disk.dataset.as_str()];
+        sink.number(&DISK_OPEN, &labels, u64::from(disk.is_open));
+        sink.number(&DISK_REQUESTS, &labels, disk.requests);
+        sink.number(&DISK_READ, &labels, disk.read_bytes);
+        sink.number(&DISK_WRITTEN, &labels, disk.written_bytes);
     }
 }
 

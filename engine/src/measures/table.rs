@@ -223,6 +223,15 @@ measures! {
     NBD_WRITTEN = Gauge "cenote_nbd_written_bytes" ["server" "export"]
         "Bytes that the connected clients wrote.";
 
+    DISK_OPEN = Gauge "cenote_disk_open" ["device" "dataset"]
+        "Whether a disk of this machine (ublk) is open: 1 or 0.";
+    DISK_REQUESTS = Counter "cenote_disk_requests_total" ["device" "dataset"]
+        "Requests of the kernel to a disk of this machine.";
+    DISK_READ = Counter "cenote_disk_read_bytes_total" ["device" "dataset"]
+        "Bytes that were read from a disk of this machine.";
+    DISK_WRITTEN = Counter "cenote_disk_written_bytes_total" ["device" "dataset"]
+        "Bytes that were written to a disk of this machine.";
+
     HTTP_CONNECTIONS = Gauge "cenote_http_connections" ["server"]
         "Connections to a server of sites.";
     HTTP_REQUESTS = Counter "cenote_http_requests_total" ["server"]

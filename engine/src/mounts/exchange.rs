@@ -31,7 +31,7 @@ pub(crate) fn exchange_contents(
     change: impl FnOnce() -> Result<(), ControlError>,
 ) -> Result<(), ControlError> {
     // Clients of a volume would go on with other contents.
-    imported.free_dataset(head, false)?;
+    let _disks = imported.free_dataset(head, false)?;
     // Clients of a site ask again.
     let _freed = imported.hold_trees(true, |tree| tree == id)?;
     // What other mount namespaces have cannot follow.
@@ -75,7 +75,7 @@ pub(crate) fn replace_contents(
     (head, id): (&DatasetName, ObjectId),
     change: impl FnOnce() -> Result<(), ControlError>,
 ) -> Result<(), ControlError> {
-    imported.free_dataset(head, false)?;
+    let _disks = imported.free_dataset(head, false)?;
     let _freed = imported.hold_trees(true, |tree| tree == id)?;
     let mounted = mounted_below(mounts, head);
     unmount_for_change(mounts, imported, head, (&mounted, true))?;

@@ -13,7 +13,7 @@ use crate::mounts::unmount::unmount_pool;
 use crate::registry::imported::Imported;
 use cenote_base::rt::{self, MutexGuard};
 use cenote_control::model::{ControlError, ExportHow, Response};
-use cenote_control::protocol::Reply;
+use cenote_control::protocol::{DisksAtEnd, Ending, Reply};
 use std::time::Duration;
 
 /// How long an export waits for another of the same pool, which may be giving up.
@@ -62,7 +62,7 @@ pub(crate) fn export(
         // Whoever waits for devices would wait for ever.
         imported.pool.give_up();
     }
-    imported.free_all(how.force)?;
+    let _disks = imported.free_all(how.force)?;
     let _freed = imported.hold_trees(how.force, |_| true)?;
     let unmounted = unmount_pool(&context.registry, mounts, &imported, how.force)?;
     if is_suspended {
@@ -113,7 +113,7 @@ pub(crate) fn destroy_pool(
         return export(context, mounts, pool, how, (None, None));
     }
     let imported = context.registry.writable_pool(pool)?;
-    imported.free_all(force)?;
+    let _disks = imported.free_all(force)?;
     let _freed = imported.hold_trees(force, |_| true)?;
     unmount_pool(&context.registry, mounts, &imported, force)?;
     imported.close_all_heads(force)?;
@@ -128,13 +128,22 @@ pub(crate) fn destroy_pool(
     Ok(Response::Done)
 }
 
-/// Lets go of all pools before the daemon ends; with `force` although something is in use.
-/// Without it all pools stay, mounted, if one has to.
+/// Frees a pool of those who have volumes open, but for disks that stay for the next daemon.
+fn free_at_end(imported: &Imported, ending: Ending) -> Result<(), ControlError> {
+    match ending.disks {
+        DisksAtEnd::Go => imported.free_all(ending.force).map(drop),
+        DisksAtEnd::OpenStay | DisksAtEnd::Stay => imported.free_of_clients(ending.force),
+    }
+}
+
+/// Lets go of all pools before the daemon ends; with force although something is in use. Without
+/// it all pools stay, mounted, if one has to.
 pub(crate) fn shutdown(
     context: &Context,
     mounts: &Mounts,
-    force: bool,
+    ending: Ending,
 ) -> Result<(), ControlError> {
+    let force = ending.force;
     let pools = context.registry.all();
     let mut waiting = pools.iter().filter(|imported| imported.pool.is_waiting());
     if let Some(imported) = waiting.next().filter(|_| !force) {
@@ -154,7 +163,7 @@ pub(crate) fn shutdown(
         if imported.pool.is_waiting() {
             imported.pool.give_up();
         }
-        let freed = imported.free_all(force);
+        let freed = free_at_end(imported, ending);
         let freed = freed.and_then(|()| imported.hold_trees(force, |_| true));
         let unmounted_now = freed.and_then(|held| {
             kept_away.push(held);
@@ -170,6 +179,7 @@ pub(crate) fn shutdown(
             }
         }
     }
+    context.disks.leave_at_end(ending.disks);
     for imported in &pools {
         context.registry.remove(imported.name());
     }

@@ -1,44 +1,120 @@
-//! Datasets freed of the clients that have them open, before they are changed as a whole.
+//! Datasets freed of those who have them open, before they are changed as a whole.
 
 use super::imported::Imported;
+use super::served::{DisksHeld, Grip, LetsGo};
 use super::walk::is_within;
 use cenote_base::ObjectId;
-use cenote_control::model::ControlError;
+use cenote_control::model::{ControlError, Refusal, UblkRefusal};
 use cenote_dsl::DatasetName;
+use std::sync::Arc;
+
+/// A refusal in the words of those who change datasets: theirs of a disk that is open.
+fn of_disk(dataset: &str, error: ControlError) -> ControlError {
+    match error {
+        ControlError::Refused(Refusal::Ublk(UblkRefusal::InUse { .. })) => {
+            let dataset = dataset.to_owned();
+            ControlError::DatasetBusy { dataset }
+        }
+        other => other,
+    }
+}
 
 impl Imported {
     /// Refuses to touch a dataset, its snapshots and all below it while clients have volumes there
-    /// open; with `force` disconnects them.
+    /// open, or their disks are; with `force` disconnects them. Disks that are not open let go.
+    /// Until the answer is dropped, no disk of this pool is made.
     ///
     /// # Errors
     /// [`ControlError::DatasetBusy`] with the volume in use.
-    pub fn free_below(&self, top: &DatasetName, force: bool) -> Result<(), ControlError> {
+    pub fn free_below(
+        &self,
+        top: &DatasetName,
+        force: bool,
+    ) -> Result<DisksHeld<'_>, ControlError> {
         self.free_where(force, |name| is_within(&name.dataset(), top))
     }
 
     /// The same for the dataset and its snapshots alone.
-    pub fn free_dataset(&self, dataset: &DatasetName, force: bool) -> Result<(), ControlError> {
+    pub fn free_dataset(
+        &self,
+        dataset: &DatasetName,
+        force: bool,
+    ) -> Result<DisksHeld<'_>, ControlError> {
         self.free_where(force, |name| name.dataset() == *dataset)
     }
 
     /// The same for all volumes of the pool.
-    pub fn free_all(&self, force: bool) -> Result<(), ControlError> {
+    pub fn free_all(&self, force: bool) -> Result<DisksHeld<'_>, ControlError> {
         self.free_where(force, |_| true)
     }
 
-    fn free_where(
+    /// The same for clients alone.
+    pub fn free_of_clients(&self, force: bool) -> Result<(), ControlError> {
+        self.free_clients_where(force, |_| true)
+    }
+
+    /// Lets the disks for which `is_meant` holds go unless they are open, and keeps them from
+    /// being made until the answer is dropped.
+    pub fn free_unused_disks(&self, is_meant: impl Fn(ObjectId) -> bool) -> DisksHeld<'_> {
+        let held = self.served.hold();
+        for (id, disk) in self.served.disks() {
+            // One that is open keeps what it has, and that is what is said of it.
+            if is_meant(id) && disk.let_go(Grip::Unused).is_ok() {
+                self.served.await_disks(&[id]);
+            }
+        }
+        held
+    }
+
+    pub(super) fn free_where(
+        &self,
+        force: bool,
+        is_meant: impl Fn(&DatasetName) -> bool,
+    ) -> Result<DisksHeld<'_>, ControlError> {
+        let held = self.served.hold();
+        let disks = self.served.disks().into_iter();
+        let disks = disks.map(|(id, disk)| (self.name_if(id, &is_meant), id, disk));
+        let disks: Vec<(String, ObjectId, Arc<dyn LetsGo>)> = disks
+            .filter_map(|(name, id, disk)| Some((name?, id, disk)))
+            .collect();
+        let let_go = |grip: Grip| {
+            let mut each = disks.iter();
+            each.try_for_each(|(name, _, disk)| {
+                disk.let_go(grip).map_err(|error| of_disk(name, error))
+            })
+        };
+        if !force {
+            // All of them or none.
+            let_go(Grip::Look)?;
+        }
+        self.free_clients_where(force, is_meant)?;
+        let_go(if force { Grip::Force } else { Grip::Unused })?;
+        let ids: Vec<ObjectId> = disks.iter().map(|(_, id, _)| *id).collect();
+        match disks.first() {
+            Some((name, ..)) if !self.served.await_disks(&ids) => Err(ControlError::DatasetBusy {
+                dataset: name.clone(),
+            }),
+            _ => Ok(held),
+        }
+    }
+
+    /// The name of an open dataset, if it is meant.
+    fn name_if(&self, id: ObjectId, is_meant: impl Fn(&DatasetName) -> bool) -> Option<String> {
+        // Of what cannot be named any more nobody can say that it is not meant.
+        let name = self.dsl().dataset_of(id).map(|found| found.name().clone());
+        name.as_ref()
+            .map_or(true, is_meant)
+            .then(|| name.map_or_else(|_| self.name().to_owned(), |name| name.to_string()))
+    }
+
+    fn free_clients_where(
         &self,
         force: bool,
         is_meant: impl Fn(&DatasetName) -> bool,
     ) -> Result<(), ControlError> {
         let mut meant = Vec::new();
         for (id, _) in self.served.datasets() {
-            // Of what cannot be named any more nobody can say that it is not meant.
-            let name = self.dsl().dataset_of(id).map(|found| found.name().clone());
-            if name.as_ref().map_or(true, &is_meant) {
-                let name = name.map_or_else(|_| self.name().to_owned(), |name| name.to_string());
-                meant.push((id, name));
-            }
+            meant.extend(self.name_if(id, &is_meant).map(|name| (id, name)));
         }
         let Some((_, dataset)) = meant.first().cloned() else {
             return Ok(());

@@ -5,7 +5,7 @@ use super::heads::OpenHeads;
 use super::open_trees::{InUse, OpenTrees, TreesHeld};
 use super::replays::Replays;
 use super::sent::SentSnapshots;
-use super::served::Served;
+use super::served::{DisksHeld, Served};
 use cenote_base::ObjectId;
 use cenote_base::rt::{Job, Mutex, ranks};
 use cenote_control::model::{ControlError, HttpRefusal, PoolHealth, PoolRow};
@@ -99,9 +99,14 @@ impl Imported {
         self.pool.options().replay_in_memory
     }
 
-    /// Refuses what would destroy a snapshot that is being sent, or that clients of a site read.
-    /// Until the answer is dropped no site opens one.
-    pub fn free_snapshots(&self, names: &[DatasetName]) -> Result<TreesHeld<'_>, ControlError> {
+    /// Refuses what would destroy a snapshot that is being sent, that is open as a volume, or that
+    /// clients of a site read. Until the answer is dropped no site opens one, and none becomes a
+    /// disk.
+    pub fn free_snapshots(
+        &self,
+        names: &[DatasetName],
+    ) -> Result<(DisksHeld<'_>, TreesHeld<'_>), ControlError> {
+        let disks = self.free_where(false, |name| names.contains(name))?;
         let mut ids = Vec::new();
         for name in names {
             let Ok(snapshot) = self.dsl().dataset(name) else {
@@ -115,7 +120,8 @@ impl Imported {
             }
             ids.push(snapshot.id());
         }
-        self.hold_trees(false, |id| ids.contains(&id))
+        let trees = self.hold_trees(false, |id| ids.contains(&id))?;
+        Ok((disks, trees))
     }
 
     /// Takes the trees of datasets away from sites, until the answer is dropped.

@@ -1,15 +1,20 @@
-//! Volumes that clients have open.
+//! Volumes that somebody has open: clients of servers, and disks of this machine.
 //!
 //! A client of a block device cannot be held back as a mount can: its next request goes to the
 //! volume that it opened. So a volume with clients is not destroyed, renamed or given other
 //! contents, unless whoever wants that disconnects them. This is the list of clients, with a way
 //! to disconnect each.
+//!
+//! A disk of this machine (`crate::local_disks`) has its volume open all the time, and is in
+//! nobody's way while nobody has the disk open. So it is asked to let go, and none is made while
+//! its dataset is changed ([`Served::hold`]). Whoever keeps the disks makes it again afterwards.
 
 use cenote_base::ObjectId;
 use cenote_base::rt::{Condvar, Mutex, ranks};
+use cenote_control::model::ControlError;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// How long requests of clients that are disconnected may take.
@@ -18,86 +23,168 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Disconnects a client.
 pub type HangUp = Arc<dyn Fn() + Send + Sync>;
 
-/// A client.
+/// How a disk is to let go of its volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Grip {
+    /// Not at all: only whether it would.
+    Look,
+    /// Unless it is open; who just closed it is waited for.
+    Unused,
+    /// The same without waiting.
+    UnusedNow,
+    /// Although it is open.
+    Force,
+    /// The disk stays for the next daemon, and requests wait until then.
+    Leave,
+}
+
+/// A disk of this machine.
+pub(crate) trait LetsGo: Send + Sync {
+    /// Lets go of the volume.
+    ///
+    /// # Errors
+    /// The disk is open, or the kernel refuses.
+    fn let_go(&self, grip: Grip) -> Result<(), ControlError>;
+}
+
+/// Who has a volume open.
 #[derive(Clone)]
-struct Client {
-    /// What it has open.
+pub(crate) enum Holder {
+    /// A client of a server.
+    Client(HangUp),
+    /// A disk.
+    Disk(Weak<dyn LetsGo>),
+}
+
+/// Somebody who has a volume open.
+#[derive(Clone)]
+struct Open {
     dataset: ObjectId,
-    /// Whether it came in because of the property.
+    /// Whether it is served because of the property.
     is_by_property: bool,
-    hang_up: HangUp,
+    holder: Holder,
+}
+
+impl Open {
+    fn hang_up(&self) -> Option<&HangUp> {
+        match &self.holder {
+            Holder::Client(hang_up) => Some(hang_up),
+            Holder::Disk(_) => None,
+        }
+    }
 }
 
 #[derive(Default)]
-struct Clients {
+struct State {
     next: u64,
-    known: BTreeMap<u64, Client>,
+    known: BTreeMap<u64, Open>,
+    /// Changes under way, during which no disk is made.
+    holds: u32,
 }
 
-/// The clients of a pool's volumes.
+/// Who has volumes of a pool open.
 #[derive(Default)]
 pub(crate) struct Served {
-    clients: Mutex<Clients, ranks::ServedVolumes>,
-    /// A client is gone.
+    state: Mutex<State, ranks::ServedVolumes>,
+    /// Somebody is gone.
     left: Condvar,
+}
+
+/// Keeps disks from being made until it is dropped.
+#[derive(Debug)]
+#[must_use]
+pub(crate) struct DisksHeld<'a>(&'a Served);
+
+impl Drop for DisksHeld<'_> {
+    fn drop(&mut self) {
+        self.0.state.lock().holds -= 1;
+    }
 }
 
 impl fmt::Debug for Served {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = self.clients.lock().known.len();
-        f.debug_struct("Served").field("clients", &count).finish()
+        let count = self.state.lock().known.len();
+        f.debug_struct("Served").field("open", &count).finish()
     }
 }
 
 impl Served {
-    /// Notes a client; the number is for [`Self::remove`].
-    pub fn add(&self, dataset: ObjectId, is_by_property: bool, hang_up: HangUp) -> u64 {
-        let mut clients = self.clients.lock();
-        let number = clients.next;
-        clients.next += 1;
-        let client = Client {
+    /// Notes who has a volume open; the number is for [`Self::remove`]. `None` for a disk while
+    /// none is to be made.
+    pub fn add(&self, dataset: ObjectId, is_by_property: bool, holder: Holder) -> Option<u64> {
+        let mut state = self.state.lock();
+        if state.holds > 0 && matches!(holder, Holder::Disk(_)) {
+            return None;
+        }
+        let number = state.next;
+        state.next += 1;
+        let open = Open {
             dataset,
             is_by_property,
-            hang_up,
+            holder,
         };
-        clients.known.insert(number, client);
-        number
+        state.known.insert(number, open);
+        Some(number)
     }
 
-    /// A client is gone, and what it wrote is taken care of.
+    /// Somebody is gone, and what it wrote is taken care of.
     pub fn remove(&self, number: u64) {
-        let gone = self.clients.lock().known.remove(&number);
+        let gone = self.state.lock().known.remove(&number);
         drop(gone);
         self.left.notify_all();
     }
 
-    /// What clients have open, each with whether it came in by the property.
+    /// Keeps disks from being made.
+    pub fn hold(&self) -> DisksHeld<'_> {
+        self.state.lock().holds += 1;
+        DisksHeld(self)
+    }
+
+    /// What clients have open, each with whether it is served by the property.
     pub fn datasets(&self) -> Vec<(ObjectId, bool)> {
-        let clients = self.clients.lock();
-        let each = clients.known.values();
-        each.map(|client| (client.dataset, client.is_by_property))
+        let state = self.state.lock();
+        let clients = state.known.values().filter(|open| open.hang_up().is_some());
+        clients
+            .map(|open| (open.dataset, open.is_by_property))
             .collect()
+    }
+
+    /// The disks.
+    pub fn disks(&self) -> Vec<(ObjectId, Arc<dyn LetsGo>)> {
+        let state = self.state.lock();
+        let disks = state.known.values().filter_map(|open| match &open.holder {
+            Holder::Disk(disk) => Some((open.dataset, disk.upgrade()?)),
+            Holder::Client(_) => None,
+        });
+        disks.collect()
     }
 
     /// Disconnects the clients for which `is_meant` holds, and waits until they are gone; false if
     /// they do not go.
     pub fn hang_up(&self, is_meant: impl Fn(ObjectId, bool) -> bool) -> bool {
-        let is_meant = |client: &Client| is_meant(client.dataset, client.is_by_property);
-        let clients = self.clients.lock();
-        let meant: Vec<Client> = clients
-            .known
-            .values()
-            .filter(|client| is_meant(client))
-            .cloned()
-            .collect();
-        drop(clients);
-        for client in &meant {
-            (client.hang_up)();
+        let is_meant =
+            |open: &&Open| open.hang_up().is_some() && is_meant(open.dataset, open.is_by_property);
+        let state = self.state.lock();
+        let meant: Vec<Open> = state.known.values().filter(is_meant).cloned().collect();
+        drop(state);
+        for hang_up in meant.iter().filter_map(Open::hang_up) {
+            hang_up();
         }
         drop(meant);
-        let is_there = |clients: &mut Clients| clients.known.values().any(&is_meant);
-        let clients = self.clients.lock();
-        let (_clients, are_there) = self.left.wait_timeout_while(clients, PATIENCE, is_there);
+        let is_there = |state: &mut State| state.known.values().any(|open| is_meant(&open));
+        let state = self.state.lock();
+        let (_state, are_there) = self.left.wait_timeout_while(state, PATIENCE, is_there);
+        !are_there
+    }
+
+    /// Waits until disks that let go of these have closed them; false if they do not.
+    pub fn await_disks(&self, datasets: &[ObjectId]) -> bool {
+        let is_there = |state: &mut State| {
+            let mut disks = state.known.values().filter(|open| open.hang_up().is_none());
+            disks.any(|open| datasets.contains(&open.dataset))
+        };
+        let state = self.state.lock();
+        let (_state, are_there) = self.left.wait_timeout_while(state, PATIENCE, is_there);
         !are_there
     }
 }
@@ -113,21 +200,41 @@ mod tests {
         let served = Arc::new(Served::default());
         let calls = Arc::new(AtomicU64::new(0));
         let (own, count) = (Arc::clone(&served), Arc::clone(&calls));
-        let first = served.add(
-            ObjectId(1),
-            true,
-            Arc::new(move || {
-                count.fetch_add(1, Ordering::SeqCst);
-                let own = Arc::clone(&own);
-                rt::spawn("gone", move || own.remove(0)).expect("a thread");
-            }),
-        );
-        assert_eq!(first, 0);
-        served.add(ObjectId(2), false, Arc::new(|| panic!("it is not meant")));
+        let client = Holder::Client(Arc::new(move || {
+            count.fetch_add(1, Ordering::SeqCst);
+            let own = Arc::clone(&own);
+            rt::spawn("gone", move || own.remove(0)).expect("a thread");
+        }));
+        assert_eq!(served.add(ObjectId(1), true, client), Some(0));
+        let other = Holder::Client(Arc::new(|| panic!("it is not meant")));
+        served.add(ObjectId(2), false, other);
         assert_eq!(served.datasets().len(), 2);
         assert!(served.hang_up(|id, is_by_property| id == ObjectId(1) && is_by_property));
         assert_eq!(calls.load(Ordering::SeqCst), 1);
         assert_eq!(served.datasets(), [(ObjectId(2), false)]);
         assert!(served.hang_up(|id, _| id == ObjectId(1)), "nobody is there");
+    }
+
+    #[test]
+    fn no_disk_is_made_during_a_change() {
+        struct Disk;
+        impl LetsGo for Disk {
+            fn let_go(&self, _grip: Grip) -> Result<(), ControlError> {
+                Ok(())
+            }
+        }
+        let served = Served::default();
+        let disk: Arc<dyn LetsGo> = Arc::new(Disk);
+        let holder = || Holder::Disk(Arc::downgrade(&disk));
+        let held = served.hold();
+        assert_eq!(served.add(ObjectId(1), false, holder()), None);
+        let client = Holder::Client(Arc::new(|| {}));
+        assert!(served.add(ObjectId(1), false, client).is_some());
+        drop(held);
+        let number = served.add(ObjectId(1), false, holder()).expect("it may");
+        assert_eq!(served.disks().len(), 1);
+        assert_eq!(served.datasets().len(), 1, "a disk is no client");
+        served.remove(number);
+        assert!(served.await_disks(&[ObjectId(1)]), "it is gone");
     }
 }

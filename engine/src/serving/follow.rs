@@ -9,13 +9,13 @@ use super::offer::{has_property, is_by_property};
 use crate::context::Context;
 use crate::registry::imported::Imported;
 use crate::registry::walk::walk_heads;
-use crate::values::SERVED;
+use crate::values::{DISK, SERVED};
 use cenote_base::ObjectId;
 use cenote_control::model::{Change, NbdListen, Request, SnapshotChange};
 use cenote_control::record::RecordedExport;
 
 /// The properties that say what is served.
-const PROPERTIES: [&str; 3] = [SERVED, "volmode", "snapdev"];
+const PROPERTIES: [&str; 4] = [SERVED, DISK, "volmode", "snapdev"];
 
 /// Whether a request may change what the property serves.
 pub(crate) fn may_change_exports(request: &Request) -> bool {
@@ -52,7 +52,7 @@ impl Context {
                     !imported
                         .dsl()
                         .dataset_of(*id)
-                        .is_ok_and(|it| is_by_property(&it))
+                        .is_ok_and(|it| is_by_property(&it, SERVED))
                 })
                 .collect();
             let is_gone = |id: ObjectId, by_property: bool| by_property && gone.contains(&id);
@@ -97,7 +97,7 @@ impl Context {
     fn is_wanted(&self) -> bool {
         self.registry.all().iter().any(|imported| {
             let mut is_on = false;
-            walk_heads(imported.dsl(), |head| is_on |= has_property(head));
+            walk_heads(imported.dsl(), |head| is_on |= has_property(head, SERVED));
             is_on
         })
     }

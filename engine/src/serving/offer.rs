@@ -10,6 +10,7 @@ use super::open::{Opening, ServedVolume, check};
 use super::server::{HangUp, VolumeOffer};
 use crate::errors::parse_name;
 use crate::registry::imported::Imported;
+use crate::registry::served::Holder;
 use crate::registry::table::Registry;
 use crate::registry::walk::walk_heads;
 use crate::values::SERVED;
@@ -42,6 +43,11 @@ impl Commanded {
         }
     }
 
+    /// The import of its pool, and its number there.
+    pub fn key(&self) -> (u64, ObjectId) {
+        (self.import, self.id)
+    }
+
     /// Whether it is in this pool.
     pub fn is_of(&self, imported: &Imported) -> bool {
         self.import == imported.load_guid
@@ -70,48 +76,54 @@ pub(crate) struct Offer {
     commanded: Mutex<Vec<Commanded>, ranks::ServedExports>,
 }
 
-/// Whether the property says that a dataset, or what is below it, is served.
-pub(crate) fn has_property(dataset: &Dataset) -> bool {
-    let found = dataset.user_property(SERVED);
+/// Whether a property ([`SERVED`] or the like) says that a dataset, or what is below it, is served.
+pub(crate) fn has_property(dataset: &Dataset, property: &str) -> bool {
+    let found = dataset.user_property(property);
     let value = found.ok().flatten().map(|report| report.value);
     matches!(value, Some(PropertyValue::Text(text)) if text == "on")
 }
 
 /// Whether the properties of a head serve it; of a volume, with `snapshots` its snapshots.
-fn is_served_head(head: &Dataset, snapshots: bool) -> bool {
+fn is_served_head(head: &Dataset, by: &str, snapshots: bool) -> bool {
     let number = |property| head.stored_number(property).ok();
-    has_property(head)
+    has_property(head, by)
         && matches!(head.dataset_type(), Ok(DatasetType::Volume))
         && number(Property::VolumeMode).is_some_and(|mode| mode != MODE_NONE)
         && (!snapshots || number(Property::SnapDev) == Some(1))
 }
 
-/// Whether a volume or snapshot is served because of properties.
-pub(crate) fn is_by_property(dataset: &Dataset) -> bool {
+/// Whether a volume or snapshot is served because of a property.
+pub(crate) fn is_by_property(dataset: &Dataset, by: &str) -> bool {
     if !dataset.is_snapshot() {
-        return is_served_head(dataset, false);
+        return is_served_head(dataset, by, false);
     }
     let head = dataset.directory().head().ok().flatten();
-    head.is_some_and(|head| is_served_head(&head, true))
+    head.is_some_and(|head| is_served_head(&head, by, true))
 }
 
 /// Whether the property `readonly` keeps a volume from being written to.
-fn is_read_only(dataset: &Dataset) -> bool {
+pub(crate) fn is_read_only(dataset: &Dataset) -> bool {
     dataset.is_snapshot()
         || dataset
             .stored_number(Property::ReadOnly)
             .map_or(true, |on| on != 0)
 }
 
-/// Calls `each` with what the property serves.
-fn each_by_property(registry: &Registry, mut each: impl FnMut(&Arc<Imported>, &Dataset)) {
+/// Calls `each` with what a property serves; whether the property is on anywhere.
+pub(crate) fn each_by_property(
+    registry: &Registry,
+    by: &str,
+    mut each: impl FnMut(&Arc<Imported>, &Dataset),
+) -> bool {
+    let mut is_on = false;
     for imported in registry.all() {
         walk_heads(imported.dsl(), |head| {
-            if !is_served_head(head, false) {
+            is_on |= has_property(head, by);
+            if !is_served_head(head, by, false) {
                 return;
             }
             each(&imported, head);
-            if !is_served_head(head, true) {
+            if !is_served_head(head, by, true) {
                 return;
             }
             for entry in head.listed_snapshots().unwrap_or_default() {
@@ -121,6 +133,7 @@ fn each_by_property(registry: &Registry, mut each: impl FnMut(&Arc<Imported>, &D
             }
         });
     }
+    is_on
 }
 
 impl Offer {
@@ -178,7 +191,7 @@ impl Offer {
             exports.insert(name, export);
         };
         if self.is_default {
-            each_by_property(&self.registry, |imported, dataset| {
+            each_by_property(&self.registry, SERVED, |imported, dataset| {
                 note(
                     dataset,
                     is_read_only(dataset) || !imported.can_change(dataset),
@@ -202,7 +215,7 @@ impl Offer {
     fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
         if self.is_default {
-            each_by_property(&self.registry, |_, dataset| {
+            each_by_property(&self.registry, SERVED, |_, dataset| {
                 names.push(dataset.name().as_str().to_owned());
             });
         }
@@ -220,7 +233,7 @@ impl Offer {
         let found = commanded.iter().find(|one| one.is(imported, dataset));
         match found {
             Some(one) => Some((one.is_read_only, false)),
-            None if self.is_default && is_by_property(dataset) => {
+            None if self.is_default && is_by_property(dataset, SERVED) => {
                 Some((is_read_only(dataset), true))
             }
             None => None,
@@ -252,7 +265,7 @@ impl VolumeOffer for Offer {
         let opening = Opening {
             is_read_only,
             is_by_property,
-            hang_up,
+            holder: Holder::Client(hang_up),
         };
         ServedVolume::open(&imported, &dataset, opening)
     }

@@ -4,12 +4,13 @@
 //! anything in a pool that is only read, is opened for reading, and a snapshot stays while it is
 //! read. When the last client is gone, the head is closed, and all that was written is on disk.
 
-use super::server::HangUp;
-use crate::errors::{of_dsl, of_volume};
+use crate::errors::{of_dsl, of_sync, of_volume};
 use crate::registry::imported::Imported;
 use crate::registry::sent::Pins;
+use crate::registry::served::Holder;
 use cenote_base::{Guid, ObjectId};
 use cenote_control::model::{ControlError, NbdRefusal};
+use cenote_dataset::SyncPolicy;
 use cenote_dmu::IoContext;
 use cenote_dsl::{Dataset, DatasetType, KeyStatus};
 use cenote_volume::{Changed, Volume, VolumeError};
@@ -24,10 +25,10 @@ pub(crate) struct Opening {
     pub is_read_only: bool,
     /// Whether it is served because of the property.
     pub is_by_property: bool,
-    pub hang_up: HangUp,
+    pub holder: Holder,
 }
 
-/// A volume that a client has open.
+/// A volume that a client has open, or a disk of this machine.
 pub struct ServedVolume {
     imported: Arc<Imported>,
     id: ObjectId,
@@ -92,9 +93,16 @@ impl ServedVolume {
             true => imported.open_volume(dataset)?,
             false => Arc::new(open_to_read(imported, dataset)?),
         };
-        let number = imported
+        let added = imported
             .served
-            .add(id, opening.is_by_property, opening.hang_up);
+            .add(id, opening.is_by_property, opening.holder);
+        let Some(number) = added else {
+            // It is being changed.
+            drop(volume);
+            imported.close_unmounted(&[id])?;
+            let dataset = dataset.name().to_string();
+            return Err(ControlError::DatasetBusy { dataset });
+        };
         Ok(Self {
             imported: Arc::clone(imported),
             id,
@@ -122,6 +130,23 @@ impl ServedVolume {
     /// Whether nothing is to be written.
     pub fn is_read_only(&self) -> bool {
         self.is_read_only
+    }
+
+    /// Whether what was flushed outlives a crash of the daemon: not with `sync=disabled`.
+    pub fn flushes_last(&self) -> bool {
+        let dataset = self.volume().dataset();
+        dataset.map_or(true, |dataset| {
+            dataset.sync_policy() != SyncPolicy::Disabled
+        })
+    }
+
+    /// Returns once everything written before is on disk, whatever `sync` says.
+    ///
+    /// # Errors
+    /// It cannot be stored.
+    pub fn sync(&self) -> Result<(), ControlError> {
+        let synced = self.imported.pool.sync();
+        synced.map_err(|error| of_sync(self.imported.name(), error))
     }
 
     /// A read or write met damage: the pool's list of errors is to have it.

@@ -17,10 +17,16 @@ pub(super) fn change(engine: &Engine, change: Change) {
 }
 
 pub(super) fn pool(directory: &std::path::Path) -> Engine {
+    let engine = engine();
+    pool_of(&engine, directory);
+    engine
+}
+
+/// Makes the pool `heads` with the file system `heads/one`.
+pub(super) fn pool_of(engine: &Engine, directory: &std::path::Path) {
     let device = directory.join("device");
     let file = std::fs::File::create(&device).expect("a file");
     file.set_len(128 << 20).expect("sparse");
-    let engine = engine();
     let pool = NewPool {
         name: "heads".to_owned(),
         vdevs: vec![NewVdev {
@@ -31,14 +37,13 @@ pub(super) fn pool(directory: &std::path::Path) -> Engine {
         dataset_properties: vec![("mountpoint".to_owned(), "none".to_owned())],
         ..NewPool::default()
     };
-    change(&engine, Change::CreatePool(Box::new(pool)));
+    change(engine, Change::CreatePool(Box::new(pool)));
     let dataset = NewDataset {
         name: "heads/one".to_owned(),
         unmounted: true,
         ..NewDataset::default()
     };
-    change(&engine, Change::CreateDataset(Box::new(dataset)));
-    engine
+    change(engine, Change::CreateDataset(Box::new(dataset)));
 }
 
 fn make(files: &FileSystem, name: &[u8]) -> Result<(), PosixError> {

@@ -3,6 +3,7 @@
 mod encryption;
 mod heads;
 mod import;
+mod local_disks;
 mod properties;
 mod share;
 mod sites;

@@ -48,5 +48,6 @@ pub use filters::{
     Delay, Filter, Filtered, FilteredRequest, Overlay, Rate, RequestKind, Statistics,
 };
 pub use memory_disk::MemoryDisk;
+pub use payload::Payload;
 pub use read_data::{ReadData, SharedBytes};
 pub use server::{ConnectionStatus, Listener, Server, serve_one};

@@ -1,6 +1,6 @@
 //! What follows a request: bytes in one piece, or in pieces that a device can keep.
 //!
-//! The data of a large write comes from the socket straight into buffers that are cut where the
+//! The data of a large write comes from the socket, or from the kernel, straight into buffers that are cut where the
 //! device's blocks begin. A device whose blocks are in memory takes them as they are.
 
 use cenote_device::BlockBuffer;
@@ -12,7 +12,7 @@ const PIECES_FROM: usize = 32 << 10;
 
 /// What follows a request.
 #[derive(Debug, Default)]
-pub(crate) struct Payload {
+pub struct Payload {
     /// What is short; longer than that from time to time.
     buffer: Vec<u8>,
     length: usize,
@@ -40,13 +40,20 @@ impl Payload {
     }
 
     /// Receives all of it.
-    pub fn receive(&mut self, receiver: &mut Receiver) -> io::Result<()> {
+    pub(crate) fn receive(&mut self, receiver: &mut Receiver) -> io::Result<()> {
         if self.pieces.is_empty() {
             return receiver.fill(&mut self.buffer[..self.length]);
         }
+        receiver.fill_all(&mut self.slices())
+    }
+
+    /// Where the bytes go to, in order.
+    pub fn slices(&mut self) -> Vec<IoSliceMut<'_>> {
+        if self.pieces.is_empty() {
+            return vec![IoSliceMut::new(&mut self.buffer[..self.length])];
+        }
         let pieces = self.pieces.iter_mut();
-        let mut slices: Vec<_> = pieces.map(|piece| IoSliceMut::new(piece)).collect();
-        receiver.fill_all(&mut slices)
+        pieces.map(|piece| IoSliceMut::new(piece)).collect()
     }
 
     /// Gives back what is long.
@@ -56,7 +63,7 @@ impl Payload {
     }
 
     /// Bytes that there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.length
     }
 

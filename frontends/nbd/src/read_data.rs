@@ -51,8 +51,8 @@ pub(crate) struct Run<'a> {
 }
 
 impl ReadData {
-    /// Begins a read of `wanted` bytes.
-    pub(crate) fn begin(&mut self, wanted: usize) {
+    /// Begins a read of `wanted` bytes; what a read before this one gave is gone.
+    pub fn begin(&mut self, wanted: usize) {
         self.pieces.clear();
         (self.length, self.wanted, self.used) = (0, wanted, 0);
         if self.buffer.len() > KEPT_BYTES_MAX {
@@ -172,13 +172,24 @@ impl ReadData {
     /// The bytes of `head`, then all data, zeros written out, ready to be sent.
     pub(crate) fn after<'a>(&'a self, head: &'a [u8]) -> Vec<IoSlice<'a>> {
         let mut slices = vec![IoSlice::new(head)];
+        self.append_slices(&mut slices);
+        slices
+    }
+
+    /// All data, zeros written out, in order.
+    pub fn slices(&self) -> Vec<IoSlice<'_>> {
+        let mut slices = Vec::new();
+        self.append_slices(&mut slices);
+        slices
+    }
+
+    fn append_slices<'a>(&'a self, slices: &mut Vec<IoSlice<'a>>) {
         for run in self.runs() {
             slices.extend(run.slices.iter().map(|bytes| IoSlice::new(bytes)));
             if run.is_zero {
                 slices.extend(zeros(run.length));
             }
         }
-        slices
     }
 }
 

@@ -28,6 +28,7 @@ mod health;
 mod history;
 mod hostile_commands;
 mod http;
+mod local_disks;
 mod mappings;
 mod metrics;
 mod mount_helper;

@@ -17,13 +17,14 @@ use std::time::{Duration, Instant};
 
 use cenote_control::model::{
     Change, ControlError, DaemonStatus, HttpAct, HttpRefusal, NbdAct, NbdRefusal, OpenedPool, Part,
-    Request, Response,
+    Request, Response, UblkAct,
 };
 use cenote_control::protocol::{
     CallError, Client, FrameError, Interrupt, MACHINE_SOCKET, socket_of_process, view_path,
 };
 
 use crate::context::Daemon;
+use crate::daemon::disks;
 use crate::{death, service_unit};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
@@ -455,6 +456,15 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
                 None => Ok(Response::Done),
                 Some(target) => Err(HttpRefusal::NotServed { target }.into()),
             },
+        },
+        Request::Ublk { act } => match act {
+            UblkAct::Status => Ok(Response::Ublk {
+                status: disks::status_without_daemon(),
+            }),
+            UblkAct::Serve { volumes, .. } => {
+                no_dataset(volumes.into_iter().next().unwrap_or_default())
+            }
+            UblkAct::Stop { targets, force } => disks::stop_without_daemon(&targets, force),
         },
         Request::Nbd { act } => match act {
             NbdAct::Status => Ok(Response::Nbd {

@@ -40,6 +40,7 @@ mod sparse;
 mod streams;
 mod suggest;
 mod texts;
+mod ublk;
 mod version;
 mod volumes;
 mod zfs;

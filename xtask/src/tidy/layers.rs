@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The layers from the bottom up (STYLE.md); a package may depend on those that stand before it.
-const LAYERS: [&str; 25] = [
+const LAYERS: [&str; 26] = [
     "base",
     "control",
     "ondisk",
@@ -31,6 +31,7 @@ const LAYERS: [&str; 25] = [
     "frontends/files",
     "engine",
     "frontends/nbd",
+    "frontends/ublk",
     "frontends/http",
     "tools/cenote",
 ];

@@ -10,6 +10,7 @@ mod nbd;
 mod pool;
 mod store;
 mod stream;
+mod ublk;
 
 pub use device::DeviceRefusal;
 pub use http::HttpRefusal;
@@ -18,6 +19,7 @@ pub use nbd::NbdRefusal;
 pub use pool::PoolRefusal;
 pub use store::StoreRefusal;
 pub use stream::{StreamAct, StreamFault, StreamRefusal};
+pub use ublk::UblkRefusal;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -46,6 +48,9 @@ pub enum Refusal {
     /// Volumes served as network block devices.
     #[error("{0}")]
     Nbd(NbdRefusal),
+    /// Volumes as disks of this machine.
+    #[error("{0}")]
+    Ublk(UblkRefusal),
     /// Sites served over HTTP.
     #[error("{0}")]
     Http(HttpRefusal),
@@ -91,6 +96,12 @@ impl From<StoreRefusal> for Refusal {
 impl From<NbdRefusal> for Refusal {
     fn from(refusal: NbdRefusal) -> Self {
         Self::Nbd(refusal)
+    }
+}
+
+impl From<UblkRefusal> for Refusal {
+    fn from(refusal: UblkRefusal) -> Self {
+        Self::Ublk(refusal)
     }
 }
 

@@ -18,12 +18,12 @@ use crate::reading::failure::{Exit, Failure};
 use crate::texts::question;
 use crate::{
     alarms, clouds, completion, daemon, devices, files, http, manual, metrics, mounts, nbd, pools,
-    snapshots, streams, volumes, zfs, zpool,
+    snapshots, streams, ublk, volumes, zfs, zpool,
 };
 
 /// The commands, in the order of the overview: those that talk to the daemon, those that open a
 /// pool, those that open files, those about the program itself.
-const COMMANDS: [&Command; 37] = [
+const COMMANDS: [&Command; 38] = [
     &mounts::mount::COMMAND,
     &mounts::unmount::COMMAND,
     &snapshots::space::COMMAND,
@@ -33,6 +33,7 @@ const COMMANDS: [&Command; 37] = [
     &clouds::COMMAND,
     &devices::COMMAND,
     &nbd::COMMAND,
+    &ublk::COMMAND,
     &http::COMMAND,
     &volumes::VOLUME,
     &volumes::VOLUMES,

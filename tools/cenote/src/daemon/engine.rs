@@ -8,8 +8,11 @@ use cenote_base::{RealEnv, settings};
 use cenote_control::model::NbdListen;
 use cenote_control::protocol::Service;
 use cenote_control::record::Loss;
-use cenote_engine::{AlarmSetup, Engine, EngineSettings, MEMORY_MIN, RecordPlace, ServingSetup};
+use cenote_engine::{
+    AlarmSetup, DiskSetup, Engine, EngineSettings, MEMORY_MIN, RecordPlace, ServingSetup,
+};
 
+use super::disks::UblkDisks;
 use super::gauge::{SystemMemory, memory_total};
 use super::mounter::FuseMounter;
 use super::sites::HttpServing;
@@ -76,6 +79,10 @@ pub fn service(wanted: Wanted) -> Arc<dyn Service> {
         serving: ServingSetup {
             serving: Some(Box::new(NbdServing)),
             own: wanted.own_server,
+        },
+        disks: DiskSetup {
+            kernel: Some(Box::new(UblkDisks::default())),
+            ..DiskSetup::default()
         },
         sites: Some(Box::new(HttpServing)),
         measured: wanted.measured,

@@ -4,6 +4,7 @@
 //! what a daemon had that was killed; [`restart`] replaces the one that runs; [`guard`] watches
 //! over its mounts; [`logging`] writes its log.
 
+pub mod disks;
 mod engine;
 mod gauge;
 mod guard;
@@ -392,6 +393,7 @@ fn forget(context: &mut Context) -> Outcome {
             code = 1;
         }
     }
+    disks::complain_of_left(context);
     // Of these no record says whose they are: perhaps of a daemon on another socket.
     for place in loss.iter().flat_map(|loss| &loss.dead_mounts) {
         context.complain(&format!(
@@ -510,6 +512,7 @@ fn status(arguments: &Arguments, context: &mut Context) -> Outcome {
 fn stop(arguments: &Arguments, context: &mut Context) -> Outcome {
     let request = Request::DaemonStop {
         force: arguments.has("force"),
+        is_restart: false,
     };
     match context.ask(request) {
         Ok(_) => Ok(0),

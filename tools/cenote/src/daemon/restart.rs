@@ -51,7 +51,11 @@ pub fn run(is_forced: bool, socket: &Path, context: &mut Context) -> Outcome {
         refuse_where_keys_are_lost(context)?;
     }
     let kept = record_to_keep(socket)?;
-    if let Err(error) = context.ask(Request::DaemonStop { force: is_forced }) {
+    let stop = Request::DaemonStop {
+        force: is_forced,
+        is_restart: true,
+    };
+    if let Err(error) = context.ask(stop) {
         return failed(format!("cannot stop the daemon: {error}"));
     }
     if let Some((path, mut record)) = kept {

@@ -166,7 +166,7 @@ impl Exports for Volumes {
 
     fn open(&self, name: &str, _client: &Client) -> Result<Arc<dyn BlockDevice>, OpenError> {
         match self.offer.open(name, self.hang_up(name)) {
-            Ok(served) => Ok(Arc::new(VolumeDisk(served, OnceLock::new()))),
+            Ok(served) => Ok(Arc::new(VolumeDisk::new(served))),
             Err(ControlError::NoSuchDataset { .. }) => Err(OpenError::Unknown(name.to_owned())),
             Err(error) => Err(OpenError::Refused(format!(
                 "'{name}' cannot be opened: {error}"
@@ -176,7 +176,7 @@ impl Exports for Volumes {
 }
 
 /// A volume as a block device.
-struct VolumeDisk(
+pub struct VolumeDisk(
     ServedVolume,
     /// The snapshots of the contexts that the client has chosen. One that is made under the name
     /// later is another.
@@ -193,6 +193,16 @@ impl AsRef<[u8]> for Lent {
 }
 
 impl VolumeDisk {
+    /// The device of a volume.
+    pub fn new(served: ServedVolume) -> Self {
+        Self(served, OnceLock::new())
+    }
+
+    /// The volume with what the engine knows of it.
+    pub fn served(&self) -> &ServedVolume {
+        &self.0
+    }
+
     fn volume(&self) -> &Volume {
         self.0.volume()
     }

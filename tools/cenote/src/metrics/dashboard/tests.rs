@@ -2,7 +2,7 @@
 
 use super::*;
 use cenote_control::model::{MountEntry, Part, Request, Response};
-use cenote_control::protocol::{Peer, Reply};
+use cenote_control::protocol::{Ending, Peer, Reply};
 use std::sync::Mutex;
 use std::time::Instant;
 
@@ -94,7 +94,7 @@ impl Service for Canned {
         false
     }
 
-    fn shutdown(&self, _force: bool) -> Result<(), ControlError> {
+    fn shutdown(&self, _ending: Ending) -> Result<(), ControlError> {
         Ok(())
     }
 }

@@ -1,0 +1,51 @@
+//! Block devices of this machine's kernel, `/dev/ublkbN`, that a program serves.
+//!
+//! *The problem.* Programs of this machine want a volume as a block device: `mkfs`, `mount`,
+//! virtual machines. Over NBD that takes another program or module, a socket, and a copy more.
+//!
+//! *The idea.* Linux has a driver for it, `ublk_drv`: the kernel hands requests over through an
+//! `io_uring`. The library `libublk` speaks with it, and this crate puts a [`BlockDevice`] behind.
+//! It knows nothing of ZFS.
+//!
+//! *Promises.* A flush that was answered covers every write that was answered before, and a write
+//! with FUA is durable when it is answered. One request that waits holds up no other. When the
+//! process dies, the kernel keeps the device and its requests: another process takes it over with
+//! [`KernelDevice::recover`], and the requests are issued again.
+//!
+//! *Deliberately absent*: devices for users other than root (the driver's unprivileged mode hands
+//! a device to whoever may open two nodes, and the kernel trusts what that user answers);
+//! zero copy, which ends at a cache whose blocks are compressed on disk; zoned devices.
+//!
+//! [`BlockDevice`]: cenote_nbd::BlockDevice
+
+#![forbid(unsafe_code)]
+
+#[cfg(not(feature = "ublk"))]
+mod absent;
+#[cfg(feature = "ublk")]
+mod device;
+mod error;
+#[cfg(feature = "ublk")]
+mod kernel;
+mod options;
+#[cfg(feature = "ublk")]
+mod parameters;
+#[cfg(feature = "ublk")]
+mod queue;
+#[cfg(feature = "ublk")]
+mod records;
+#[cfg(feature = "ublk")]
+mod request;
+mod support;
+#[cfg(feature = "ublk")]
+mod users;
+#[cfg(feature = "ublk")]
+mod workers;
+
+#[cfg(not(feature = "ublk"))]
+pub use absent::{KernelDevice, left_devices, remove_left};
+#[cfg(feature = "ublk")]
+pub use device::{KernelDevice, left_devices, remove_left};
+pub use error::UblkError;
+pub use options::{Counters, DeviceOptions, LeftDevice, QUEUE_DEPTH_DEFAULT};
+pub use support::check;
