@@ -201,9 +201,10 @@ impl Offer {
         }
         for one in self.commanded() {
             if let Some((imported, dataset)) = one.find(&self.registry) {
+                let is_for_reading = one.is_read_only || is_read_only(&dataset);
                 note(
                     &dataset,
-                    one.is_read_only || !imported.can_change(&dataset),
+                    is_for_reading || !imported.can_change(&dataset),
                     false,
                 );
             }
@@ -232,7 +233,7 @@ impl Offer {
         let commanded = self.commanded();
         let found = commanded.iter().find(|one| one.is(imported, dataset));
         match found {
-            Some(one) => Some((one.is_read_only, false)),
+            Some(one) => Some((one.is_read_only || is_read_only(dataset), false)),
             None if self.is_default && is_by_property(dataset, SERVED) => {
                 Some((is_read_only(dataset), true))
             }
@@ -246,18 +247,18 @@ impl VolumeOffer for Offer {
         self.names()
     }
 
+    fn resolved(&self, name: &str) -> String {
+        match (name.is_empty(), self.names().as_slice()) {
+            (true, [only]) => only.clone(),
+            _ => name.to_owned(),
+        }
+    }
+
     fn open(&self, name: &str, hang_up: HangUp) -> Result<ServedVolume, ControlError> {
         let missing = || ControlError::NoSuchDataset {
             dataset: name.to_owned(),
         };
-        let only = match name.is_empty() {
-            false => None,
-            true => match self.names().as_slice() {
-                [only] => Some(only.clone()),
-                _ => return Err(missing()),
-            },
-        };
-        let name = parse_name(only.as_deref().unwrap_or(name)).map_err(|_| missing())?;
+        let name = parse_name(name).map_err(|_| missing())?;
         // Whoever may not have it does not learn whether it is there.
         let (imported, dataset) = self.registry.dataset(&name).map_err(|_| missing())?;
         let serves = self.serves(&imported, &dataset);

@@ -14,8 +14,11 @@ pub trait VolumeOffer: Send + Sync {
     /// The names of what is served; what cannot be read is left out.
     fn list(&self) -> Vec<String>;
 
-    /// Opens a volume by name for a client that `hang_up` disconnects. The empty name stands for
-    /// the only export, if there is only one.
+    /// The name of what a client means. The empty name stands for the only export, if there is
+    /// only one.
+    fn resolved(&self, name: &str) -> String;
+
+    /// Opens a volume by its name for a client that `hang_up` disconnects.
     ///
     /// # Errors
     /// [`ControlError::NoSuchDataset`] if nothing of that name is served, or why it cannot be

@@ -116,6 +116,8 @@ pub(crate) struct Connection {
     agreed: Established,
     common: Arc<Common>,
     memory: Arc<MemoryBudget>,
+    /// What it has when others keep the memory of all.
+    own: Arc<MemoryBudget>,
     payload_max: u32,
     receiver: Mutex<Receiver, ranks::NbdReceive>,
     outbox: Mutex<Outbox, ranks::NbdSend>,
@@ -208,6 +210,7 @@ impl Connection {
         Arc::new(Self {
             payload_max: agreed.device.block_sizes().maximum.min(most),
             memory: MemoryBudget::new(common.limits.connection_bytes),
+            own: MemoryBudget::new(common.limits.own_bytes),
             receiver: Mutex::new(agreed.receiver),
             outbox: Mutex::default(),
             has_replies: AtomicBool::new(false),
@@ -386,12 +389,22 @@ impl Connection {
 
     /// Waits for memory for a request's data.
     fn lease(&self, bytes: u64) -> Result<(MemoryLease, MemoryLease), End> {
-        let from = |budget: &Arc<MemoryBudget>| -> Result<MemoryLease, End> {
-            if let Ok(lease) = budget.lease(bytes) {
+        let from = |budgets: &[&Arc<MemoryBudget>]| -> Result<MemoryLease, End> {
+            let mut at_once = budgets.iter().map(|budget| budget.lease(bytes));
+            if let Some(lease) = at_once.find_map(Result::ok) {
                 return Ok(lease);
             }
             // Replies that are not sent yet may have it.
             self.send_replies()?;
+            // A request that the connection's own memory has room for waits for that: nobody else
+            // takes it.
+            let is_small = bytes <= self.common.limits.own_bytes;
+            let budget = if is_small {
+                budgets.last()
+            } else {
+                budgets.first()
+            };
+            let budget = budget.expect("there is one");
             loop {
                 match budget.lease_patiently(bytes, LEASE_PATIENCE) {
                     Ok(lease) => return Ok(lease),
@@ -400,7 +413,10 @@ impl Connection {
                 }
             }
         };
-        Ok((from(&self.memory)?, from(&self.common.memory)?))
+        Ok((
+            from(&[&self.memory])?,
+            from(&[&self.common.memory, &self.own])?,
+        ))
     }
 
     /// Sends replies that wait for others.

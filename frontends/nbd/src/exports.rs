@@ -45,7 +45,12 @@ pub trait Exports: Send + Sync {
     /// Those that clients may know of.
     fn list(&self) -> Vec<ExportEntry>;
 
-    /// The export of that name; the empty name is the default one.
+    /// The name of the export that a client means; the empty name stands for the default one.
+    fn resolved(&self, name: &str) -> String {
+        name.to_owned()
+    }
+
+    /// The export of that name, which was resolved.
     ///
     /// It is held until the connection ends.
     ///
@@ -67,6 +72,9 @@ pub struct Limits {
     pub connection_bytes: u64,
     /// Bytes of data of all requests under way.
     pub bytes: u64,
+    /// Bytes that each connection has beside that, so that small requests are carried out while
+    /// other clients do not take their replies and keep all memory.
+    pub own_bytes: u64,
     /// From the connection to the end of the handshake.
     pub handshake_time: Duration,
     /// How long a client may take no byte of a reply.
@@ -97,7 +105,8 @@ impl Default for Limits {
             threads_per_connection: 16,
             threads: 512,
             connection_bytes: 64 << 20,
-            bytes: 256 << 20,
+            bytes: 192 << 20,
+            own_bytes: 256 << 10,
             handshake_time: Duration::from_secs(20),
             send_time: Duration::from_secs(60),
             payload_time: Duration::from_secs(20),

@@ -62,6 +62,8 @@ pub(crate) struct Agreed {
 pub(crate) struct Handshake<'a> {
     exports: &'a dyn Exports,
     tls: &'a TlsPolicy,
+    /// Learns which export the client has open.
+    note: &'a dyn Fn(Option<&str>),
     deadline: Instant,
     /// Data of one request at most, in bytes.
     payload_max: u32,
@@ -87,14 +89,14 @@ enum Next {
 impl<'a> Handshake<'a> {
     pub fn new(
         exports: &'a dyn Exports,
-        tls: &'a TlsPolicy,
-        limits: &Limits,
-        transport: Arc<dyn Transport>,
-        address: &str,
+        (tls, limits): (&'a TlsPolicy, &Limits),
+        note: &'a dyn Fn(Option<&str>),
+        (transport, address): (Arc<dyn Transport>, &str),
     ) -> Self {
         Self {
             exports,
             tls,
+            note,
             deadline: Instant::now() + limits.handshake_time,
             payload_max: limits.payload_max(),
             receiver: Receiver::new(Arc::clone(&transport)),
@@ -137,7 +139,7 @@ impl<'a> Handshake<'a> {
                 return Ok(Agreed {
                     device,
                     contexts: chosen.map(|(_, contexts)| contexts).unwrap_or_default(),
-                    name,
+                    name: self.opened_name(),
                     style: self.style,
                     transport: self.transport,
                     receiver: self.receiver,
@@ -288,15 +290,28 @@ impl<'a> Handshake<'a> {
     }
 
     /// Opens an export, unless it was opened just before.
+    ///
+    /// The server knows of it first. So whoever withdraws the export either finds this client and
+    /// disconnects it, or did so before it could be opened.
     fn open(&mut self, name: &str) -> Result<Arc<dyn BlockDevice>, OpenError> {
+        let name = self.exports.resolved(name);
         if let Some((opened, device)) = &self.opened
-            && opened == name
+            && *opened == name
         {
             return Ok(Arc::clone(device));
         }
-        let device = self.exports.open(name, &self.client)?;
-        self.opened = Some((name.to_owned(), Arc::clone(&device)));
+        self.opened = None;
+        (self.note)(Some(&name));
+        let opened = self.exports.open(&name, &self.client);
+        let device = opened.inspect_err(|_| (self.note)(None))?;
+        self.opened = Some((name, Arc::clone(&device)));
         Ok(device)
+    }
+
+    /// The name of the export that is open.
+    fn opened_name(&self) -> String {
+        let opened = self.opened.as_ref();
+        opened.map(|(name, _)| name.clone()).unwrap_or_default()
     }
 
     fn refuse_open(&mut self, option: u32, error: &OpenError) -> io::Result<()> {

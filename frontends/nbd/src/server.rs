@@ -315,7 +315,14 @@ impl Shared {
     fn serve(&self, id: u64, transport: Arc<dyn Transport>, address: &str) {
         let limits = &self.common.limits;
         let socket = Arc::clone(&transport);
-        let handshake = Handshake::new(&*self.exports, &self.tls, limits, transport, address);
+        let note = |export: Option<&str>| {
+            let mut table = self.table.lock();
+            if let Some(known) = table.known.get_mut(&id) {
+                known.export = export.map(|name| (name.to_owned(), false));
+            }
+        };
+        let (policy, client) = ((&self.tls, limits), (transport, address));
+        let handshake = Handshake::new(&*self.exports, policy, &note, client);
         let agreed = match handshake.run() {
             Ok(agreed) => agreed,
             Err(HandshakeEnd::Left) => return socket.shutdown(Shutdown::Both),
@@ -385,7 +392,8 @@ pub fn serve_one(
     limits: Limits,
     tls: &TlsPolicy,
 ) {
-    let handshake = Handshake::new(exports, tls, &limits, Arc::clone(&transport), "memory");
+    let client = (Arc::clone(&transport), "memory");
+    let handshake = Handshake::new(exports, (tls, &limits), &|_| (), client);
     match handshake.run() {
         Err(_) => transport.shutdown(Shutdown::Both),
         Ok(agreed) => {

@@ -282,6 +282,32 @@ fn changes_are_told(volumes: &Volumes) -> Result<()> {
     Ok(())
 }
 
+/// A client that had named the only export by the empty name was not counted and not disconnected,
+/// and `readonly=on` was no obstacle to clients of what a command served.
+fn clients_are_known_and_held_back(volumes: &Volumes) -> Result<()> {
+    let site = &volumes.site;
+    site.ok("zfs create -s -V 16M tank/first")?;
+    site.ok("zfs create -s -V 16M tank/second")?;
+    let socket = site.cenote().directory().join("nameless");
+    let serve = format!("cenote nbd serve --unix {}", socket.display());
+    let uri = |name: &str| format!("nbd+unix:///{name}?socket={}", socket.display());
+    site.ok(&format!("{serve} tank/first"))?;
+    let holder = Holder::new(&uri(""))?;
+    site.ok(&format!("{serve} tank/second"))?;
+    let refused = site.fails("cenote nbd stop tank/first")?.stderr;
+    ensure!(refused.contains("1 clients of 'tank/first'"), "{refused}");
+    site.ok("cenote nbd stop -f tank/first")?;
+    ensure!(!holder.goes_on()?, "it was disconnected");
+    site.ok("zfs set readonly=on tank/second")?;
+    let status = site.ok("cenote nbd status")?;
+    ensure!(status.contains("read-only"), "{status}");
+    ensure!(nbdsh(&uri("tank/second"), "h.pwrite(b'x' * 512, 0)\n").is_err());
+    site.ok("zfs set readonly=off tank/second")?;
+    nbdsh(&uri("tank/second"), "h.pwrite(b'x' * 512, 0)\n")?;
+    site.ok("cenote nbd stop tank/second")?;
+    Ok(())
+}
+
 /// Commands that would pull a volume from under its clients are refused, or disconnect them.
 fn what_is_in_use_stays(volumes: &Volumes) -> Result<()> {
     let site = &volumes.site;
@@ -605,6 +631,7 @@ fn volumes_are_served() -> Result<()> {
     qemu_and_fio_are_served(&volumes)?;
     changes_are_told(&volumes)?;
     what_is_in_use_stays(&volumes)?;
+    clients_are_known_and_held_back(&volumes)?;
     properties_serve(&volumes)?;
     hostile_clients_are_sent_away(&volumes)?;
     the_network_is_encrypted(&volumes)?;

@@ -95,6 +95,92 @@ fn images_go_in_and_come_out() -> Result<()> {
     site.finish()
 }
 
+/// Whether a command fails and says this.
+fn fails(site: &Site, line: &str, with: &str) -> Result<()> {
+    let said = site.fails(line)?.stderr;
+    ensure!(said.contains(with), "{line}: {said}");
+    Ok(())
+}
+
+/// An image that named a file of this machine put it into the volume. What failed left a volume
+/// with a part of an image, and a smaller image left the end of the other disk.
+#[test]
+fn images_go_in_as_a_whole_and_alone() -> Result<()> {
+    let site = Site::create("single", 256, "")?;
+    let at = |name: &str| site.cenote().directory().join(name);
+    let word = |name: &str| at(name).display().to_string();
+    let mut overlay = vec![0; 1024];
+    overlay[..8].copy_from_slice(b"QFI\xfb\0\0\0\x03");
+    overlay[15] = 104;
+    fs::write(at("overlay"), overlay)?;
+    for format in ["", "--format qcow2"] {
+        let line = format!(
+            "cenote volume import -q {format} {} tank/o",
+            word("overlay")
+        );
+        fails(&site, &line, "has a backing file in another file")?;
+    }
+    fs::write(
+        at("text"),
+        "# Disk DescriptorFile\nRW 8 FLAT \"/etc/passwd\" 0\n",
+    )?;
+    let line = format!("cenote volume import --format vmdk {} tank/o", word("text"));
+    fails(&site, &line, "has its extents in another file")?;
+    site.fails("zfs list tank/o")?;
+
+    fs::write(at("large"), noise(1, 12 << 20))?;
+    fs::write(at("small"), noise(2, 5 << 20))?;
+    let (large, small, out) = (word("large"), word("small"), word("out"));
+    site.ok(&format!("cenote volume import -q {large} tank/a"))?;
+    site.ok(&format!("cenote volume import -q -f {small} tank/a"))?;
+    site.ok(&format!("cenote volume export -q tank/a {out}"))?;
+    let found = fs::read(at("out"))?;
+    ensure!(found[..5 << 20] == fs::read(at("small"))?, "other bytes");
+    ensure!(found[5 << 20..].iter().all(|byte| *byte == 0), "a rest");
+
+    site.ok("zfs create -o quota=4M tank/few")?;
+    let line = format!("cenote volume import -q {large} tank/few/a");
+    fails(&site, &line, "tank/few/a was not created")?;
+    site.fails("zfs list tank/few/a")?;
+    site.ok("zfs set readonly=on tank/a")?;
+    let line = format!("cenote volume import -f {small} tank/a");
+    fails(&site, &line, "is read-only")?;
+    site.ok("zfs set readonly=off tank/a")?;
+    site.finish()
+}
+
+/// An export over a FIFO or a disk replaced it by a file. Exports of one volume ended each other,
+/// and what the user served.
+#[test]
+fn images_come_out_beside_one_another() -> Result<()> {
+    let site = Site::create("single", 256, "")?;
+    let at = |name: &str| site.cenote().directory().join(name);
+    let word = |name: &str| at(name).display().to_string();
+    site.ok("zfs create -s -V 8M tank/a")?;
+    fs::write(at("out"), "")?;
+    let pipe = at("pipe");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    let fifo = rustix::fs::FileType::Fifo;
+    rustix::fs::mknodat(rustix::fs::CWD, &pipe, fifo, mode, 0)?;
+    let line = format!("cenote volume export -f tank/a {}", word("pipe"));
+    fails(&site, &line, "is not a regular file")?;
+    std::os::unix::fs::symlink(at("out"), at("link"))?;
+    site.ok("zfs snapshot tank/a@one")?;
+    site.ok("cenote nbd serve tank/a@one")?;
+    site.ok(&format!(
+        "cenote volume export -q -f tank/a@one {}",
+        word("link")
+    ))?;
+    ensure!(fs::symlink_metadata(at("link"))?.is_symlink());
+    let status = site.ok("cenote nbd status")?;
+    ensure!(status.contains("tank/a@one"), "it ended: {status}");
+    let part = File::create(at("busy.part"))?;
+    rustix::fs::flock(&part, rustix::fs::FlockOperation::LockExclusive)?;
+    let line = format!("cenote volume export tank/a {}", word("busy"));
+    fails(&site, &line, "another export writes to it")?;
+    site.finish()
+}
+
 #[test]
 fn volumes_are_files() -> Result<()> {
     if !pool::can_mount() {
@@ -104,6 +190,10 @@ fn volumes_are_files() -> Result<()> {
     site.ok("zfs create tank/vms")?;
     for name in ["tank/vms/a", "tank/b"] {
         site.ok(&format!("zfs create -s -V 16M -o compression=off {name}"))?;
+    }
+    // More than a server has room for with several connections to each.
+    for number in 0..70 {
+        site.ok(&format!("zfs create -s -V 1M tank/few{number}"))?;
     }
     let directory = site.cenote().subdirectory("volumes")?;
     let word = directory.display().to_string();
@@ -115,9 +205,9 @@ fn volumes_are_files() -> Result<()> {
         .stdout(Stdio::piped())
         .spawn()?;
     let mut lines = BufReader::new(child.stdout.take().context("its output")?).lines();
-    let said: Vec<String> = lines.by_ref().take(2).collect::<Result<_, _>>()?;
+    let said: Vec<String> = lines.by_ref().take(72).collect::<Result<_, _>>()?;
     ensure!(
-        said[1] == format!("tank/vms/a is {word}/tank/vms/a"),
+        said[71] == format!("tank/vms/a is {word}/tank/vms/a"),
         "{said:?}"
     );
     let result = (|| {
@@ -138,7 +228,7 @@ fn volumes_are_files() -> Result<()> {
             "it does not grow"
         );
         let names: Vec<_> = fs::read_dir(directory.join("tank"))?.collect::<Result<_, _>>()?;
-        ensure!(names.len() == 2, "{names:?}");
+        ensure!(names.len() == 72, "{names:?}");
         let refused = site.fails("zfs destroy tank/vms/a")?;
         ensure!(refused.stderr.contains("busy"), "{}", refused.stderr);
         drop(file);

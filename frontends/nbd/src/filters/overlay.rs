@@ -11,12 +11,16 @@
 //! | blocks of the device  | header: text, zeros         | map, a bit for each block
 //! ```
 //!
-//! The file may be kept, and used again for the same device. A flush makes the blocks durable
+//! The file may be kept, and used again for the same device: it knows the device by its size and by
+//! a checksum of its edges. A device that was written to meanwhile is another one, for the copied
+//! blocks would not go together with the others. A flush makes the blocks durable
 //! first, and then the map: after a crash a block is as of a flush or newer, or the device's.
 
 use crate::device::{BlockDevice, BlockError, BlockSizes, Extent, ZeroMode, all_data};
 use crate::read_data::ReadData;
 use cenote_base::rt;
+use cenote_codec::Endian;
+use cenote_codec::checksum::fletcher4;
 use rustix::fs::{FallocateFlags, FlockOperation, fallocate, flock};
 use std::fs::File;
 use std::io;
@@ -31,6 +35,8 @@ use std::time::Duration;
 const BLOCK: u64 = 64 << 10;
 /// Bytes of the header.
 const HEADER: u64 = 4096;
+/// Bytes at the device's start and at its end by which it is recognized.
+const EDGE: u64 = 1 << 20;
 /// Larger devices would need a larger map than 64 MiB.
 const SIZE_MAX: u64 = (64 << 20) * 4 * BLOCK;
 /// Blocks in a word of the map.
@@ -51,16 +57,33 @@ pub struct Overlay {
     map: Vec<AtomicU64>,
     /// Whether the file outlives this.
     is_kept: bool,
+    /// Whether clients only read.
+    is_read_only: bool,
 }
 
 fn wrong(text: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text.into())
 }
 
-fn header(size: u64) -> Vec<u8> {
-    let mut bytes = format!("cenote overlay 1\nsize {size}\nblock {BLOCK}\n").into_bytes();
+/// Says which device the changes belong to: its size, and a checksum of its edges, where labels,
+/// partition tables and file systems' heads are.
+fn header(inner: &dyn BlockDevice) -> io::Result<Vec<u8>> {
+    let size = inner.size();
+    let (edge, mut edges) = (EDGE.min(size), Vec::new());
+    for offset in [0, size - edge] {
+        let length = edge as usize;
+        let mut data = ReadData::default();
+        data.begin(length);
+        let read = inner.read(offset, length, &mut data);
+        read.map_err(|error| io::Error::other(error.text))?;
+        edges.extend(data.to_vec());
+    }
+    let [a, b, c, d] = fletcher4(&edges, Endian::Little);
+    let text =
+        format!("cenote overlay 2\nsize {size}\nblock {BLOCK}\nedges {a:x} {b:x} {c:x} {d:x}\n");
+    let mut bytes = text.into_bytes();
     bytes.resize(HEADER as usize, 0);
-    bytes
+    Ok(bytes)
 }
 
 impl Overlay {
@@ -106,10 +129,10 @@ impl Overlay {
         let size = inner.size();
         let mut found = vec![0; HEADER as usize];
         let read = file.read_exact_at(&mut found, size.next_multiple_of(BLOCK));
-        if read.is_err() || found != header(size) {
+        if read.is_err() || found != header(&*inner)? {
             return Err(wrong(format!(
-                "it does not hold changes of a device of {size} bytes; name another file, or \
-                 remove this one"
+                "it holds no changes of this device of {size} bytes, or the device was written to \
+                 since; name another file, or remove this one"
             )));
         }
         let overlay = Self::over(inner, file)?;
@@ -125,11 +148,20 @@ impl Overlay {
         Ok(overlay)
     }
 
+    /// The same for reading only.
+    #[must_use]
+    pub fn read_only(self) -> Self {
+        Self {
+            is_read_only: true,
+            ..self
+        }
+    }
+
     fn begin(inner: Arc<dyn BlockDevice>, file: File) -> io::Result<Self> {
         let overlay = Self::over(inner, file)?;
         let (at, length) = (overlay.bits_offset(), overlay.bits_length() as u64);
         overlay.file.set_len(at + length)?;
-        let header = header(overlay.size);
+        let header = header(&*overlay.inner)?;
         overlay.file.write_all_at(&header, at - HEADER)?;
         Ok(overlay)
     }
@@ -148,6 +180,7 @@ impl Overlay {
             size,
             map: (0..words).map(|_| AtomicU64::new(0)).collect(),
             is_kept: true,
+            is_read_only: false,
         })
     }
 
@@ -255,6 +288,10 @@ impl Overlay {
 impl BlockDevice for Overlay {
     fn size(&self) -> u64 {
         self.size
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.is_read_only
     }
 
     fn block_sizes(&self) -> BlockSizes {

@@ -37,6 +37,14 @@ impl Exports for Shelf {
         shelf.keys().map(entry).collect()
     }
 
+    fn resolved(&self, name: &str) -> String {
+        let shelf = self.0.lock().expect("no panic");
+        match (name.is_empty(), shelf.len()) {
+            (true, 1) => shelf.keys().next().cloned().expect("one"),
+            _ => name.to_owned(),
+        }
+    }
+
     fn open(&self, name: &str, _client: &Client) -> Result<Arc<dyn BlockDevice>, OpenError> {
         let found = self.0.lock().expect("no panic").get(name).cloned();
         found.ok_or_else(|| OpenError::Unknown(name.to_owned()))

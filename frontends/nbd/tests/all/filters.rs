@@ -68,6 +68,36 @@ fn changes_are_kept_beside_the_device() {
     assert!(error.contains("4096 bytes"), "{error}");
 }
 
+/// Changes were taken for those of any device of the same size: what was read was half of one disk
+/// and half of another.
+#[test]
+fn changes_of_another_device_are_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let above = directory.path().join("above");
+    let disk = |byte: u8| {
+        let disk = Arc::new(MemoryDisk::new(4 << 20));
+        disk.write(0, &[byte; 4096], false).expect("written");
+        disk
+    };
+    let (own, other) = (disk(1), disk(2));
+    let overlay = Overlay::open(Arc::clone(&own) as _, &above).expect("a new file");
+    overlay.write(1 << 20, &[3; 512], true).expect("written");
+    drop(overlay);
+    let refused = |disk: &Arc<MemoryDisk>| {
+        let opened = Overlay::open(Arc::clone(disk) as _, &above);
+        let error = opened.err().expect("it is refused").to_string();
+        assert!(error.contains("no changes of this device"), "{error}");
+    };
+    refused(&other);
+    let overlay = Overlay::open(Arc::clone(&own) as _, &above).expect("its own");
+    assert!(!overlay.is_read_only());
+    assert!(overlay.read_only().is_read_only());
+    // It was written to beside its changes.
+    own.write((4 << 20) - 512, &[4; 512], false)
+        .expect("written");
+    refused(&own);
+}
+
 #[test]
 fn zeros_and_trims_of_parts_leave_their_neighbours() {
     let inner = Arc::new(MemoryDisk::new(1 << 20));

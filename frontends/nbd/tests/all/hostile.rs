@@ -131,6 +131,7 @@ fn a_silent_client_is_sent_away() {
 fn data_that_was_announced_has_to_come() {
     let limits = Limits {
         bytes: 64 << 10,
+        own_bytes: 0,
         payload_time: Duration::from_millis(200),
         ..Limits::default()
     };
@@ -146,6 +147,63 @@ fn data_that_was_announced_has_to_come() {
     std::thread::sleep(Duration::from_millis(400));
     other.request(request(command::READ, 0, 0, 512), &[]);
     assert_eq!(other.chunk(512).payload, [2; 512]);
+}
+
+/// Clients that took no replies had all memory for requests, for a minute and longer, and nobody
+/// else was served meanwhile.
+#[test]
+fn small_requests_are_served_when_others_keep_all_memory() {
+    let limits = Limits {
+        bytes: 8 << 20,
+        ..Limits::default()
+    };
+    let site = Site::with(limits, TlsPolicy::Off);
+    site.shelf.put("disk", Arc::new(MemoryDisk::new(1 << 30)));
+    let mut slow: Vec<Raw> = Vec::new();
+    for _ in 0..4 {
+        let mut raw = Raw::to(&site.socket(), "disk", ReplyStyle::Simple);
+        (0..4).for_each(|_| raw.request(request(command::READ, 0, 0, 4 << 20), &[]));
+        slow.push(raw);
+    }
+    // They are under way.
+    std::thread::sleep(Duration::from_millis(300));
+    let begun = std::time::Instant::now();
+    let mut other = Raw::to(&site.socket(), "disk", ReplyStyle::Simple);
+    for _ in 0..10 {
+        other.request(request(command::WRITE, 0, 0, 128 << 10), &[2; 128 << 10]);
+        assert!(other.chunk(0).payload.is_empty());
+        other.request(request(command::READ, 0, 0, 256 << 10), &[]);
+        assert_eq!(other.chunk(256 << 10).payload.len(), 256 << 10);
+    }
+    assert!(begun.elapsed() < Duration::from_secs(20));
+}
+
+/// A client that had only asked about an export, or had named it by the empty name, was not
+/// disconnected when the export was withdrawn, and wrote on.
+#[test]
+fn clients_of_a_withdrawn_export_are_disconnected() {
+    let (site, _) = Site::with_disk(1 << 20);
+    let query = InfoQuery {
+        name: "disk",
+        wanted: Vec::new(),
+    };
+    let mut asking = Raw::greeted(&site.socket());
+    assert_eq!(asking.verdict(option::INFO, &query.encode()), answer::ACK);
+    let mut nameless = Raw::to(&site.socket(), "", ReplyStyle::Simple);
+    nameless.request(request(command::READ, 0, 0, 16), &[]);
+    assert_eq!(nameless.chunk(16).payload.len(), 16);
+    let server = site.server.as_ref().expect("it runs");
+    let names = || server.connections().into_iter().map(|one| one.export);
+    wait_until("both are known", || {
+        names().all(|name| name.as_deref() == Some("disk"))
+    });
+    site.shelf.remove("disk");
+    assert!(server.disconnect("disk", Duration::from_secs(20)));
+    assert!(asking.is_closed() && nameless.is_closed());
+    let mut late = Raw::greeted(&site.socket());
+    let verdict = late.verdict(option::INFO, &query.encode());
+    assert_eq!(verdict, answer::UNKNOWN);
+    assert!(names().all(|name| name.is_none()), "it has nothing open");
 }
 
 #[test]

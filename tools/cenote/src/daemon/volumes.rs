@@ -164,6 +164,10 @@ impl Exports for Volumes {
         entries.collect()
     }
 
+    fn resolved(&self, name: &str) -> String {
+        self.offer.resolved(name)
+    }
+
     fn open(&self, name: &str, _client: &Client) -> Result<Arc<dyn BlockDevice>, OpenError> {
         match self.offer.open(name, self.hang_up(name)) {
             Ok(served) => Ok(Arc::new(VolumeDisk::new(served))),

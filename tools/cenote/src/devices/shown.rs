@@ -13,6 +13,19 @@ use cenote_nbd_client::NbdOpener;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Refuses to write to what the kernel uses: a file of a loop device is written by two otherwise.
+///
+/// # Errors
+/// What the kernel uses it for.
+pub fn check_free(name: &str, is_read_only: bool) -> Result<(), String> {
+    match kernel_use(Path::new(name)).filter(|_| !is_read_only) {
+        None => Ok(()),
+        Some(used) => Err(format!(
+            "cannot show {name} for writing: it {used}. Free it first, or use --readonly"
+        )),
+    }
+}
+
 /// What is shown.
 pub struct Shown {
     pub device: Arc<dyn Device>,
@@ -35,11 +48,7 @@ impl Shown {
                 is_read_only,
             });
         }
-        if let Some(used) = kernel_use(path).filter(|_| !is_read_only) {
-            return Err(format!(
-                "cannot show {name} for writing: it {used}. Free it first, or use -r"
-            ));
-        }
+        check_free(name, is_read_only)?;
         let files = SystemOpener {
             options: FileOptions::default(),
         };

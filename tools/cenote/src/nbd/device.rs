@@ -6,7 +6,7 @@
 use super::address::escaped;
 use crate::command::Arguments;
 use crate::context::{Context, Outcome, Stop, failed, usage};
-use crate::devices::shown::Shown;
+use crate::devices::shown::{Shown, check_free};
 use cenote_cloud::is_url;
 use cenote_nbd::{
     BlockDevice, Client, Delay, DeviceDisk, ExportEntry, Exports, FileDisk, Filtered, Limits,
@@ -37,8 +37,15 @@ impl Exports for One {
         }]
     }
 
+    fn resolved(&self, name: &str) -> String {
+        match name.is_empty() {
+            true => self.name.clone(),
+            false => name.to_owned(),
+        }
+    }
+
     fn open(&self, name: &str, _: &Client) -> Result<Arc<dyn BlockDevice>, OpenError> {
-        match name == self.name || name.is_empty() {
+        match name == self.name {
             true => Ok(Arc::clone(&self.device)),
             false => Err(OpenError::Unknown(name.to_owned())),
         }
@@ -142,6 +149,7 @@ fn open(
 ) -> Result<(Arc<dyn BlockDevice>, Option<Shown>), String> {
     let path = Path::new(name);
     if !is_url(path) && path.is_file() {
+        check_free(name, is_read_only)?;
         let opened = FileDisk::open(path, is_read_only);
         let disk = opened.map_err(|error| format!("cannot serve {name}: {error}"))?;
         return Ok((Arc::new(disk), None));
@@ -174,7 +182,10 @@ fn filtered(
         None => None,
     };
     if let Some(overlay) = overlay {
-        device = Arc::new(overlay);
+        device = Arc::new(match asked.is_read_only {
+            true => overlay.read_only(),
+            false => overlay,
+        });
     }
     if let Some(delay) = asked.delay {
         device = Arc::new(Filtered::new(device, Arc::new(Delay(delay))));

@@ -3,32 +3,31 @@
 //! Raw images are copied here, several pieces at once, and what is zero stays a hole. What has
 //! another format is left to `qemu-img`, which is a client of the daemon's NBD server then.
 
+use super::copy::{Copy, INTERRUPTED};
+use super::part::{PartFile, about, target};
+use super::references::other_files;
 use super::served::Served;
 use super::size::size_of;
 use crate::command::Arguments;
 use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::reading::progress::{Progress, Style};
+use crate::reading::stop::Stop as Signal;
 use crate::sparse::data_of;
-use cenote_control::model::{Change, NewDataset, NewVolume, Request};
-use cenote_device::Device;
+use cenote_control::model::{Change, NewDataset, NewVolume, Request, Response, shell_word};
+use cenote_device::{Device, DeviceError};
 use cenote_nbd_client::NbdDevice;
 use rustix::fs::SeekFrom;
 use serde_json::json;
 use std::fs::File;
 use std::io::{self, Read};
-use std::ops::Range;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
-/// Bytes that are copied at once.
-const PIECE: u64 = 1 << 20;
-/// What is looked at for zeros.
-const HOLE: usize = 64 << 10;
-/// Pieces under way.
-const THREADS: usize = 8;
+/// How often it is looked whether `qemu-img` has ended.
+const POLL: std::time::Duration = std::time::Duration::from_millis(20);
+/// Bytes of what it complains about that are kept.
+const SAID_MAX: u64 = 64 << 10;
 /// Sizes of volumes are multiples of a block, whatever its size is.
 const SIZE_UNIT: u64 = 1 << 20;
 
@@ -40,11 +39,6 @@ const FORMATS: [(&[u8], &str); 5] = [
     (b"conectix", "vpc"),
     (b"QED\0", "qed"),
 ];
-
-/// An error about a file.
-fn about(path: &Path, error: &dyn std::fmt::Display) -> Stop {
-    Stop::Failed(format!("{}: {error}", path.display()))
-}
 
 fn style(arguments: &Arguments) -> Style {
     match (arguments.has("quiet"), arguments.has("json")) {
@@ -74,19 +68,22 @@ fn recognized(file: &File) -> io::Result<&'static str> {
     Ok(found.map_or("raw", |(_, format)| format))
 }
 
-/// Runs `qemu-img`; what it printed.
-fn qemu_img(words: &[&str], shows_progress: bool) -> Result<String, Stop> {
+/// Why `qemu-img` does not run.
+fn not_run(error: &io::Error) -> Stop {
+    Stop::Failed(format!(
+        "cannot run qemu-img: {error}. Images that are not raw need it; on Debian it is in the \
+         package qemu-utils"
+    ))
+}
+
+/// What `qemu-img` knows of an image.
+fn information(path: &Path, format: &str) -> Result<String, Stop> {
     let mut command = Command::new("qemu-img");
-    command.args(words).stdin(Stdio::null());
-    if shows_progress {
-        command.stdout(Stdio::inherit());
-    }
-    let output = command.output().map_err(|error| {
-        Stop::Failed(format!(
-            "cannot run qemu-img: {error}. Images that are not raw need it; on Debian it is in \
-             the package qemu-utils"
-        ))
-    })?;
+    command
+        .args(["info", "--output=json", "-f", format])
+        .arg(path);
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.map_err(|error| not_run(&error))?;
     match output.status.success() {
         true => Ok(String::from_utf8_lossy(&output.stdout).into_owned()),
         false => {
@@ -102,11 +99,26 @@ fn size_in(path: &Path, format: &str, file: &File) -> Result<u64, Stop> {
         let size = rustix::fs::seek(file, SeekFrom::End(0));
         return size.map_err(|error| about(path, &error));
     }
-    let name = path.to_string_lossy();
-    let info = qemu_img(&["info", "--output=json", "-f", format, &name], false)?;
+    let info = information(path, format)?;
     let info: serde_json::Value = serde_json::from_str(&info).map_err(|e| about(path, &e))?;
     let size = info["virtual-size"].as_u64();
     size.ok_or_else(|| about(path, &"qemu-img does not say its size"))
+}
+
+/// Refuses an image that would bring in other files of this machine.
+fn check_alone(path: &Path, file: &File, format: &str) -> Result<(), Stop> {
+    if format == "raw" {
+        return Ok(());
+    }
+    match other_files(file, format).map_err(|error| about(path, &error))? {
+        None => Ok(()),
+        Some(part) => failed(format!(
+            "{}: the image has {part} in another file, and could so read any file of this \
+             machine. If you trust it, make one image of all first: 'qemu-img convert -O qcow2 \
+             IMAGE NEW'",
+            path.display()
+        )),
+    }
 }
 
 /// Copies an image into a volume.
@@ -117,40 +129,173 @@ pub fn import(image: &str, volume: &str, arguments: &Arguments, context: &mut Co
         Some(format) => format,
         None => recognized(&file).map_err(|e| about(&path, &e))?.to_owned(),
     };
+    check_alone(&path, &file, &format)?;
     let size = size_in(&path, &format, &file)?;
     if size == 0 {
         return failed(format!("{}: it is empty", path.display()));
     }
+    let signal = watch()?;
     let is_new = prepare(volume, size, arguments, context)?;
-    let served = Served::begin(&[volume.to_owned()], false, context)?;
-    let progress = Progress::new(style(arguments), Some(size));
-    let device = &served.devices[0].1;
-    let copied = match format.as_str() {
-        "raw" => import_raw(&file, size, device.as_ref(), is_new, &progress),
-        format => {
-            let (name, uri) = (path.to_string_lossy(), device.path().to_string_lossy());
-            let is_shown = style(arguments) == Style::Auto;
-            let mut words = vec!["convert", "-n", "-f", format, "-O", "raw"];
-            if is_shown {
-                words.push("-p");
-            }
-            if is_new {
-                words.push("--target-is-zero");
-            }
-            words.extend([&*name, &*uri]);
-            qemu_img(&words, is_shown).map(|_| size)
-        }
+    let source = Source {
+        path: &path,
+        file: &file,
+        format: &format,
+        size,
     };
-    progress.finish();
+    let style = style(arguments);
+    let served = match Served::begin(&[volume.to_owned()], false, context) {
+        Ok(served) => served,
+        Err(error) if is_new => return Err(undone(volume, error, context)),
+        Err(error) => return Err(error),
+    };
+    let copied = source.copy_to(&served.devices[0].1, is_new, style, &signal);
     let ended = served.end(context);
-    let copied = copied?;
-    ended?;
+    let copied = copied.and_then(|copied| ended.map(|_| copied));
+    let copied = copied.map_err(|error| match (is_new, error) {
+        (true, error) => undone(volume, error, context),
+        (false, Stop::Failed(text)) => {
+            Stop::Failed(format!("{text}; {volume} is overwritten in part"))
+        }
+        (false, error) => error,
+    })?;
     if arguments.has("json") {
         let report = json!({"volume": volume, "image": path.to_string_lossy(), "format": format,
             "size": size, "copied": copied});
         context.line(&report.to_string());
     }
     Ok(0)
+}
+
+/// Watches for signals, so that what was begun is undone.
+fn watch() -> Result<Signal, Stop> {
+    Signal::on_signals().map_err(|error| Stop::Failed(error.to_string()))
+}
+
+/// Destroys a new volume that has only a part of an image; what is to be said.
+fn undone(volume: &str, error: Stop, context: &mut Context) -> Stop {
+    let Stop::Failed(text) = error else {
+        return error;
+    };
+    let change = Change::DestroyDataset {
+        dataset: volume.to_owned(),
+        recursive: false,
+        clones: false,
+        force: true,
+        dry_run: false,
+    };
+    let command = format!("cenote volume import {volume}: undone");
+    let is_gone = match context.ask(Request::Change { change, command }) {
+        Ok(Response::Failures { failures, .. }) => failures.is_empty(),
+        other => other.is_ok(),
+    };
+    Stop::Failed(match is_gone {
+        true => format!("{text}; {volume} was not created"),
+        false => format!(
+            "{text}; {volume} has only a part of the image, destroy it with 'zfs destroy {}'",
+            shell_word(volume)
+        ),
+    })
+}
+
+/// An image that is read.
+struct Source<'a> {
+    path: &'a Path,
+    file: &'a File,
+    format: &'a str,
+    size: u64,
+}
+
+impl Source<'_> {
+    /// Copies the image into a volume, all of whose other bytes are zeros then; bytes that were no
+    /// zeros.
+    fn copy_to(
+        &self,
+        device: &NbdDevice,
+        is_new: bool,
+        style: Style,
+        signal: &Signal,
+    ) -> Result<u64, Stop> {
+        let io = |error: DeviceError| Stop::Failed(error.to_string());
+        if !is_new {
+            // Behind the image, too: the end of another disk is no part of this one.
+            device.zero(0, device.size()).map_err(io)?;
+        }
+        let progress = Progress::new(style, Some(self.size));
+        let copied = match self.format {
+            "raw" => {
+                let file = self.file;
+                let copy = Copy {
+                    read: &|at, buffer| file.read_exact_at(buffer, at).map_err(|e| e.to_string()),
+                    write: &|at, bytes| device.write_at(at, bytes).map_err(|e| e.to_string()),
+                    stop: signal,
+                };
+                let data = data_of(file, 0..self.size);
+                copy.run(data, self.size, &progress).map_err(Stop::Failed)
+            }
+            format => {
+                let (name, uri) = (self.path.to_string_lossy(), device.path().to_string_lossy());
+                let words = ["-n", "-f", format, "-O", "raw", "--target-is-zero"];
+                convert(&words, [&*name, &*uri], style, signal).map(|()| self.size)
+            }
+        };
+        progress.finish();
+        let copied = copied?;
+        device.flush().map_err(io)?;
+        Ok(copied)
+    }
+}
+
+/// Has `qemu-img` convert an image; a signal ends it.
+fn convert(
+    options: &[&str],
+    from_to: [&str; 2],
+    style: Style,
+    signal: &Signal,
+) -> Result<(), Stop> {
+    let is_shown = style == Style::Auto;
+    let mut command = Command::new("qemu-img");
+    command.arg("convert").args(options).stdin(Stdio::null());
+    if is_shown {
+        command.arg("-p");
+    }
+    command.args(from_to).stderr(Stdio::piped());
+    if !is_shown {
+        command.stdout(Stdio::null());
+    }
+    let mut child = command.spawn().map_err(|error| not_run(&error))?;
+    let errors = child.stderr.take();
+    let mut said = Vec::new();
+    let status = std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let Some(mut errors) = errors else { return };
+            // What it says is only shown: a part is enough, and the rest must not block it.
+            let _ = errors.by_ref().take(SAID_MAX).read_to_end(&mut said);
+            let _ = io::copy(&mut errors, &mut io::sink());
+        });
+        let status = loop {
+            match child.try_wait() {
+                Ok(Some(status)) => break Ok(status),
+                Ok(None) if signal.is_set() => {
+                    // It may have ended by itself.
+                    let _ = child.kill();
+                    break child.wait();
+                }
+                Ok(None) => std::thread::sleep(POLL),
+                Err(error) => break Err(error),
+            }
+        };
+        let _ = reader.join();
+        status
+    });
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(_) if signal.is_set() => failed(INTERRUPTED),
+        Ok(_) => failed(format!(
+            "qemu-img failed: {}",
+            String::from_utf8_lossy(&said).trim_end()
+        )),
+        Err(error) => Err(not_run(&error)),
+    }
 }
 
 /// Makes the volume, or checks one that is there; whether it was made.
@@ -200,75 +345,38 @@ fn prepare(
     }
 }
 
-/// Copies a raw image; bytes that were no zeros.
-fn import_raw(
-    file: &File,
-    size: u64,
-    device: &NbdDevice,
-    is_new: bool,
-    progress: &Progress,
-) -> Result<u64, Stop> {
-    if !is_new {
-        // What is in the volume is to be the image's zeros, too.
-        let whole = size.next_multiple_of(512).min(device.size());
-        let zeroed = device.zero(0, whole);
-        zeroed.map_err(|error| Stop::Failed(error.to_string()))?;
-    }
-    let copy = Copy {
-        read: &|at, buffer| file.read_exact_at(buffer, at).map_err(|e| e.to_string()),
-        write: &|at, bytes| device.write_at(at, bytes).map_err(|e| e.to_string()),
-    };
-    let data = data_of(file, 0..size);
-    let copied = copy.run(data, size, progress).map_err(Stop::Failed)?;
-    device
-        .flush()
-        .map_err(|error| Stop::Failed(error.to_string()))?;
-    Ok(copied)
-}
-
 /// Copies a volume or a snapshot of one into an image.
 pub fn export(volume: &str, image: &str, arguments: &Arguments, context: &mut Context) -> Outcome {
-    let path = context.place(Path::new(image));
-    if path.exists() && !arguments.has("force") {
-        return failed(format!(
-            "{} exists; use -f to overwrite it, or name another file",
-            path.display()
-        ));
-    }
+    let path = target(context.place(Path::new(image)), arguments.has("force"))?;
     let format = named_format(arguments)?.unwrap_or_else(|| "raw".to_owned());
+    let (signal, style) = (watch()?, style(arguments));
     let served = Served::begin(&[volume.to_owned()], true, context)?;
     let device = &served.devices[0].1;
     let size = device.size();
-    let progress = Progress::new(style(arguments), Some(size));
-    let mut part = path.clone().into_os_string();
-    part.push(".part");
-    let part = PathBuf::from(part);
-    let copied = match format.as_str() {
-        "raw" => export_raw(device.as_ref(), &part, &progress),
-        format => {
-            let (name, uri) = (part.to_string_lossy(), device.path().to_string_lossy());
-            let is_shown = style(arguments) == Style::Auto;
-            let mut words = vec!["convert", "-f", "raw", "-O", format];
-            if is_shown {
-                words.push("-p");
+    let part = PartFile::create(&path);
+    let copied = part.and_then(|part| {
+        let progress = Progress::new(style, Some(size));
+        let copied = match format.as_str() {
+            "raw" => export_raw(device.as_ref(), &part, &progress, &signal),
+            format => {
+                // It has a lock of its own, which on network file systems is the same.
+                part.unlock();
+                let (uri, name) = (device.path().to_string_lossy(), part.path.to_string_lossy());
+                let words = ["-f", "raw", "-O", format];
+                convert(&words, [&*uri, &*name], style, &signal).map(|()| size)
             }
-            words.extend([&*uri, &*name]);
-            qemu_img(&words, is_shown).map(|_| size)
+        };
+        progress.finish();
+        match copied {
+            Ok(copied) => part.finish(&path).map(|()| copied),
+            Err(error) => {
+                part.discard();
+                Err(error)
+            }
         }
-    };
-    progress.finish();
-    let renamed = copied.and_then(|copied| {
-        let renamed = std::fs::rename(&part, &path);
-        renamed
-            .map(|()| copied)
-            .map_err(|error| about(&path, &error))
     });
-    if renamed.is_err() {
-        // It may not even be there.
-        let _ = std::fs::remove_file(&part);
-    }
     let ended = served.end(context);
-    let copied = renamed?;
+    let copied = copied?;
     ended?;
     if arguments.has("json") {
         let report = json!({"volume": volume, "image": path.to_string_lossy(), "format": format,
@@ -278,78 +386,23 @@ pub fn export(volume: &str, image: &str, arguments: &Arguments, context: &mut Co
     Ok(0)
 }
 
-fn export_raw(device: &dyn Device, part: &Path, progress: &Progress) -> Result<u64, Stop> {
-    let size = device.size();
-    let file = File::create(part).map_err(|error| about(part, &error))?;
-    file.set_len(size).map_err(|error| about(part, &error))?;
+fn export_raw(
+    device: &dyn Device,
+    part: &PartFile,
+    progress: &Progress,
+    signal: &Signal,
+) -> Result<u64, Stop> {
+    let (size, file) = (device.size(), &part.file);
+    file.set_len(size)
+        .map_err(|error| about(&part.path, &error))?;
     let copy = Copy {
         read: &|at, buffer| device.read_at(at, buffer).map_err(|e| e.to_string()),
-        write: &|at, bytes| file.write_all_at(bytes, at).map_err(|e| e.to_string()),
+        write: &|at, bytes| {
+            let written = file.write_all_at(bytes, at);
+            written.map_err(|error| format!("{}: {error}", part.path.display()))
+        },
+        stop: signal,
     };
     let all = std::iter::once(0..size).collect();
-    let copied = copy.run(all, size, progress).map_err(Stop::Failed)?;
-    file.sync_all().map_err(|error| about(part, &error))?;
-    Ok(copied)
-}
-
-/// Fills a buffer from a place.
-type ReadAt<'a> = dyn Fn(u64, &mut [u8]) -> Result<(), String> + Sync + 'a;
-/// Writes bytes at a place.
-type WriteAt<'a> = dyn Fn(u64, &[u8]) -> Result<(), String> + Sync + 'a;
-
-/// Copies what is no zeros, several pieces at once; the target is all zeros.
-struct Copy<'a> {
-    read: &'a ReadAt<'a>,
-    write: &'a WriteAt<'a>,
-}
-
-impl Copy<'_> {
-    /// Bytes that were no zeros.
-    fn run(&self, ranges: Vec<Range<u64>>, size: u64, progress: &Progress) -> Result<u64, String> {
-        let pieces = ranges.into_iter().flat_map(|range| {
-            let starts = (range.start..range.end).step_by(PIECE as usize);
-            starts.map(move |at| at..(at + PIECE).min(range.end))
-        });
-        let (pieces, copied) = (Mutex::new(pieces), AtomicU64::new(0));
-        let (failure, is_over) = (Mutex::new(None), AtomicBool::new(false));
-        let next = || pieces.lock().unwrap_or_else(PoisonError::into_inner).next();
-        let work = || {
-            let mut buffer = Vec::new();
-            while let Some(piece) = next().filter(|_| !is_over.load(Ordering::Relaxed)) {
-                progress.set(piece.start, Some(size), "copying");
-                match self.piece(&piece, &mut buffer) {
-                    Ok(bytes) => drop(copied.fetch_add(bytes, Ordering::Relaxed)),
-                    Err(reason) => {
-                        is_over.store(true, Ordering::Relaxed);
-                        let mut failure = failure.lock().unwrap_or_else(PoisonError::into_inner);
-                        *failure = Some(reason);
-                    }
-                }
-            }
-        };
-        std::thread::scope(|scope| {
-            for _ in 1..THREADS {
-                scope.spawn(work);
-            }
-            work();
-        });
-        let failure = failure.into_inner().unwrap_or_else(PoisonError::into_inner);
-        failure.map_or(Ok(copied.load(Ordering::Relaxed)), Err)
-    }
-
-    fn piece(&self, piece: &Range<u64>, buffer: &mut Vec<u8>) -> Result<u64, String> {
-        buffer.resize((piece.end - piece.start) as usize, 0);
-        (self.read)(piece.start, buffer)?;
-        let mut copied = 0;
-        let mut at = piece.start;
-        for part in buffer.chunks(HOLE) {
-            let is_zero = part.iter().all(|byte| *byte == 0);
-            if !is_zero {
-                (self.write)(at, part)?;
-                copied += part.len() as u64;
-            }
-            at += part.len() as u64;
-        }
-        Ok(copied)
-    }
+    copy.run(all, size, progress).map_err(Stop::Failed)
 }

@@ -3,7 +3,10 @@
 //! The daemon has the volumes and serves them over NBD; these commands are its clients
 //! ([`served`]).
 
+mod copy;
 mod image;
+mod part;
+mod references;
 mod served;
 mod size;
 

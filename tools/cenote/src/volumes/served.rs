@@ -2,17 +2,27 @@
 
 use crate::context::{Context, Outcome, Stop, failed, mismatch};
 use crate::nbd::address::uris;
-use cenote_control::model::{NbdAct, NbdListen, NbdServer, Request, Response, shell_word};
+use cenote_control::model::{
+    ControlError, NbdAct, NbdListen, NbdRefusal, NbdServer, Refusal, Request, Response,
+};
+use cenote_control::protocol::socket_of_process;
 use cenote_device::Device;
 use cenote_nbd_client::NbdDevice;
 use std::path::Path;
 use std::sync::Arc;
 
+/// What a command's socket has behind the daemon's, before the number of its process.
+const SUFFIX: &str = ".nbd.";
+
+/// Connections that one server takes, but for some that others may need, and those to one volume.
+const CONNECTIONS_MAX: usize = 240;
+const CONNECTIONS: usize = 4;
+
 /// Volumes that are connected.
 pub struct Served {
     pub devices: Vec<(String, Arc<NbdDevice>)>,
-    /// Those that nobody served before.
-    begun: Vec<String>,
+    /// The socket that they are served on.
+    address: String,
 }
 
 fn ask(act: NbdAct, context: &mut Context) -> Result<Vec<NbdServer>, Stop> {
@@ -24,6 +34,51 @@ fn ask(act: NbdAct, context: &mut Context) -> Result<Vec<NbdServer>, Stop> {
     }
 }
 
+/// The socket of one command, beside that of the daemon.
+///
+/// On the daemon's own server the volume would be there for others, too, and what another command
+/// or the user began to serve would end with this one.
+fn socket_of(process: u32) -> String {
+    let socket = socket_of_process();
+    let socket = std::path::absolute(&socket).unwrap_or(socket);
+    format!("{}{SUFFIX}{process}", socket.display())
+}
+
+/// The command whose socket this is.
+fn process_of(address: &str) -> Option<u32> {
+    let (start, process) = address.rsplit_once(SUFFIX)?;
+    let process = process.parse().ok()?;
+    (socket_of(process) == address && !start.is_empty()).then_some(process)
+}
+
+fn withdraw(address: String, context: &mut Context) -> Result<(), Stop> {
+    let act = NbdAct::Stop {
+        targets: vec![address],
+        force: true,
+    };
+    let request = Request::Nbd { act };
+    // The first one fails where the daemon was restarted since the last.
+    let asked = context.ask(request.clone());
+    match asked.or_else(|_| context.ask(request)) {
+        // It ended with its pool, or with the volume.
+        Ok(_) | Err(ControlError::Refused(Refusal::Nbd(NbdRefusal::NotServed { .. }))) => Ok(()),
+        Err(error) => failed(error.to_string()),
+    }
+}
+
+/// Ends what commands left that were killed.
+fn withdraw_left(context: &mut Context) -> Result<(), Stop> {
+    for server in ask(NbdAct::Status, context)? {
+        for address in server.addresses {
+            let process = process_of(&address);
+            if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+                withdraw(address, context)?;
+            }
+        }
+    }
+    Ok(())
+}
+
 impl Served {
     /// Has the daemon serve volumes, and connects to them.
     pub fn begin(
@@ -31,31 +86,28 @@ impl Served {
         is_read_only: bool,
         context: &mut Context,
     ) -> Result<Self, Stop> {
-        let before = ask(NbdAct::Status, context)?;
-        let own = before.iter().filter(|server| server.is_default);
-        let known: Vec<String> = own
-            .flat_map(|server| server.exports.iter().map(|export| export.name.clone()))
-            .collect();
-        let begun: Vec<String> = names
-            .iter()
-            .filter(|name| !known.contains(name))
-            .cloned()
-            .collect();
-        let mut servers = before;
-        if !begun.is_empty() {
-            let act = NbdAct::Serve {
-                volumes: begun.clone(),
-                read_only: is_read_only,
-                listen: NbdListen::default(),
-            };
-            servers = ask(act, context)?;
+        if names.len() > CONNECTIONS_MAX {
+            let count = names.len();
+            return failed(format!(
+                "{count} volumes are too many for one command; name {CONNECTIONS_MAX} at most"
+            ));
         }
+        withdraw_left(context)?;
+        let address = socket_of(std::process::id());
+        let act = NbdAct::Serve {
+            volumes: names.to_vec(),
+            read_only: is_read_only,
+            listen: NbdListen {
+                unix: Some(address.clone()),
+                ..NbdListen::default()
+            },
+        };
+        let servers = ask(act, context)?;
         let mut served = Self {
             devices: Vec::new(),
-            begun,
+            address,
         };
-        let connected = served.connect(names, is_read_only, &servers);
-        match connected {
+        match served.connect(names, is_read_only, &servers) {
             Ok(()) => Ok(served),
             Err(reason) => {
                 served.end(context)?;
@@ -70,19 +122,26 @@ impl Served {
         is_read_only: bool,
         servers: &[NbdServer],
     ) -> Result<(), String> {
-        let server = servers.iter().find(|server| server.is_default);
-        let server = server.ok_or("the daemon does not listen for NBD clients")?;
+        let server = servers
+            .first()
+            .ok_or("the daemon does not listen for NBD clients")?;
+        let connections = CONNECTIONS_MAX / names.len().max(1);
         for name in names {
             let uris = uris(server, name);
             let uri = uris
                 .first()
                 .ok_or("the daemon's NBD server has no address")?;
+            // QEMU's programs, which get the address of a single volume, do not know the option.
+            let uri = match connections < CONNECTIONS {
+                true => &format!("{uri}&connections={connections}"),
+                false => uri,
+            };
             let device = NbdDevice::open(Path::new(uri), !is_read_only);
             let device = device.map_err(|error| format!("{name}: {error}"))?;
             if !is_read_only && !device.is_writable() {
                 return Err(format!(
-                    "{name} is served read-only; run 'cenote nbd stop {}' first, or use -r",
-                    shell_word(name)
+                    "{name} is read-only: its property readonly is on, it is a snapshot, or its \
+                     pool is imported read-only"
                 ));
             }
             self.devices.push((name.clone(), Arc::new(device)));
@@ -90,7 +149,7 @@ impl Served {
         Ok(())
     }
 
-    /// Makes everything durable, and has the daemon serve no longer what nobody served before.
+    /// Makes everything durable, and has the daemon serve the volumes no longer.
     pub fn end(self, context: &mut Context) -> Outcome {
         let mut failure = None;
         for (name, device) in self.devices {
@@ -100,13 +159,7 @@ impl Served {
                 failure = Some(format!("{name}: {error}"));
             }
         }
-        if !self.begun.is_empty() {
-            let act = NbdAct::Stop {
-                targets: self.begun,
-                force: true,
-            };
-            ask(act, context)?;
-        }
+        withdraw(self.address, context)?;
         failure.map_or(Ok(0), failed)
     }
 }
