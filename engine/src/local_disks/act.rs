@@ -1,6 +1,7 @@
 //! `cenote ublk`: disks because of commands.
 
 use super::disk::Disk;
+use super::follow::is_for_reading;
 use super::label::Label;
 use super::seam::{KernelFault, LeftDisk};
 use super::table::LocalDisks;
@@ -38,7 +39,10 @@ fn serve(
     })?;
     for one in &new {
         let disk = disks.disk(one.key());
-        let is_other = |disk: &Arc<Disk>| disk.label.is_read_only != one.is_read_only;
+        let is_read_only = one
+            .find(&context.registry)
+            .is_some_and(|(imported, dataset)| is_for_reading(one, &imported, &dataset));
+        let is_other = |disk: &Arc<Disk>| disk.label.is_read_only != is_read_only;
         if let Some(disk) = disk.filter(is_other) {
             disk.let_go(Grip::Unused)?;
         }

@@ -36,6 +36,11 @@ impl Wanted {
     }
 }
 
+/// Whether a disk that a command asked for can only be read.
+pub(super) fn is_for_reading(one: &Commanded, imported: &Imported, dataset: &Dataset) -> bool {
+    one.is_read_only || is_read_only(dataset) || !imported.can_change(dataset)
+}
+
 type AllWanted = BTreeMap<Key, Wanted>;
 type Left = Vec<(Label, LeftDisk)>;
 type Failures = BTreeMap<String, String>;
@@ -121,7 +126,7 @@ impl Context {
                 self.disks.remove(one.key());
                 continue;
             };
-            let is_read_only = one.is_read_only || !imported.can_change(&dataset);
+            let is_read_only = is_for_reading(&one, &imported, &dataset);
             let wanted = all.entry(one.key()).or_insert_with(|| Wanted {
                 imported,
                 dataset,
