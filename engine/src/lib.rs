@@ -9,8 +9,8 @@
 //!   behind a change with its note in the history;
 //! * `alarms`: what a person is told of all this, without asking;
 //! * `mounts`, `keys`, `devices`, `snapshots`, `scans`, `datasets`, `pools`, `daemon`,
-//!   `serving`, `local_disks`, `sites`, `measures`: what requests are about. What one of them keeps is its own:
-//!   the mounts have their table.
+//!   `serving`, `local_disks`, `sites`, `measures`: what requests are about. What one of them
+//!   keeps is its own: the mounts have their table.
 //!
 //! Their functions are handed what they need of all this. Who has to tell something upwards posts
 //! an event. How a mount is made is behind [`Mounter`].

@@ -43,7 +43,7 @@ impl Opener for Exports {
 
 /// Opens devices that are in no store: files, disks, exports of NBD servers.
 pub(crate) fn outside_stores(clouds: &Arc<Clouds>) -> Schemes {
-    let disks = Foreign::new(Arc::new(SystemOpener::default()), clouds);
+    let disks = Foreign::new(Arc::new(SystemOpener::default()), &clouds.own_disks);
     with_exports(Schemes::new(Arc::new(disks)), clouds)
 }
 
@@ -87,7 +87,7 @@ impl AllOpener {
         let stores = Arc::new(stores);
         let clouds = Arc::clone(&stores.clouds);
         let opener = Arc::clone(&stores) as Arc<dyn Opener>;
-        let disks = Foreign::new(Arc::new(OffsetOpener::new(offset)), &clouds);
+        let disks = Foreign::new(Arc::new(OffsetOpener::new(offset)), &clouds.own_disks);
         let schemes = Schemes::new(Arc::new(disks));
         Self {
             stores,

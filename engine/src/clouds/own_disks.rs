@@ -5,7 +5,6 @@
 //! disks of LVM and MD, the disk of a file system. All of that is followed. What is behind another
 //! machine, or another file system in user space, is not recognized.
 
-use super::table::Clouds;
 use cenote_base::rt::{Mutex, ranks};
 use cenote_device::{Device, DeviceError, Entry, Opener};
 use rustix::fs::{major, minor};
@@ -119,8 +118,8 @@ pub(super) struct Foreign {
 }
 
 impl Foreign {
-    pub fn new(inner: Arc<dyn Opener>, clouds: &Clouds) -> Self {
-        let own = Arc::clone(&clouds.own_disks);
+    pub fn new(inner: Arc<dyn Opener>, own: &Arc<OwnDisks>) -> Self {
+        let own = Arc::clone(own);
         Self { inner, own }
     }
 }

@@ -602,7 +602,7 @@ fn the_next_daemon_takes_disks_over() {
     machine.restart(DisksAtEnd::OpenStay);
     machine
         .kernel
-        .set(2, |entry| entry.label = entry.label.replace(".rw", "0.rw"));
+        .set(2, |entry| entry.label = entry.label.replacen('.', ".9", 1));
     machine.import();
     assert_eq!(machine.names(), ["heads/prop"]);
     machine.serve("heads/cmd").expect("another disk");

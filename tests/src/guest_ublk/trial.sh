@@ -196,6 +196,57 @@ pool() {
     say 'a volume grew'
 }
 
+# What the property brings and takes, and what becomes of disks that are open.
+property() {
+    zfs create tank/auto && zfs set cenote:ublk=on tank/auto || fails 'set the property'
+    zfs create -s -V 96M tank/auto/a && zfs create -s -V 128M tank/auto/own || fails create
+    a=/dev/zvol/tank/auto/a
+    b=/dev/zvol/tank/auto/b
+    [ -b $a ] || fails 'no disk by the property'
+    zfs set snapdev=visible tank/auto && zfs snapshot tank/auto/a@s || fails snapshot
+    [ -b $a@s ] || fails 'no disk of a snapshot'
+    zfs rename tank/auto/a tank/auto/b || fails rename
+    [ -b $b ] && [ -b $b@s ] && [ ! -e $a ] || fails 'the links did not follow'
+    zpool create -f own /dev/zvol/tank/auto/own 2>/tmp/told && fails 'a pool on its own disk'
+    grep -q 'would wait for itself' /tmp/told || fails "$(cat /tmp/told)"
+    zfs destroy tank/auto/own || fails destroy
+    mkfs.ext4 -q $b && mkdir -p /b && mount $b /b || fails mkfs
+    zfs destroy -r tank/auto/b 2>/tmp/told && fails 'destroyed while mounted'
+    zpool export tank 2>/tmp/told && fails 'exported while mounted'
+    [ -b $b ] || fails 'the refusals took the disk away'
+    say 'the property makes disks, and what is mounted stays'
+
+    head -c 8000000 /dev/urandom >/tmp/random
+    cp /tmp/random /b/data || fails copy
+    kill $daemon
+    wait $daemon
+    [ -b "$(readlink -f $b)" ] || fails 'the disk went with the daemon'
+    daemon
+    cenote daemon resume || fails resume
+    sync && echo 3 >/proc/sys/vm/drop_caches
+    cmp /tmp/random /b/data || fails 'the file changed'
+    umount /b && e2fsck -fn $b >/tmp/fsck.log 2>&1 || fails e2fsck
+    say 'a disk that was open outlived the end of the daemon'
+
+    dd if=/tmp/random of=$b bs=64k oflag=direct conv=notrunc iflag=fullblock count=100 2>/dev/null
+    kill -9 $daemon
+    wait $daemon 2>/dev/null
+    daemon
+    cenote daemon resume || fails resume
+    cmp -n 6553600 /tmp/random $b || fails 'what was answered and not flushed is lost'
+    say 'what was not flushed outlived the death of the daemon'
+
+    zfs set cenote:ublk=off tank/auto || fails 'set the property'
+    [ ! -e $b ] && [ ! -e /dev/zvol/tank/auto ] || fails 'the links stayed'
+    zfs set cenote:ublk=on tank/auto && [ -b $b ] || fails 'set the property'
+    zpool export tank || fails export
+    ls /dev/ublkb* /dev/zvol 2>/dev/null && fails 'there are devices of an exported pool'
+    zpool import -d /dev/vdc tank && [ -b $b ] || fails import
+    zfs destroy -r tank/auto || fails destroy
+    ls /dev/zvol/tank/auto 2>/dev/null && fails 'the links stayed'
+    say 'disks go and come with their pool'
+}
+
 # Requests a second; only their ratio means anything here.
 rate() {
     fio --name=r --filename="$1" --direct=1 --rw=randread --bs=4k --iodepth="$2" \
@@ -224,6 +275,7 @@ modprobe ublk_drv || fails modprobe
 files
 pool
 measure
+property
 cenote ublk status
 cenote ublk stop || fails stop
 zpool export tank || fails export

@@ -64,7 +64,11 @@ fn a_kernel_without_the_driver_is_named() -> Result<()> {
     ensure!(reason.contains("ublk"), "{status}");
     let log = site.ok("cenote daemon log")?;
     let warnings = log.lines().filter(|line| line.contains("get no disk"));
-    ensure!(warnings.count() == 1, "one warning: {log}");
+    // The daemon may have been another one before the export.
+    ensure!(
+        (1..=2).contains(&warnings.count()),
+        "one of each daemon: {log}"
+    );
     site.ok("zfs set cenote:ublk=off tank")?;
     site.ok("cenote ublk status")?;
     Ok(())

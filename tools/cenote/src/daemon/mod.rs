@@ -393,7 +393,7 @@ fn forget(context: &mut Context) -> Outcome {
             code = 1;
         }
     }
-    complain_of_disks(context);
+    disks::complain_of_left(context);
     // Of these no record says whose they are: perhaps of a daemon on another socket.
     for place in loss.iter().flat_map(|loss| &loss.dead_mounts) {
         context.complain(&format!(
@@ -402,18 +402,6 @@ fn forget(context: &mut Context) -> Outcome {
         ));
     }
     Ok(code)
-}
-
-/// Names disks of this machine that daemons left; whether there are any.
-fn complain_of_disks(context: &mut Context) -> bool {
-    let left = disks::status_without_daemon().left;
-    for disk in &left {
-        context.complain(&format!(
-            "{} of {} waits until its pool is imported; 'cenote ublk stop {}' removes it",
-            disk.device, disk.dataset, disk.device
-        ));
-    }
-    !left.is_empty()
 }
 
 /// Takes away what a daemon that died left: its record, or one that cannot be read, and its socket.

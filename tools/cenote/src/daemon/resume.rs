@@ -15,6 +15,7 @@ use cenote_control::protocol::socket_of_process;
 use cenote_control::record::RecordedPool;
 use cenote_engine::cached_pools;
 
+use super::disks::complain_of_left;
 use crate::context::{Context, Outcome};
 use crate::death::{self, Death};
 use crate::places::Places;
@@ -94,7 +95,7 @@ pub fn run(context: &mut Context) -> Outcome {
     for wanted in &wanted {
         code = code.max(resume_one(wanted, context));
     }
-    code = code.max(u8::from(super::complain_of_disks(context)));
+    code = code.max(u8::from(complain_of_left(context)));
     // What could not be asked before the first import has been answered since.
     context.forget_death();
     Ok(code)

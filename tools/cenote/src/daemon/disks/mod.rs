@@ -7,6 +7,7 @@ mod gate;
 mod unflushed;
 
 use super::volumes::VolumeDisk;
+use crate::context::Context;
 use cenote_control::model::{ControlError, Response, UblkLeft, UblkRefusal, UblkStatus};
 use cenote_device::kernel_use;
 use cenote_engine::{DiskFigures, KernelDisk, KernelDisks, KernelFault, LeftDisk, ServedVolume};
@@ -251,6 +252,18 @@ pub fn stop_without_daemon(targets: &[String], force: bool) -> Result<Response, 
         })?;
     }
     Ok(Response::Done)
+}
+
+/// Names disks of this machine that daemons left; whether there are any.
+pub fn complain_of_left(context: &mut Context) -> bool {
+    let left = status_without_daemon().left;
+    for disk in &left {
+        context.complain(&format!(
+            "{} of {} waits until its pool is imported; 'cenote ublk stop {}' removes it",
+            disk.device, disk.dataset, disk.device
+        ));
+    }
+    !left.is_empty()
 }
 
 fn device_path(number: u32) -> String {
