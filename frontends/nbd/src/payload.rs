@@ -1,7 +1,8 @@
 //! What follows a request: bytes in one piece, or in pieces that a device can keep.
 //!
-//! The data of a large write comes from the socket, or from the kernel, straight into buffers that are cut where the
-//! device's blocks begin. A device whose blocks are in memory takes them as they are.
+//! The data of a large write comes from the socket, or from the kernel, straight into buffers
+//! that are cut where the device's blocks begin. A device whose blocks are in memory takes them
+//! as they are.
 
 use cenote_device::BlockBuffer;
 use cenote_nbd_client::receiver::Receiver;
