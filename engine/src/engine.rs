@@ -106,7 +106,7 @@ impl Engine {
         let owner = settings.record.map(|place| place.socket);
         let owner = owner.unwrap_or_default().to_string_lossy().into_owned();
         let cache_files = CacheFiles::new(settings.cache_file, owner);
-        let own_disks = OwnDisks::new(&settings.disks.system);
+        let own_disks = OwnDisks::new(&settings.disks.system, settings.disks.list_left());
         let clouds = Clouds::new(settings.state_directory.as_deref(), own_disks);
         let clouds = Arc::new(clouds);
         Self {

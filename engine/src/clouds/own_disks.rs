@@ -4,11 +4,15 @@
 //! The kernel says what is below a device: the disk of a partition, the file of a loop device, the
 //! disks of LVM and MD, the disk of a file system. All of that is followed. What is behind another
 //! machine, or another file system in user space, is not recognized.
+//!
+//! A disk whose daemon died answers nothing until it is taken over, which takes an import of its
+//! pool. Whoever looks for pools in `/dev` must not read it before: it would wait for itself.
 
 use cenote_base::rt::{Mutex, ranks};
 use cenote_device::{Device, DeviceError, Entry, Opener};
 use rustix::fs::{major, minor};
 use std::collections::BTreeSet;
+use std::fmt;
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -18,11 +22,20 @@ use std::sync::Arc;
 /// Devices that are looked at below one; more are not stacked.
 const LOOKS_MAX: usize = 256;
 
+/// Says which disks daemons left when they died.
+pub(crate) type ListLeft = Arc<dyn Fn() -> Vec<u32> + Send + Sync>;
+
 /// The numbers of these disks.
-#[derive(Debug)]
 pub(crate) struct OwnDisks {
     numbers: Mutex<BTreeSet<u32>, ranks::OwnDisks>,
     sys: PathBuf,
+    left: ListLeft,
+}
+
+impl fmt::Debug for OwnDisks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OwnDisks").field("sys", &self.sys).finish()
+    }
 }
 
 /// The number of a disk by its name: `ublkb3`.
@@ -32,10 +45,11 @@ pub(crate) fn number_of(name: &str) -> Option<u32> {
 
 impl OwnDisks {
     /// None yet; `sys` is where the kernel says what devices are made of.
-    pub fn new(sys: &Path) -> Self {
+    pub fn new(sys: &Path, left: ListLeft) -> Self {
         Self {
             numbers: Mutex::default(),
             sys: sys.to_owned(),
+            left,
         }
     }
 
@@ -49,26 +63,29 @@ impl OwnDisks {
 
     /// Refuses a device on one of these disks.
     fn check(&self, path: &Path) -> Result<(), DeviceError> {
-        let own = self.numbers.lock().clone();
         // What is not there is refused by whoever opens it.
-        let Some(metadata) = fs::metadata(path).ok().filter(|_| !own.is_empty()) else {
+        let Ok(metadata) = fs::metadata(path) else {
             return Ok(());
         };
-        let Some(number) = self.below(&metadata, &own) else {
-            return Ok(());
+        let text = match self.below(&metadata) {
+            None => return Ok(()),
+            Some((number, true)) => format!(
+                "it is on /dev/ublkb{number}, a volume of this daemon, which would wait for \
+                 itself; serve the volume by another daemon ($CENOTE_SOCKET)"
+            ),
+            Some((number, false)) => format!(
+                "it is on /dev/ublkb{number}, whose daemon died; it answers once the pool of that \
+                 volume is imported ('cenote ublk status')"
+            ),
         };
-        let text = format!(
-            "it is on /dev/ublkb{number}, a volume of this daemon, which would wait for itself; \
-             serve the volume by another daemon ($CENOTE_SOCKET)"
-        );
         Err(DeviceError::Open {
             path: path.into(),
             source: io::Error::other(text),
         })
     }
 
-    /// The own disk that a file or device is on.
-    fn below(&self, metadata: &Metadata, own: &BTreeSet<u32>) -> Option<u32> {
+    /// The disk that a file or device is on, if it is one of our own (true) or was left (false).
+    fn below(&self, metadata: &Metadata) -> Option<(u32, bool)> {
         let mut waiting = vec![self.place(metadata)];
         let mut looks = 0;
         while let Some(place) = waiting.pop() {
@@ -77,8 +94,11 @@ impl OwnDisks {
                 continue;
             };
             let name = place.file_name()?.to_string_lossy().into_owned();
-            if let Some(number) = number_of(&name).filter(|number| own.contains(number)) {
-                return Some(number);
+            if let Some(number) = number_of(&name) {
+                let is_own = self.numbers.lock().contains(&number);
+                if is_own || (self.left)().contains(&number) {
+                    return Some((number, is_own));
+                }
             }
             if looks + waiting.len() > LOOKS_MAX {
                 break;
@@ -159,7 +179,7 @@ mod tests {
             place
         };
         fs::write(at("ublkb3/ublkb3p1").join("partition"), "1").expect("written");
-        let own = OwnDisks::new(sys);
+        let own = OwnDisks::new(sys, Arc::new(|| vec![5]));
         own.add(3);
         let metadata = fs::metadata(file).expect("there");
         let link = own.place(&metadata);
@@ -178,6 +198,9 @@ mod tests {
             let text = refused(top).unwrap_or_default();
             assert!(text.contains("on /dev/ublkb3, a volume of this"), "{text}");
         }
+        // Its daemon died: a read would wait for the import that does it.
+        let text = refused("ublkb5").unwrap_or_default();
+        assert!(text.contains("ublkb5, whose daemon died"), "{text}");
         for top in ["ublkb4", "sda", "ublkb"] {
             assert_eq!(refused(top), None, "{top}");
         }
@@ -186,7 +209,7 @@ mod tests {
     #[test]
     fn without_own_disks_nothing_is_refused() {
         let file = tempfile::NamedTempFile::new().expect("a file");
-        let own = OwnDisks::new(Path::new("/sys"));
+        let own = OwnDisks::new(Path::new("/sys"), Arc::new(Vec::new));
         own.check(file.path()).expect("it may");
         own.add(0);
         own.check(Path::new("/not/there"))

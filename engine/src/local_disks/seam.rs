@@ -110,11 +110,23 @@ pub trait KernelDisks: Send + Sync {
 /// What the daemon is told about disks of this machine.
 pub struct DiskSetup {
     /// Makes disks; not set, there are none.
-    pub kernel: Option<Box<dyn KernelDisks>>,
+    pub kernel: Option<Arc<dyn KernelDisks>>,
     /// The directory of devices, in which `zvol` has the links.
     pub devices: PathBuf,
     /// Where the kernel says what devices are made of.
     pub system: PathBuf,
+}
+
+impl DiskSetup {
+    /// Lists the numbers of disks that processes left.
+    pub(crate) fn list_left(&self) -> Arc<dyn Fn() -> Vec<u32> + Send + Sync> {
+        let kernel = self.kernel.clone();
+        Arc::new(move || {
+            let left = kernel.as_ref().and_then(|kernel| kernel.left().ok());
+            let numbers = left.into_iter().flatten().map(|left| left.number);
+            numbers.collect()
+        })
+    }
 }
 
 impl Default for DiskSetup {

@@ -34,7 +34,7 @@ struct Table {
 
 /// The disks.
 pub(crate) struct LocalDisks {
-    pub(super) kernel: Option<Box<dyn KernelDisks>>,
+    pub(super) kernel: Option<Arc<dyn KernelDisks>>,
     pub(super) place: Place,
     table: Mutex<Table, ranks::LocalDisks>,
 }

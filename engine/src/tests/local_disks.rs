@@ -165,7 +165,7 @@ fn engine_of(kernel: &Kernel, directory: &Path) -> Engine {
     *kernel.1.devices.lock() = directory.to_owned();
     let settings = EngineSettings {
         disks: DiskSetup {
-            kernel: Some(Box::new(kernel.clone())),
+            kernel: Some(Arc::new(kernel.clone())),
             devices: directory.to_owned(),
             system: directory.join("sys"),
         },

@@ -81,7 +81,7 @@ pub fn service(wanted: Wanted) -> Arc<dyn Service> {
             own: wanted.own_server,
         },
         disks: DiskSetup {
-            kernel: Some(Box::new(UblkDisks::default())),
+            kernel: Some(Arc::new(UblkDisks::default())),
             ..DiskSetup::default()
         },
         sites: Some(Box::new(HttpServing)),
