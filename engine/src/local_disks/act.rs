@@ -154,6 +154,7 @@ fn remove_left(
             },
         }
     })?;
+    disks.place.own.remove(left.number);
     disks.place.links.prune(|number| number == left.number);
     Ok(())
 }
