@@ -158,7 +158,6 @@ fn remove_left(
             },
         }
     })?;
-    disks.place.own.remove(left.number);
     disks.place.links.prune(|number| number == left.number);
     Ok(())
 }

@@ -41,20 +41,14 @@ pub(crate) struct LocalDisks {
 
 impl LocalDisks {
     pub fn new(setup: DiskSetup, own: &Arc<OwnDisks>) -> Self {
-        let disks = Self {
+        Self {
             kernel: setup.kernel,
             place: Place {
                 links: Links::new(&setup.devices),
                 own: Arc::clone(own),
             },
             table: Mutex::default(),
-        };
-        // Before any search for pools: a read of a disk that was left waits until it is taken
-        // over, and it is taken over when its pool has been found.
-        for (_, left) in disks.left() {
-            own.add(left.number);
         }
-        disks
     }
 
     /// Whether there can be disks.
