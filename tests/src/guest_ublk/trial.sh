@@ -3,7 +3,7 @@ set -u
 say() { echo "trial: [$(cut -d' ' -f1 /proc/uptime)] $*"; }
 fails() {
     say "failed: $*"
-    tail -20 /tmp/serve.log /tmp/fio.log /tmp/daemon.log 2>/dev/null
+    tail -n 20 /tmp/serve.log /tmp/fio.log /tmp/daemon.log 2>/dev/null
     dmesg | tail -20
     exit 1
 }
