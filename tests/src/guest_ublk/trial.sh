@@ -4,7 +4,8 @@ say() { echo "trial: [$(cut -d' ' -f1 /proc/uptime)] $*"; }
 fails() {
     say "failed: $*"
     tail -n 20 /tmp/serve.log /tmp/fio.log /tmp/daemon.log 2>/dev/null
-    dmesg | tail -20
+    echo w >/proc/sysrq-trigger
+    dmesg | grep -v '\] *? ' | tail -150
     exit 1
 }
 
@@ -135,10 +136,13 @@ files() {
     say 'killed with all tags in service, and taken over'
 }
 
+# The status of one that did not get back what an earlier one had is no success.
+is_running() { cenote daemon status 2>/dev/null | grep -q 'is running'; }
+
 daemon() {
     cenote daemon run >>/tmp/daemon.log 2>&1 &
     daemon=$!
-    await cenote daemon status || fails 'no daemon'
+    await is_running || fails 'no daemon'
 }
 
 # Writes with fio and verifies it; the daemon is killed in the middle.
@@ -149,8 +153,10 @@ fio_over_death() {
     sleep 4
     kill -9 $daemon
     wait $daemon 2>/dev/null
+    say 'the daemon is dead'
     kill -0 $fio || fails 'fio ended too early'
     daemon
+    say 'there is another one'
     cenote daemon resume || fails resume
     wait $fio || fails 'fio failed'
 }

@@ -5,8 +5,10 @@ use cenote_device::Device;
 use cenote_nbd::{BlockDevice, FileDisk, Filtered, MemoryDisk, Overlay, Statistics, ZeroMode};
 use cenote_nbd_client::NbdDevice;
 use cenote_tests::random::Random;
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Not a multiple of the overlay's blocks.
 const SIZE: usize = (1 << 20) + 5000;
@@ -14,6 +16,23 @@ const SIZE: usize = (1 << 20) + 5000;
 fn connect(site: &Site, name: &str) -> NbdDevice {
     let url = site.url(name, "");
     NbdDevice::open(Path::new(&url), true).expect("a connection")
+}
+
+/// Opens a file of changes. A child that another test is starting has the file open for a moment
+/// after we have closed it, and with it the lock.
+fn beside(inner: Arc<dyn BlockDevice>, above: &Path) -> std::io::Result<Overlay> {
+    let begun = Instant::now();
+    loop {
+        match Overlay::open(Arc::clone(&inner), above) {
+            Err(error)
+                if error.kind() == ErrorKind::ResourceBusy
+                    && begun.elapsed() < Duration::from_secs(10) =>
+            {
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            other => return other,
+        }
+    }
 }
 
 /// Random writes through the overlay are read as they are in a model, in every mixture of blocks,
@@ -33,7 +52,7 @@ fn changes_are_kept_beside_the_device() {
     std::fs::write(&below, &original).expect("an image");
     let open = |round: u64| {
         let inner = FileDisk::open(&below, true).expect("the image");
-        let overlay = Overlay::open(Arc::new(inner), &above).expect("the file beside");
+        let overlay = beside(Arc::new(inner), &above).expect("the file beside");
         site.shelf.put(&format!("round {round}"), Arc::new(overlay));
         connect(&site, &format!("round%20{round}"))
     };
@@ -59,11 +78,11 @@ fn changes_are_kept_beside_the_device() {
         drop(device);
         site.shelf.remove(&format!("round {round}"));
         while site.connected() > 0 {
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
     assert!(std::fs::read(&below).expect("the image") == original);
-    let other = Overlay::open(Arc::new(MemoryDisk::new(4096)), &above);
+    let other = beside(Arc::new(MemoryDisk::new(4096)), &above);
     let error = other.err().expect("another device").to_string();
     assert!(error.contains("4096 bytes"), "{error}");
 }
@@ -80,16 +99,16 @@ fn changes_of_another_device_are_refused() {
         disk
     };
     let (own, other) = (disk(1), disk(2));
-    let overlay = Overlay::open(Arc::clone(&own) as _, &above).expect("a new file");
+    let overlay = beside(Arc::clone(&own) as _, &above).expect("a new file");
     overlay.write(1 << 20, &[3; 512], true).expect("written");
     drop(overlay);
     let refused = |disk: &Arc<MemoryDisk>| {
-        let opened = Overlay::open(Arc::clone(disk) as _, &above);
+        let opened = beside(Arc::clone(disk) as _, &above);
         let error = opened.err().expect("it is refused").to_string();
         assert!(error.contains("no changes of this device"), "{error}");
     };
     refused(&other);
-    let overlay = Overlay::open(Arc::clone(&own) as _, &above).expect("its own");
+    let overlay = beside(Arc::clone(&own) as _, &above).expect("its own");
     assert!(!overlay.is_read_only());
     assert!(overlay.read_only().is_read_only());
     // It was written to beside its changes.
