@@ -31,7 +31,7 @@ const PLACES: [&str; 4] = [
 ];
 
 /// Blocks of all pages that are not run.
-pub const NOT_RUN_MAX: usize = 27;
+pub const NOT_RUN_MAX: usize = 28;
 
 /// Pages that are run at the same time: commands wait for disks and for each other.
 const PAGES_AT_ONCE: usize = 3;
