@@ -19,7 +19,7 @@ use crate::serving::open::{Opening, ServedVolume, check};
 use crate::values::DISK;
 use cenote_control::model::ControlError;
 use cenote_dsl::Dataset;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
 /// A disk that should be there.
@@ -79,8 +79,8 @@ impl Context {
         }
     }
 
-    /// Counts disks that daemons left as asked for, if their pool is imported: somebody may have
-    /// them open.
+    /// Counts disks that daemons left as asked for, if their pool is imported and the property does
+    /// not ask for them: somebody may have them open.
     fn adopt(&self, left: &Left) {
         let mut adopted = Vec::new();
         for imported in self.registry.all() {
@@ -99,6 +99,14 @@ impl Context {
                 }
             }
         }
+        if adopted.is_empty() {
+            return;
+        }
+        let mut by_property = BTreeSet::new();
+        each_by_property(&self.registry, DISK, |imported, dataset| {
+            by_property.insert((imported.load_guid, dataset.id()));
+        });
+        adopted.retain(|one| !by_property.contains(&one.key()));
         let commanded = self.disks.commanded();
         adopted.retain(|one| commanded.iter().all(|other| other.key() != one.key()));
         self.disks.add(&adopted);

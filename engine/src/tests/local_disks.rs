@@ -570,6 +570,20 @@ fn without_a_driver_pools_are_imported_and_the_reason_is_said() {
     assert_eq!(machine.names(), ["heads/vol"]);
 }
 
+/// A disk that was taken over counted as one that a command had asked for, and stayed when the
+/// property was switched off.
+#[test]
+fn a_disk_that_was_taken_over_goes_with_its_property() {
+    let mut machine = Machine::new();
+    machine.volume("heads/prop", &[("cenote:ublk", "on")]);
+    machine.restart(DisksAtEnd::Stay);
+    machine.import();
+    assert_eq!(machine.names(), ["heads/prop"]);
+    machine.set("heads/prop", "cenote:ublk", "off");
+    assert!(machine.names().is_empty());
+    assert!(!machine.has_links());
+}
+
 /// The kernel keeps a disk whose daemon died, and file systems on it wait.
 #[test]
 fn the_next_daemon_takes_disks_over() {
