@@ -110,7 +110,7 @@ pub fn run(options: &Options) -> Result<()> {
         println!("{line}");
     }
     ensure!(
-        said.contains("trial: all is well"),
+        said.contains("] all is well"),
         "the guest failed:\n{}",
         tail(&said)
     );
