@@ -493,7 +493,7 @@ fn judge_scrape(site: &Site, port: u16) -> Result<()> {
         .arg(format!("--web.listen-address=127.0.0.1:{own}"))
         .arg("--log.level=error");
     let Ok(mut server) = command.spawn() else {
-        cenote_tests::missing!("prometheus");
+        cenote_tests::skip!("prometheus is not installed");
         return Ok(());
     };
     let end = Instant::now() + Duration::from_secs(60);
