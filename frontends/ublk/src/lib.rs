@@ -30,6 +30,7 @@ mod kernel;
 mod options;
 #[cfg(feature = "ublk")]
 mod parameters;
+mod private;
 #[cfg(feature = "ublk")]
 mod queue;
 #[cfg(feature = "ublk")]
@@ -48,4 +49,5 @@ pub use absent::{KernelDevice, left_devices, remove_left};
 pub use device::{KernelDevice, left_devices, remove_left};
 pub use error::UblkError;
 pub use options::{Counters, DeviceOptions, LeftDevice, QUEUE_DEPTH_DEFAULT};
+pub use private::is_private_directory;
 pub use support::check;

@@ -7,11 +7,12 @@
 //! write there, or it is not used at all.
 
 use crate::UblkError;
+use crate::private::is_private_directory;
 use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 /// Where the files are.
@@ -49,19 +50,7 @@ impl Records {
 
     /// Whether the directory exists; refuses one that others may write.
     fn check(&self) -> Result<bool, UblkError> {
-        let metadata = match std::fs::symlink_metadata(&self.0) {
-            Ok(metadata) => metadata,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(error) => return Err(failed(&self.0)(error)),
-        };
-        let own = rustix::process::geteuid().as_raw();
-        if !metadata.is_dir() || metadata.uid() != own || metadata.mode() & 0o022 != 0 {
-            return Err(failed(&self.0)(io::Error::other(
-                "it must be a directory that only its owner can write, and that belongs to the \
-                 user of this process. Remove it",
-            )));
-        }
-        Ok(true)
+        is_private_directory(&self.0).map_err(failed(&self.0))
     }
 
     /// Keeps a record.
@@ -179,7 +168,7 @@ mod tests {
         let open = std::fs::Permissions::from_mode(0o777);
         std::fs::set_permissions(directory.path(), open).expect("it is opened");
         let told = records.read(1).expect_err("others can write").to_string();
-        assert!(told.contains("only its owner"), "{told}");
+        assert!(told.contains("only this user"), "{told}");
         assert!(records.write(1, &record("tank/a")).is_err());
         assert!(records.numbers().is_err());
     }

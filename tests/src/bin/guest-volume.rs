@@ -2,28 +2,14 @@
 
 #![forbid(unsafe_code)]
 
-use anyhow::{Result, bail};
 use cenote_tests::guest::Options;
-use cenote_tests::guest_volume;
-use cenote_tests::words;
+use cenote_tests::{guest_volume, words};
 use std::process::ExitCode;
 
-fn main() -> ExitCode {
-    words::end("guest-volume", run().map(|()| true))
-}
+/// The command.
+const NAME: &str = "guest-volume";
 
-fn run() -> Result<()> {
-    let mut options = Options::default();
-    let mut arguments = std::env::args().skip(1);
-    while let Some(word) = arguments.next() {
-        let value = arguments.next().unwrap_or_default();
-        match word.as_str() {
-            "--accelerator" if ["kvm", "tcg"].contains(&value.as_str()) => {
-                options.accelerator = value;
-            }
-            "--directory" if !value.is_empty() => options.directory = value.into(),
-            _ => bail!("usage: cargo xtask guest-volume [--accelerator kvm|tcg] [--directory DIR]"),
-        }
-    }
-    guest_volume::run(&options)
+fn main() -> ExitCode {
+    let ended = Options::of_process(NAME).and_then(|options| guest_volume::run(&options));
+    words::end(NAME, ended.map(|()| true))
 }

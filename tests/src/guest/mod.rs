@@ -35,6 +35,30 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// The options of a command that takes nothing else, from the process's arguments.
+    ///
+    /// # Errors
+    /// The arguments are not those of `cargo xtask COMMAND`.
+    pub fn of_process(command: &str) -> Result<Self> {
+        let mut options = Self::default();
+        let mut arguments = std::env::args().skip(1);
+        while let Some(word) = arguments.next() {
+            let value = arguments.next().unwrap_or_default();
+            match word.as_str() {
+                "--accelerator" if ["kvm", "tcg"].contains(&value.as_str()) => {
+                    options.accelerator = value;
+                }
+                "--directory" if !value.is_empty() => options.directory = value.into(),
+                _ => {
+                    bail!("usage: cargo xtask {command} [--accelerator kvm|tcg] [--directory DIR]")
+                }
+            }
+        }
+        Ok(options)
+    }
+}
+
 /// The files of a bare system with a kernel and these packages, made once under this name.
 ///
 /// # Errors

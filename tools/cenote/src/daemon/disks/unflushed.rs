@@ -24,11 +24,11 @@
 //! durable before it goes on. So does a write whose record cannot be appended.
 
 use cenote_base::rt::{Mutex, ranks};
+use cenote_ublk::is_private_directory;
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 use std::os::unix::fs::DirBuilderExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -122,13 +122,7 @@ fn segments(directory: &Path) -> io::Result<Vec<u64>> {
 /// Makes a directory that only we may use, or refuses one that others may.
 fn private_directory(path: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    let metadata = path.symlink_metadata()?;
-    let ours = rustix::process::geteuid().as_raw();
-    if !metadata.is_dir() || metadata.uid() != ours || metadata.mode() & 0o022 != 0 {
-        let text = format!("{}: others may write there", path.display());
-        return Err(io::Error::new(ErrorKind::PermissionDenied, text));
-    }
-    Ok(())
+    is_private_directory(path).map(drop)
 }
 
 /// Reads so much, or as much as there is.
@@ -424,6 +418,6 @@ mod tests {
         fs::set_permissions(directory.path(), mode).expect("set");
         let begun = Unflushed::begin(directory.path(), false, Arc::default());
         let error = begun.err().expect("refused").to_string();
-        assert!(error.contains("others may write there"), "{error}");
+        assert!(error.contains("only this user"), "{error}");
     }
 }
