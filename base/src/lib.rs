@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod bookmark;
+mod client;
 mod env;
 mod ids;
 mod memory;
@@ -17,6 +18,7 @@ pub mod settings;
 mod size;
 
 pub use bookmark::Bookmark;
+pub use client::client_of;
 pub use env::{Env, RealEnv};
 pub use ids::{BlockId, Guid, Level, ObjectId, ObjsetId, Txg, VdevId};
 pub use memory::{MemoryBudget, MemoryExceeded, MemoryLease};

@@ -1,7 +1,7 @@
 //! Changes of a mounted head, in the file system's terms.
 //!
 //! Snapshots and the control directory never change: `EROFS`. The kernel has checked permissions.
-//! It forgets by itself what a change of its own makes untrue.
+//! It forgets by itself what a change of its own makes untrue, except for a mode that lost setuid.
 
 use super::DatasetFiles;
 use super::node::Node;
@@ -11,10 +11,10 @@ use cenote_fuse::{
     Attr, AttrChanges, Context, DeviceNumber, Entry, Errno, FileKind, FilePlace, Handle, Lifetime,
     NewMode, NodeId, Opened, TimeChange, Timestamp, XattrChange,
 };
-use cenote_posix::BlockBuffer;
 use cenote_posix::write::{
     CopySource, FallocateMode, NewFile, OpenMode, RenameMode, SetAttributes, SetXattr, WriteOptions,
 };
+use cenote_posix::{BlockBuffer, POSIX_ACL_ACCESS, POSIX_ACL_DEFAULT};
 use std::sync::Arc;
 
 type PosixFiles = Arc<cenote_posix::FileSystem>;
@@ -165,7 +165,26 @@ impl DatasetFiles {
             ..SetAttributes::default()
         };
         let changed = self.trees.head().set_attributes(object, &set);
-        changed.map(drop).map_err(|error| self.errno(error))
+        changed.map_err(|error| self.errno(error))?;
+        self.forget_mode(object);
+        Ok(())
+    }
+
+    /// Makes the kernel ask for the mode again, before the caller has its answer.
+    ///
+    /// The kernel starts a program with the mode that it remembers, and no reply to a write, an
+    /// allocation or a copy tells it another one.
+    fn forget_mode(&self, object: ObjectId) {
+        if let Some(kernel) = self.kernel.get() {
+            let node = Node::Object { tree: 0, object }.encode(self.root());
+            // A kernel that does not know the file has nothing to forget.
+            let _ = kernel.invalidate_attributes(node);
+        }
+    }
+
+    /// Whether a write takes privileges away that the kernel may remember.
+    fn takes_privileges(&self, object: ObjectId, kill_privileges: bool) -> Result<bool, Errno> {
+        Ok(kill_privileges && self.without_privileges(object, None)?.is_some())
     }
 
     pub(super) fn make(
@@ -344,7 +363,11 @@ impl DatasetFiles {
             kill_privileges,
             access: access_by(place.handle),
         };
+        let is_taken = self.takes_privileges(object, kill_privileges)?;
         let written = files.write(object, place.offset, data, options);
+        if is_taken {
+            self.forget_mode(object);
+        }
         written.map(drop).map_err(|error| self.errno(error))
     }
 
@@ -361,7 +384,11 @@ impl DatasetFiles {
             kill_privileges,
             access: access_by(place.handle),
         };
+        let is_taken = self.takes_privileges(object, kill_privileges)?;
         let written = files.write_buffers(object, place.offset, blocks, length, options);
+        if is_taken {
+            self.forget_mode(object);
+        }
         let block_size = written.map_err(|error| self.errno(error))?;
         Ok(usize::try_from(block_size).ok())
     }
@@ -421,9 +448,7 @@ impl DatasetFiles {
         value: &[u8],
         change: XattrChange,
     ) -> Result<(), Errno> {
-        if !self.shows_xattr() {
-            return Err(Errno::OPNOTSUPP);
-        }
+        self.check_xattr_name(name)?;
         let how = match change.flags & (xattr_flag::CREATE | xattr_flag::REPLACE) {
             0 if change.clears_setgid => SetXattr::ByStranger,
             xattr_flag::CREATE => SetXattr::Create,
@@ -436,7 +461,24 @@ impl DatasetFiles {
         set.map_err(|error| self.errno(error))
     }
 
+    /// Whether an attribute of that name may be changed on this mount.
+    ///
+    /// The kernel checks the caller's rights for each namespace. Of `system.` there are only the
+    /// access lists: whatever else had that prefix could be set by anyone who may write the file.
+    fn check_xattr_name(&self, name: &[u8]) -> Result<(), Errno> {
+        let is_list = [POSIX_ACL_ACCESS, POSIX_ACL_DEFAULT].contains(&name);
+        if !self.shows_xattr() || name.starts_with(b"system.") && !is_list {
+            return Err(Errno::OPNOTSUPP);
+        }
+        // A namespace alone is no name.
+        match name.iter().position(|&byte| byte == b'.') {
+            Some(dot) if dot + 1 == name.len() => Err(Errno::INVAL),
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn remove_extended(&self, node: NodeId, name: &[u8]) -> Result<(), Errno> {
+        self.check_xattr_name(name)?;
         let (files, object) = self.target(node)?;
         let removed = files.remove_xattr(object, name);
         removed.map_err(|error| self.errno(error))

@@ -159,11 +159,21 @@ impl DatasetFiles {
         stat: &Stat,
     ) -> Attr {
         let mut attr = attr_of(stat);
-        let is_snapshot = tree > 0 || self.trees.is_snapshot();
-        if is_snapshot && stat.object == files.root() {
-            attr.ino = control::snapshot_ino(files.set().id());
-        }
+        attr.ino = self.ino(files, tree, stat.object);
         attr
+    }
+
+    /// The inode number that programs see.
+    fn ino(&self, files: &cenote_posix::FileSystem, tree: usize, object: ObjectId) -> u64 {
+        let objset = files.set().id();
+        match tree {
+            0 if object == files.root() && self.trees.is_snapshot() => {
+                control::snapshot_ino(objset)
+            }
+            0 => object.0,
+            _ if object == files.root() => control::snapshot_ino(objset),
+            _ => control::ino_in_snapshot(objset, tree, object),
+        }
     }
 
     pub(super) fn entry(&self, tree: usize, znode: &Znode) -> Result<Entry, Errno> {
@@ -262,7 +272,7 @@ impl DatasetFiles {
                 Some(kind) => kind,
                 None => self.znode(tree, entry.target.object)?.kind(),
             };
-            let ino = entry.target.object.0;
+            let ino = self.ino(&files, tree, entry.target.object);
             if !reply.add_name(&entry.name, ino, kind_of(kind), entry.cookie) {
                 break;
             }
@@ -295,7 +305,8 @@ impl DatasetFiles {
                         let stored = entry.target.kind.map(kind_of);
                         let kind = stored.or_else(|| stat.ok().map(|stat| kind_of(stat.kind)));
                         let kind = kind.unwrap_or(cenote_fuse::FileKind::Regular);
-                        reply.add_name(&entry.name, entry.target.object.0, kind, entry.cookie)
+                        let ino = self.ino(&files, tree, entry.target.object);
+                        reply.add_name(&entry.name, ino, kind, entry.cookie)
                     }
                 };
                 if !added {

@@ -251,7 +251,12 @@ impl FileSystem for DatasetFiles {
         }
     }
 
-    fn listxattr(&self, _: &Context<'_>, node: NodeId, names: &mut Payload) -> Result<(), Errno> {
+    fn listxattr(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        names: &mut Payload,
+    ) -> Result<(), Errno> {
         let Ok((tree, znode)) = self.object(node) else {
             return Ok(());
         };
@@ -263,6 +268,10 @@ impl FileSystem for DatasetFiles {
             .xattr_names(&znode)
             .map_err(|error| self.errno(error))?
         {
+            // Their names are for administrators only, as on other file systems.
+            if context.uid != 0 && name.starts_with(b"trusted.") {
+                continue;
+            }
             names.push_copy(&name);
             names.push_static(b"\0");
         }

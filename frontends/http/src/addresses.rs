@@ -6,9 +6,10 @@
 
 use crate::pace::Pace;
 use crate::status::AddressStatus;
+use cenote_base::client_of;
 use cenote_base::rt::{Mutex, ranks};
 use std::collections::HashMap;
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -31,17 +32,6 @@ pub(crate) struct Entry {
 #[derive(Default)]
 pub(crate) struct Addresses(Mutex<HashMap<IpAddr, Arc<Entry>>, ranks::HttpAddresses>);
 
-/// What stands for a client: its address, of IPv6 the network that a site gets.
-pub(crate) fn key(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(address) => {
-            let network = u128::from(address) >> 64 << 64;
-            IpAddr::V6(Ipv6Addr::from(network))
-        }
-        address => address,
-    }
-}
-
 /// Counts a connection of an address until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Presence(pub Arc<Entry>);
@@ -56,7 +46,7 @@ impl Addresses {
     /// Counts a connection; `None` if the address has as many as it may have.
     pub fn enter(&self, address: IpAddr, connections_max: usize) -> Option<Presence> {
         let mut known = self.0.lock();
-        let entry = known.entry(key(address)).or_default();
+        let entry = known.entry(client_of(address)).or_default();
         // Only this, under the lock, counts up.
         if entry.connections.load(Ordering::Acquire) >= connections_max {
             return None;
@@ -106,12 +96,6 @@ mod tests {
 
     fn address(text: &str) -> IpAddr {
         text.parse().expect("an address")
-    }
-
-    #[test]
-    fn a_site_of_ipv6_is_one_client_and_mapped_ipv4_is_ipv4() {
-        assert_eq!(key(address("2001:db8:1:2:3::4")), address("2001:db8:1:2::"));
-        assert_eq!(key(address("::ffff:10.0.0.1")), address("10.0.0.1"));
     }
 
     #[test]

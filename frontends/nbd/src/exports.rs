@@ -62,7 +62,7 @@ pub trait Exports: Send + Sync {
 /// How much clients get.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Connections at once.
+    /// Connections at once; how they are shared among clients is in `admission`.
     pub connections: usize,
     /// Requests of one connection that are carried out at once.
     pub threads_per_connection: usize,
@@ -75,7 +75,7 @@ pub struct Limits {
     /// Bytes that each connection has beside that, so that small requests are carried out while
     /// other clients do not take their replies and keep all memory.
     pub own_bytes: u64,
-    /// From the connection to the end of the handshake.
+    /// From the connection to the end of the handshake, TLS included.
     pub handshake_time: Duration,
     /// How long a client may take no byte of a reply.
     pub send_time: Duration,
@@ -107,7 +107,7 @@ impl Default for Limits {
             connection_bytes: 64 << 20,
             bytes: 192 << 20,
             own_bytes: 256 << 10,
-            handshake_time: Duration::from_secs(20),
+            handshake_time: Duration::from_secs(10),
             send_time: Duration::from_secs(60),
             payload_time: Duration::from_secs(20),
         }

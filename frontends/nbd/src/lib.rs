@@ -23,6 +23,7 @@
 
 #![forbid(unsafe_code)]
 
+mod admission;
 mod connection;
 mod contexts;
 mod device;

@@ -1,8 +1,10 @@
 //! Listens, accepts clients within limits, and knows who is connected.
 
+use crate::admission::{self, Seat, Verdict};
 use crate::connection::{Common, Connection, Counters};
 use crate::exports::{Exports, Limits, TlsPolicy};
 use crate::handshake::{Handshake, HandshakeEnd};
+use cenote_base::client_of;
 use cenote_base::rt::{self, Condvar, Instant, JoinHandle, Mutex, ranks};
 use cenote_nbd_client::transport::{Socket, Transport};
 use rustix::event::{PollFd, PollFlags, poll};
@@ -10,7 +12,7 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Shutdown, SocketAddr, TcpListener};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -80,17 +82,19 @@ impl Listener {
         }
     }
 
-    fn accept(&self) -> io::Result<(Socket, String)> {
+    /// The next client: its connection, its name, and the address that stands for it.
+    fn accept(&self) -> io::Result<(Socket, String, Option<IpAddr>)> {
         match self {
             Self::Unix(listener, _) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(false)?;
-                Ok((Socket::Unix(stream), "unix".to_owned()))
+                Ok((Socket::Unix(stream), "unix".to_owned(), None))
             }
             Self::Tcp(listener) => {
                 let (stream, address) = listener.accept()?;
                 stream.set_nonblocking(false)?;
-                Ok((Socket::tcp(stream)?, address.to_string()))
+                let client = Some(client_of(address.ip()));
+                Ok((Socket::tcp(stream)?, address.to_string(), client))
             }
         }
     }
@@ -141,6 +145,11 @@ pub struct ConnectionStatus {
 /// What the server knows of a connection.
 struct Known {
     address: String,
+    client: Option<IpAddr>,
+    /// Whether the handshake is under way.
+    is_new: bool,
+    /// Whether it was ended to make room, so that it counts no more.
+    is_displaced: bool,
     export: Option<(String, bool)>,
     transport: Arc<dyn Transport>,
     counters: Arc<Counters>,
@@ -149,6 +158,38 @@ struct Known {
 struct Table {
     next: u64,
     known: BTreeMap<u64, Known>,
+}
+
+impl Table {
+    /// Makes room for a client, by ending a connection if need be.
+    fn make_room(&mut self, client: Option<IpAddr>, connections: usize) -> Result<(), String> {
+        let seat = |(&id, known): (&u64, &Known)| Seat {
+            id,
+            client: known.client,
+            is_new: known.is_new,
+            has_asked: known.counters.requests.load(Ordering::Relaxed) > 0,
+        };
+        let counted = self.known.iter().filter(|(_, known)| !known.is_displaced);
+        let seats: Vec<_> = counted.map(seat).collect();
+        match admission::admit(&seats, client, connections) {
+            Verdict::Admit => Ok(()),
+            Verdict::Displace(id) => {
+                if let Some(known) = self.known.get_mut(&id) {
+                    known.is_displaced = true;
+                    known.transport.shutdown(Shutdown::Both);
+                    log::info!(
+                        "NBD client {} is disconnected: it asked for nothing, and others need room",
+                        known.address
+                    );
+                }
+                Ok(())
+            }
+            Verdict::ClientIsFull => Err(format!(
+                "its address has three quarters of {connections} connections already"
+            )),
+            Verdict::Full => Err(format!("all {connections} connections are in use")),
+        }
+    }
 }
 
 struct Shared {
@@ -267,7 +308,7 @@ impl Shared {
                 }
             }
             match listener.accept() {
-                Ok((socket, address)) => self.admit(socket, address),
+                Ok((socket, address, client)) => self.admit(socket, address, client),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) => {
                     log::warn!("NBD: a client could not be accepted: {error}");
@@ -278,7 +319,7 @@ impl Shared {
     }
 
     /// Serves a client on a thread of its own, or closes the connection.
-    fn admit(self: &Arc<Self>, socket: Socket, address: String) {
+    fn admit(self: &Arc<Self>, socket: Socket, address: String, client: Option<IpAddr>) {
         let limits = &self.common.limits;
         if let Err(error) = socket.set_send_timeout(Some(limits.send_time)) {
             log::warn!("NBD client {address}: {error}");
@@ -286,18 +327,29 @@ impl Shared {
         }
         let transport: Arc<dyn Transport> = Arc::new(socket);
         let mut table = self.table.lock();
-        if table.known.len() >= limits.connections {
+        // Connections that make room keep their threads for a moment, so these are limited, too.
+        let deadline = Instant::now() + FAREWELL;
+        while table.known.len() >= 2 * limits.connections {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                drop(table);
+                log::warn!("NBD client {address} is refused: too many connections are closing");
+                return;
+            }
+            (table, _) = self.left.wait_timeout(table, left);
+        }
+        if let Err(reason) = table.make_room(client, limits.connections) {
             drop(table);
-            log::warn!(
-                "NBD client {address} is refused: there are {} connections already",
-                limits.connections
-            );
+            log::warn!("NBD client {address} is refused: {reason}");
             return;
         }
         let id = table.next;
         table.next += 1;
         let known = Known {
             address: address.clone(),
+            client,
+            is_new: true,
+            is_displaced: false,
             export: None,
             transport: Arc::clone(&transport),
             counters: Arc::default(),
@@ -335,6 +387,7 @@ impl Shared {
         let Some(known) = table.known.get_mut(&id) else {
             return;
         };
+        known.is_new = false;
         known.export = Some((agreed.name.clone(), agreed.client.is_encrypted));
         known.transport = Arc::clone(&agreed.transport);
         let counters = Arc::clone(&known.counters);

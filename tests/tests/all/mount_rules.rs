@@ -199,6 +199,71 @@ os.posix_fallocate(os.open(sys.argv[1], os.O_WRONLY), 0, 8192)
     Ok(())
 }
 
+/// The kernel starts a program with the mode that it remembers: after a stranger had changed a
+/// setuid program, it ran as its owner until something asked for its mode.
+#[test]
+fn what_strangers_may_do_with_files() -> Result<()> {
+    const CHANGE: &str = "
+import errno, os, subprocess, sys
+for path in sys.argv[1:]:
+    runs_as = lambda: subprocess.check_output([path, '-u']).strip()
+    assert runs_as() == b'0', 'setuid has no effect'
+    size = os.stat(path).st_size
+    runs_as()
+    file = os.open(path, os.O_RDWR)
+    if path.endswith('write'):
+        os.pwrite(file, b'x', size)
+    else:
+        os.posix_fallocate(file, size, 4096)
+    os.close(file)
+    assert runs_as() == b'65534', path
+";
+    const ATTRIBUTES: &str = "
+import errno, os, sys
+path = sys.argv[1]
+wrong = {'system.foo': errno.EOPNOTSUPP, 'system.nfs4_acl': errno.EOPNOTSUPP,
+    'user.': errno.EINVAL, 'trusted.a': errno.EPERM}
+for name, wanted in wrong.items():
+    try:
+        os.setxattr(path, name, b'1')
+    except OSError as error:
+        assert error.errno == wanted, (name, error)
+    else:
+        sys.exit(name + ' was set')
+os.setxattr(path, 'user.a', b'1')
+assert os.listxattr(path) == ['user.a'], os.listxattr(path)
+";
+    if !pool::can_mount() || !pool::is_root() {
+        return Ok(());
+    }
+    let site = Site::create("single", 128, "")?;
+    let root = site.path("tank");
+    fs::set_permissions(&root, fs::Permissions::from_mode(0o755))?;
+    let mut programs = Vec::new();
+    for number in 0..4 {
+        for way in ["write", "allocate"] {
+            let path = root.join(format!("{number}-{way}"));
+            fs::copy("/usr/bin/id", &path)?;
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o4777))?;
+            programs.push(path);
+        }
+    }
+    let words = programs.iter().map(|path| text(path));
+    let words: Vec<&str> = words.collect::<Result<_>>()?;
+    let stranger = Some((NOBODY, NOBODY));
+    python(CHANGE, &words, stranger)?;
+    let flags = XattrFlags::empty();
+    rustix::fs::setxattr(&programs[0], "trusted.secret", b"x", flags)?;
+    python(ATTRIBUTES, &words[..1], stranger)?;
+    let mut names = [0; 64];
+    let length = rustix::fs::listxattr(&programs[0], &mut names[..])?;
+    ensure!(
+        names[..length].starts_with(b"trusted.secret\0"),
+        "root sees it"
+    );
+    site.finish()
+}
+
 /// Whoever reads an extended attribute while it is replaced finds the old value or the new one.
 /// (xfstests generic/037.)
 #[test]

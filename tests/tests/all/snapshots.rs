@@ -40,6 +40,7 @@ fn commands_change_a_tree_under_its_mounts() -> Result<()> {
     site.ok("zfs snapshot -r -o my:note=early tank/a@one")?;
     write(&root.join("file"), "second")?;
     made_and_seen(&site, &root, &below)?;
+    states_are_told_apart(&site, &root)?;
     held_and_destroyed(&site, &root)?;
     cloned_and_promoted(&site)?;
     rolled_back(&site, &root)?;
@@ -50,6 +51,41 @@ fn commands_change_a_tree_under_its_mounts() -> Result<()> {
     site.ok("zfs destroy -R tank/a")?;
     ensure!(site.ok("zfs list -H -t all -o name")?.trim() == "tank");
     site.finish()
+}
+
+/// Files of snapshots had the inode numbers of today's: `cp` took both for one file, and `tar`
+/// stored the second as a hard link to the first, with the wrong contents.
+fn states_are_told_apart(site: &Site, root: &Path) -> Result<()> {
+    let below = "one turn3 turn7 turn19".split(' ');
+    let states: Vec<String> = below.map(|name| format!(".zfs/snapshot/{name}")).collect();
+    fs::hard_link(root.join("file"), root.join("link"))?;
+    let (archive, out) = (root.join("tar"), site.cenote().subdirectory("states")?);
+    let tar = |words: &[&str], paths: &[String]| -> Result<()> {
+        let mut command = std::process::Command::new("tar");
+        command.arg("-C").args(words).args(paths);
+        ensure!(command.status()?.success(), "tar {words:?}");
+        Ok(())
+    };
+    let text = |path: &Path| path.display().to_string();
+    let now = ["file", "link"].map(str::to_owned);
+    let of_states = states.iter().map(|state| format!("{state}/file"));
+    let all: Vec<String> = now.into_iter().chain(of_states).collect();
+    tar(&[&text(root), "-cf", &text(&archive)], &all)?;
+    tar(&[&text(&out), "-xf", &text(&archive)], &[])?;
+    for name in &all {
+        ensure!(
+            fs::read(out.join(name))? == fs::read(root.join(name))?,
+            "{name}"
+        );
+    }
+    let copied = std::process::Command::new("cp")
+        .args([root.join(&states[0]).join("file"), root.join("file")])
+        .status()?;
+    ensure!(copied.success() && fs::read_to_string(root.join("file"))? == "first");
+    for name in ["link", "tar"] {
+        fs::remove_file(root.join(name))?;
+    }
+    write(&root.join("file"), "turn 19")
 }
 
 /// A snapshot is under `.zfs/snapshot` at once, and what it holds does not change.
