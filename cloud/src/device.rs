@@ -14,7 +14,7 @@ use crate::store::{Statistics, Store};
 use crate::verify::Verified;
 use cenote_base::Env;
 use cenote_base::rt;
-use cenote_base::rt::job::{Control, Next};
+use cenote_base::rt::job::{Control, Next, guarded};
 use cenote_device::{Device, DeviceError, DeviceKind, Nature, Purpose};
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -97,7 +97,13 @@ impl CloudDevice {
         });
         if device.core.options.drive == Drive::Thread && !device.core.options.is_read_only {
             let core = Arc::clone(&device.core);
+            let failing = Arc::downgrade(&core);
             let work = move |_: &Control| core.next();
+            let work = guarded(work, move |words| {
+                if let Some(core) = failing.upgrade() {
+                    core.fail(CloudError::Panicked(words.to_owned()));
+                }
+            });
             let started = device.core.job.start("cloud", work);
             started.map_err(|source| DeviceError::Open {
                 path: device.path.clone(),

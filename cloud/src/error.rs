@@ -129,6 +129,12 @@ pub enum CloudError {
     /// The device was opened for reading only.
     #[error("opened read-only")]
     ReadOnly,
+    /// The thread that uploads ended with a panic.
+    #[error(
+        "an internal error (a panic) ended the upload: {0}; what is in the local log is uploaded \
+         when the pool is exported with -f and imported again"
+    )]
+    Panicked(String),
     /// The device is closed.
     #[error("closed")]
     Closed,

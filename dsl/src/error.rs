@@ -175,6 +175,14 @@ pub enum DslError {
         /// The dataset.
         name: DatasetName,
     },
+    /// What the change builds on is of a group that the pool has not come to.
+    #[error(
+        "'{name}' names a transaction group that the pool has not come to: its metadata is damaged"
+    )]
+    NeverDue {
+        /// The dataset.
+        name: DatasetName,
+    },
     /// The name is none of a snapshot.
     #[error("'{name}' is not a snapshot")]
     NotASnapshot {
@@ -290,6 +298,17 @@ pub enum DslError {
     /// The pool has a checkpoint, and may have one only.
     #[error("checkpoint exists")]
     CheckpointExists,
+    /// An intent log that waits for its replay would not be part of the checkpoint.
+    #[error(
+        "an intent log that waits for its replay has a block of transaction group {birth}, and the \
+         pool is at {txg}; mount the dataset, so that the log is replayed, and try again"
+    )]
+    LogFromLater {
+        /// The group of the block.
+        birth: u64,
+        /// The last group of the pool.
+        txg: u64,
+    },
     /// The pool has no checkpoint.
     #[error("checkpoint does not exist")]
     NoCheckpoint,
@@ -348,9 +367,10 @@ impl DslError {
     pub fn is_damage(&self) -> bool {
         match self {
             Self::Dmu(error) => error.is_damage() || matches!(error, DmuError::NoSuchObject { .. }),
-            Self::NotADataset { .. } | Self::BadStructure { .. } | Self::MissingEntry { .. } => {
-                true
-            }
+            Self::NotADataset { .. }
+            | Self::BadStructure { .. }
+            | Self::MissingEntry { .. }
+            | Self::NeverDue { .. } => true,
             _ => false,
         }
     }

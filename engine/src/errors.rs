@@ -178,6 +178,7 @@ pub(crate) fn of_change(error: DslError) -> ControlError {
         | DslError::FeatureDisabled { .. }
         | DslError::OldErrorLog
         | DslError::CheckpointExists
+        | DslError::LogFromLater { .. }
         | DslError::NoCheckpoint
         | DslError::DiscardingCheckpoint
         | DslError::Format { .. } => ControlError::BadValue {

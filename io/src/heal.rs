@@ -121,6 +121,7 @@ impl Ward {
     }
 
     fn treat(&self, cure: &Cure) {
+        let _over = Over(self, cure.bytes.len());
         let vdevs = self.vdevs.shape();
         for wound in &cure.wounds {
             let leaves: Vec<Guid> = wound.leaves.iter().map(|fault| fault.leaf).collect();
@@ -132,10 +133,19 @@ impl Ward {
                 }
             }
         }
-        let mut known = self.lock();
-        known.waiting_bytes -= cure.bytes.len();
+    }
+}
+
+/// A treatment that is over when this is dropped: also if its thread panics.
+struct Over<'a>(&'a Ward, usize);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        let mut known = self.0.lock();
+        known.waiting_bytes -= self.1;
         known.waiting -= 1;
-        self.idle.notify_all();
+        drop(known);
+        self.0.idle.notify_all();
     }
 }
 

@@ -10,6 +10,7 @@
 use cenote_base::rt::{self, Condvar, Mutex, MutexGuard, ranks};
 use cenote_base::rt::{SyncSender, sync_channel};
 use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 type Job = Box<dyn FnOnce() + Send>;
@@ -171,8 +172,12 @@ fn drain<T, R>(items: &Items<T>, work: impl Fn(T) -> R, done: &SyncSender<(usize
 }
 
 fn work(jobs: &Queue, index: usize) {
-    while let Some(job) = jobs.next(index) {
-        job();
+    loop {
+        // Who waits for a job that panics learns of it by what that drops. Others need the worker.
+        let done = AssertUnwindSafe(|| jobs.next(index).map(|job| job()));
+        if matches!(rt::catch_unwind(done), Ok(None)) {
+            return;
+        }
     }
 }
 
@@ -186,6 +191,20 @@ mod tests {
         let squares = workers.map((0..1000_u64).collect(), |n| n * n);
         assert_eq!(squares, (0..1000).map(|n| n * n).collect::<Vec<_>>());
         assert!(workers.map(Vec::<u64>::new(), |n| n).is_empty());
+    }
+
+    /// A job that panicked took its worker along, and in the end nobody took jobs from the queue.
+    #[test]
+    fn a_job_that_panics_ends_alone() {
+        let workers = Workers::new(1);
+        for _ in 0..3 {
+            let panics = workers.offer(|| std::panic::resume_unwind(Box::new("so")));
+            assert!(panics.is_ok(), "there is a worker, and room");
+        }
+        let (sender, receiver) = sync_channel(1);
+        let told = workers.offer(move || sender.send(7).expect("somebody waits"));
+        assert!(told.is_ok());
+        assert_eq!(receiver.recv(), Ok(7));
     }
 
     #[test]

@@ -8,7 +8,7 @@
 
 use crate::import::candidate::PoolCandidate;
 use crate::sync::Syncer;
-use cenote_base::rt::job::{Control, Job, Next, after};
+use cenote_base::rt::job::{Control, Job, Next, after, guarded};
 use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{Env, settings};
 use cenote_device::Device;
@@ -71,9 +71,9 @@ impl Heartbeat {
         self.is_on.store(true, Ordering::Release);
         let mut writer = Writer::default();
         writer.beat(syncer);
-        let syncer = Arc::downgrade(syncer);
-        let work = after(interval(), move |_: &Control| writer.step(&syncer));
-        let started = job.start("multihost", work);
+        let pool = Arc::downgrade(syncer);
+        let work = after(interval(), move |_: &Control| writer.step(&pool));
+        let started = job.start("multihost", guarded(work, syncer.guard("heartbeats")));
         started.inspect_err(|_| self.is_on.store(false, Ordering::Release))
     }
 

@@ -68,6 +68,7 @@ pub struct Pool {
     rebuilds: Arc<Rebuilds>,
     notes: Arc<ErrorNotes>,
     discarded_logs: Vec<ObjectId>,
+    waiting_logs: Vec<ObjectId>,
     unreadable_heads: Vec<(ObjectId, String)>,
     unread: Vec<UnreadTable>,
     /// Of a view of a pool that is written to.
@@ -232,6 +233,7 @@ impl Pool {
             rebuilds: Arc::default(),
             notes: Arc::default(),
             discarded_logs: Vec::new(),
+            waiting_logs: Vec::new(),
             unreadable_heads: Vec::new(),
             unread: unread.into_tables(),
             hold: None,
@@ -272,6 +274,7 @@ impl Pool {
             rebuilds: Arc::default(),
             notes: Arc::default(),
             discarded_logs: Vec::new(),
+            waiting_logs: Vec::new(),
             unreadable_heads: Vec::new(),
             unread: unread.into_tables(),
             hold,
@@ -308,6 +311,7 @@ impl Pool {
             rebuilds: Arc::default(),
             notes: Arc::default(),
             discarded_logs: Vec::new(),
+            waiting_logs: Vec::new(),
             unreadable_heads: Vec::new(),
             unread: Vec::new(),
             hold: None,
@@ -392,6 +396,15 @@ impl Pool {
     /// Heads whose intent logs were discarded by the import, and may have held something.
     pub fn discarded_logs(&self) -> &[ObjectId] {
         &self.discarded_logs
+    }
+
+    /// Heads with intent logs that waited for their replay when the pool was imported.
+    pub fn waiting_logs(&self) -> &[ObjectId] {
+        &self.waiting_logs
+    }
+
+    pub(crate) fn set_waiting_logs(&mut self, heads: Vec<ObjectId>) {
+        self.waiting_logs = heads;
     }
 
     /// Notes metadata that is done without.

@@ -19,6 +19,8 @@ use std::sync::Arc;
 
 /// Units of a log space map: 512 bytes.
 const LOG_SHIFT: u32 = 9;
+/// Bytes of the words that entries consist of.
+const ENTRY_SIZE: u64 = 8;
 /// A vdev has at most 131072 metaslabs by OpenZFS's rules; older software made more.
 const METASLABS_MAX: u64 = 1 << 24;
 
@@ -52,11 +54,12 @@ pub(crate) fn for_each_entry(
     Ok(header)
 }
 
-/// Refuses a map that claims to be longer than its object is.
+/// Refuses a map that claims to be longer than its object is, or to end within an entry.
 fn check_length(object: &Object, length: u64) -> Result<(), DmuError> {
     let dnode = object.dnode();
     let blocks = dnode.block_id_max.0.saturating_add(1);
-    if length <= blocks.saturating_mul(dnode.data_block_size) {
+    let is_there = length <= blocks.saturating_mul(dnode.data_block_size);
+    if is_there && length.is_multiple_of(ENTRY_SIZE) {
         return Ok(());
     }
     let (structure, field) = ("space map", "length");

@@ -255,6 +255,12 @@ impl Disks {
         Self { liars, ..self }
     }
 
+    /// How many others have disks open.
+    pub fn open_handles(&self) -> usize {
+        let others = |disk: &Arc<Disk>| Arc::strong_count(disk) - 1;
+        self.disks.iter().map(others).sum()
+    }
+
     /// From now on something is wrong with a disk.
     pub fn sicken(&self, disk: usize, sickness: Sickness) {
         self.shared.chance.lock().sick[disk] = sickness;

@@ -11,6 +11,7 @@ use cenote_dataset::{Access, OpenDataset};
 use cenote_device::Opener;
 use cenote_dsl::write::{Encryption, Format, NewKeyFormat, Setting, UserKey};
 use cenote_dsl::{Dataset, DatasetName, DatasetType, DslError, Stored};
+use cenote_intent_log::IntentLog;
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, VerifyReport, Watcher, verify};
 use cenote_pool::{
     Actor, CreateRequest, ImportError, ImportOptions, NewVdev, Pool, VdevShape, assemble,
@@ -302,6 +303,29 @@ pub fn open(disks: &Arc<Disks>, is_read_only: bool) -> Result<Pool> {
     let candidate = candidates.first().context("no pool is found")?;
     let pool = import(candidate, &options(disks, is_read_only), env())?;
     load_key(pool)
+}
+
+/// Imports the pool as of its checkpoint, and loads its key.
+///
+/// # Errors
+/// If it cannot be imported.
+pub fn open_at_checkpoint(disks: &Arc<Disks>, is_read_only: bool) -> Result<Pool> {
+    let candidates = assemble(scan(&disks.paths(), disks.as_ref()));
+    let candidate = candidates.first().context("no pool is found")?;
+    let options = ImportOptions {
+        rewind_to_checkpoint: true,
+        ..options(disks, is_read_only)
+    };
+    load_key(import(candidate, &options, env())?)
+}
+
+/// Whether the log of a head that is not open waits for its replay.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn is_log_waiting(dataset: &Dataset) -> Result<bool> {
+    let log = IntentLog::open(&dataset.object_set()?)?;
+    Ok(log.is_some_and(|log| log.is_claimed() && log.header().needs_replay()))
 }
 
 /// Imports the pool without one of its disks, as somebody does who gives up what a log device had,

@@ -117,6 +117,22 @@ fn cut(
     chunks
 }
 
+/// A chunk that did not arrive until it is said that it has. A thread that panics on the way says
+/// nothing, and a leaf that misses something must be known to.
+struct Unsent<'a> {
+    plan: &'a WritePlan,
+    chunk: usize,
+    problem: Option<LeafProblem>,
+}
+
+impl Drop for Unsent<'_> {
+    fn drop(&mut self) {
+        if let Some(problem) = self.problem.take() {
+            self.plan.failed.lock().push((self.chunk, problem));
+        }
+    }
+}
+
 impl Shape {
     /// Joins the fragments of all these writes, and notes what absent leaves miss: the results may
     /// be asked for when their group has recorded that already.
@@ -164,6 +180,11 @@ impl Shape {
 
     /// Sends one chunk to its leaf. Each chunk must be sent once.
     pub fn write_chunk(&self, plan: &WritePlan, chunk: usize) {
+        let mut unsent = Unsent {
+            plan,
+            chunk,
+            problem: Some(LeafProblem::LostWrites),
+        };
         let fragments = plan.chunk(chunk);
         let (first_write, first) = &fragments[0];
         let mut slices = Vec::with_capacity(fragments.len());
@@ -191,19 +212,15 @@ impl Shape {
                 self.write_leaf(first.leaf, first.place, &slices, txg, (urgency, purpose))
             }
         };
-        match written {
-            Ok(()) => {
-                for (write, fragment) in fragments {
-                    let is_data = matches!(fragment.bytes, Bytes::Data(_) | Bytes::Parity(_));
-                    if is_data {
-                        let cell = plan.first_cells[*write] + fragment.cell;
-                        plan.holds[cell].store(true, Ordering::Release);
-                    }
-                }
-            }
-            Err(problem) => {
-                let mut failed = plan.failed.lock();
-                failed.push((chunk, problem));
+        unsent.problem = written.err();
+        if unsent.problem.is_some() {
+            return;
+        }
+        for (write, fragment) in fragments {
+            let is_data = matches!(fragment.bytes, Bytes::Data(_) | Bytes::Parity(_));
+            if is_data {
+                let cell = plan.first_cells[*write] + fragment.cell;
+                plan.holds[cell].store(true, Ordering::Release);
             }
         }
     }

@@ -15,6 +15,11 @@ pub fn zoo(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "zoo", arguments)
 }
 
+/// Opens pools with wrong tables for writing.
+pub fn mutate(arguments: &[String]) -> Result<bool> {
+    run_program("cenote-sim", "mutate", arguments)
+}
+
 /// Makes random operations on a mount and in memory.
 pub fn model(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "model", arguments)

@@ -24,6 +24,9 @@ usage: cargo xtask COMMAND [ARGUMENT...]
   golden [KIND...]            compare pools made by OpenZFS with what Cenote reads from them
   zoo [--from N] [--mutants N] [--seed S] [--keep] [KIND...]
                               damaged pools: no panic, no hang, no unbounded memory
+  mutate [--from N] [--mutants N] [--seed S] [--jobs N] [--keep DIRECTORY] [KIND...]
+                              pools with wrong tables below right checksums, opened for writing,
+                              worked with, scrubbed and emptied: no panic, nobody waits for ever
   model [SEED] [--operations N] [--reopen N] [--workers N] [--kills N]
                               random operations on mounts, beside a model in memory
   history [SEED] [--steps N] [--seeds N] [--judge N] [--kills N] [--foreign N]
@@ -119,6 +122,7 @@ fn main() -> ExitCode {
         "tidy" => ci::tidy(),
         "golden" => delegate::golden(rest),
         "zoo" => delegate::zoo(rest),
+        "mutate" => delegate::mutate(rest),
         "model" => delegate::model(rest),
         "history" => delegate::history(rest),
         "pingpong" => delegate::pingpong(rest),

@@ -21,7 +21,8 @@
 //!
 //! *The end.* After [`Job::stop`] and [`Job::close`] no step runs, and the thread is gone. Dropping
 //! a job ends its work without waiting, since the last owner may be the work itself. A panic ends
-//! the work as a stop does, without a last save: the record is the one before.
+//! the work as a stop does, without a last save: the record is the one before. The work hears of
+//! it ([`Work::panicked`], [`guarded`]), because somebody may wait for what it will not do.
 //!
 //! All waits go through the module above, so simulated worlds run the same code. A job's lock is
 //! held for a few instructions only, and anybody may ask for work under locks of his own.
@@ -29,7 +30,7 @@
 use super::condvar::Condvar;
 use super::mutex::{Mutex, MutexGuard};
 use super::ranks;
-use super::thread::{JoinHandle, catch_unwind, current, spawn};
+use super::thread::{JoinHandle, catch_unwind, current, panic_words, spawn};
 use super::time::Instant;
 use std::fmt;
 use std::io;
@@ -69,6 +70,11 @@ pub trait Work: Send + 'static {
     /// Called every few seconds between steps, before the job waits for a request or the end of a
     /// pause, and before it ends.
     fn save(&mut self) {}
+
+    /// A step, load or save ended with a panic that says this; called last, in the same thread.
+    ///
+    /// Those who wait for what the work does must learn here that it will not be done.
+    fn panicked(&mut self, _words: &str) {}
 }
 
 impl<F: FnMut(&Control) -> Next + Send + 'static> Work for F {
@@ -94,6 +100,35 @@ pub fn after(first: Duration, mut work: impl Work) -> impl Work {
     move |control: &Control| match first.take() {
         Some(first) => Next::After(first),
         None => work.step(control),
+    }
+}
+
+/// Work with a caller that hears of it if it ends with a panic.
+pub fn guarded(work: impl Work, listener: impl Fn(&str) + Send + 'static) -> impl Work {
+    Guarded { work, listener }
+}
+
+struct Guarded<W, L> {
+    work: W,
+    listener: L,
+}
+
+impl<W: Work, L: Fn(&str) + Send + 'static> Work for Guarded<W, L> {
+    fn step(&mut self, control: &Control) -> Next {
+        self.work.step(control)
+    }
+
+    fn load(&mut self, control: &Control) {
+        self.work.load(control);
+    }
+
+    fn save(&mut self) {
+        self.work.save();
+    }
+
+    fn panicked(&mut self, words: &str) {
+        self.work.panicked(words);
+        (self.listener)(words);
     }
 }
 
@@ -466,7 +501,12 @@ impl Shared {
             let ended = Ended(&control);
             // What it shares with others is consistent by the reasons that hold for locks.
             let steps = catch_unwind(AssertUnwindSafe(|| control.steps(&mut *work)));
-            drop(work);
+            if let Err(payload) = &steps {
+                let words = panic_words(&**payload);
+                // The run ends whatever becomes of it.
+                let _ = catch_unwind(AssertUnwindSafe(|| work.panicked(words)));
+            }
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(work)));
             goes_on = steps.unwrap_or_else(|_| control.leave(self.lock()));
             drop(ended);
         }

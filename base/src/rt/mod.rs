@@ -56,7 +56,7 @@ pub use ranks::Unranked;
 pub use rw_lock::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 pub use thread::{
     JoinHandle, Result, Scope, ScopedJoinHandle, Thread, ThreadId, abandon_others,
-    available_parallelism, catch_unwind, current, is_simulated, note, panicking, park,
+    available_parallelism, catch_unwind, current, is_simulated, note, panic_words, panicking, park,
     park_timeout, scope, spawn, yield_now,
 };
 pub use time::{Instant, fill_random, sleep, uptime, wall_clock};

@@ -5,6 +5,7 @@
 
 use super::simulation::{self, Point, Task};
 use super::world::{self, Place};
+use std::any::Any;
 use std::io;
 use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind as std_catch_unwind, resume_unwind};
@@ -418,6 +419,13 @@ pub fn catch_unwind<T>(work: impl FnOnce() -> T + std::panic::UnwindSafe) -> Res
         Err(payload) if simulation::is_abandonment(&*payload) => resume_unwind(payload),
         result => result,
     }
+}
+
+/// What a panic said.
+pub fn panic_words(payload: &(dyn Any + Send)) -> &str {
+    let words = payload.downcast_ref::<String>().map(String::as_str);
+    let words = words.or_else(|| payload.downcast_ref::<&str>().copied());
+    words.unwrap_or("it said nothing")
 }
 
 /// Stops all other tasks of a simulated world where they are, as a power cut does.

@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Whether this process ever made a world beside the default one.
 static HAS_OTHERS: AtomicBool = AtomicBool::new(false);
@@ -93,6 +94,33 @@ impl World {
             scheduler.set_spurious(are_on);
         }
         self
+    }
+
+    /// Ends a simulated world with a report, as at a deadlock, if tasks are left when its clock
+    /// shows this: who waits so long waits for ever.
+    #[must_use]
+    pub fn time_limit(self, limit: Duration) -> Self {
+        if let Some(scheduler) = &self.inner.scheduler {
+            scheduler.set_limit(limit);
+        }
+        self
+    }
+
+    /// Has one task of a simulated world panic, where tasks that `is_eligible` knows by name have
+    /// come by `points` places at which a thread locks, waits, notifies, sends, receives or starts
+    /// another.
+    #[must_use]
+    pub fn panic_at(self, points: u64, is_eligible: fn(&str) -> bool) -> Self {
+        if let Some(scheduler) = &self.inner.scheduler {
+            scheduler.want_panic(points, is_eligible);
+        }
+        self
+    }
+
+    /// Whether the panic of [`Self::panic_at`] came.
+    pub fn has_panicked(&self) -> bool {
+        let scheduler = self.inner.scheduler.as_ref();
+        scheduler.is_some_and(|scheduler| scheduler.has_panicked())
     }
 
     /// Runs `work` in this world, on the calling thread.

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -474,7 +475,7 @@ fn show(stream: UnixStream, shared: &Shared, peer: Peer) {
             }
             Err(_) => return,
         };
-        let frame = match shown(envelope, &stream, shared, peer) {
+        let frame = match caught(|| shown(envelope, &stream, shared, peer)) {
             Ok(response) => Frame::Done(Box::new(response)),
             Err(error) => Frame::Refused(error),
         };
@@ -504,6 +505,16 @@ fn shown(
         deadline: Some(deadline),
     };
     shared.service.look(envelope.body, &mut reply)
+}
+
+/// Answers a request; one that panics is refused, and the client that waits learns of it.
+fn caught(work: impl FnOnce() -> Result<Response, ControlError>) -> Result<Response, ControlError> {
+    let answered = rt::catch_unwind(AssertUnwindSafe(work));
+    answered.unwrap_or_else(|payload| {
+        let words = rt::panic_words(&*payload);
+        let detail = format!("the request panicked: {words}; the daemon's log says where");
+        Err(ControlError::Internal { detail })
+    })
 }
 
 fn check_version(envelope: &Envelope) -> Result<(), ControlError> {
@@ -541,7 +552,7 @@ fn converse(stream: UnixStream, shared: &Shared, peer: Peer) {
             }
             Err(_) => return,
         };
-        let frame = match answer(envelope, descriptors, &stream, shared, peer) {
+        let frame = match caught(|| answer(envelope, descriptors, &stream, shared, peer)) {
             Ok(response) => Frame::Done(Box::new(response)),
             Err(error) => Frame::Refused(error),
         };

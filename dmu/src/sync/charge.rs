@@ -40,8 +40,8 @@ fn add(deltas: &mut Deltas, owner: &Owner, by: Delta) {
 }
 
 fn charge_of(dnode: &Dnode) -> i64 {
-    let used = i64::try_from(dnode.used_bytes()).unwrap_or(i64::MAX - OBJECT_BYTES);
-    used + OBJECT_BYTES
+    let used = i64::try_from(dnode.used_bytes()).unwrap_or(i64::MAX);
+    used.saturating_add(OBJECT_BYTES)
 }
 
 impl Writer<'_> {

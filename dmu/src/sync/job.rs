@@ -255,7 +255,7 @@ impl Job {
         if old == new {
             return;
         }
-        self.used += writer.space_of(new);
+        self.used = self.used.saturating_add(writer.space_of(new));
         let has_address = |pointer: &BlockPointer| !pointer.is_hole() && !pointer.is_embedded();
         if has_address(new) && has_address(old) && same_address(old, new) {
             self.used = self.used.saturating_sub(writer.space_of(old));

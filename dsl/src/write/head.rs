@@ -276,10 +276,10 @@ impl<'a> HeadSink<'a> {
         }
         let used = signed(space.used);
         if self.before_previous.is_some_and(|before| birth > before) {
-            sums.snapshot_unique += used;
+            sums.snapshot_unique = sums.snapshot_unique.saturating_add(used);
         }
         if birth > self.origin_txg {
-            sums.to_snapshots += used;
+            sums.to_snapshots = sums.to_snapshots.saturating_add(used);
         }
         sums.buried = sums.buried.plus(SpaceChange::from(space));
         sums.dead.push(*pointer);

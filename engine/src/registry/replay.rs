@@ -12,7 +12,7 @@ use super::walk::walk_heads;
 use crate::errors::{of_dsl, of_files, of_sync, of_volume};
 use cenote_control::model::{ControlError, IntentLogReport};
 use cenote_dataset::{Access, OpenDataset};
-use cenote_dsl::{Dataset, DatasetType, Dsl, DslError, KeyStatus};
+use cenote_dsl::{Dataset, DatasetName, DatasetType, Dsl, DslError, KeyStatus};
 use cenote_intent_log::IntentLog;
 use cenote_posix::{FileSystem, Timestamp};
 use cenote_volume::Volume;
@@ -31,6 +31,12 @@ fn has_log(dataset: &Dataset, dsl: &Dsl) -> Result<bool, DslError> {
     })
 }
 
+/// Whether a head's log has something that is not in the dataset.
+fn needs_replay(dataset: &Dataset) -> Result<bool, DslError> {
+    let log = IntentLog::open(&dataset.object_set()?)?;
+    Ok(log.is_some_and(|log| log.is_claimed() && log.header().needs_replay()))
+}
+
 impl Imported {
     /// Replays what a crash left in a dataset's intent log, if anything, and destroys the log.
     ///
@@ -46,6 +52,28 @@ impl Imported {
             Some(_) => Ok(()),
             None => self.replay_in_turn(dataset, &access),
         }
+    }
+
+    /// Replays the logs of heads that wait for that since the import. A snapshot of such a head
+    /// would lack what `fsync` promised.
+    ///
+    /// # Errors
+    /// If one cannot be replayed, for example without its dataset's key.
+    pub fn replay_waiting(&self, names: &[DatasetName]) -> Result<(), ControlError> {
+        let waiting = self.pool.waiting_logs();
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        for name in names {
+            // What is not there is for the change itself to say.
+            let Ok(dataset) = self.dsl().dataset(&name.dataset()) else {
+                continue;
+            };
+            if waiting.contains(&dataset.id()) && needs_replay(&dataset).map_err(of_dsl)? {
+                self.replay(&dataset)?;
+            }
+        }
+        Ok(())
     }
 
     /// As [`Self::replay`], by who has the turn of a head that is not open.

@@ -89,6 +89,7 @@ fn create_snapshots(
                 true => with_those_below(registry, names)?,
                 false => names.to_vec(),
             };
+            imported.replay_waiting(&all)?;
             let task = CreateSnapshots {
                 names: all,
                 properties: settings.clone(),

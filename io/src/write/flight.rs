@@ -29,10 +29,24 @@ impl Countdown {
         }
     }
 
+    /// One of them, which is over when the answer is dropped: also if its thread panics.
+    fn part(self: &Arc<Self>) -> Part {
+        Part(Arc::clone(self))
+    }
+
     fn wait(&self) {
         let left = self.left.lock();
         let waited = self.zero.wait_while(left, |left| *left > 0);
         drop(waited);
+    }
+}
+
+/// A part of what is counted down.
+struct Part(Arc<Countdown>);
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.0.one_less();
     }
 }
 
@@ -80,15 +94,15 @@ impl Sent {
         let (own, others): (Vec<usize>, Vec<usize>) = (0..chunks).partition(is_own);
         for chunk in others {
             let (vdevs, plan) = (Arc::clone(&vdevs), Arc::clone(&plan));
-            let countdown = Arc::clone(&countdown);
+            let part = countdown.part();
             state.writers().run(move || {
+                let _part = part;
                 vdevs.write_chunk(&plan, chunk);
-                countdown.one_less();
             });
         }
         for chunk in own {
+            let _part = countdown.part();
             vdevs.write_chunk(&plan, chunk);
-            countdown.one_less();
         }
         let sent = Self {
             vdevs,

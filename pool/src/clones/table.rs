@@ -174,7 +174,7 @@ impl CloneTable {
             .saturating_sub(saved(entry.stored));
         match (entry.stored, entry.count) {
             (0, _) => {
-                header.entry_count += 1;
+                header.entry_count = header.entry_count.saturating_add(1);
                 header.used_bytes = header.used_bytes.saturating_add(entry.size);
                 1
             }

@@ -405,6 +405,7 @@ fn bare_pool(
         chronicle: Chronicle::default(),
         away: Away::default(),
         checkpoint_txg: Txg(0),
+        log_birth: Txg(0),
     }))
 }
 

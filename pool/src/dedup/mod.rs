@@ -368,7 +368,7 @@ impl DedupTable for DedupTables {
                 }
                 slot.physical_birth = pointer.physical_birth();
             }
-            slot.references += 1;
+            slot.references = slot.references.saturating_add(1);
             table.is_dirty = true;
             Ok(())
         })?;

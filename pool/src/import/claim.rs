@@ -8,7 +8,9 @@
 //!
 //! Where logs cannot be had, because their device is missing and the import goes on without, or
 //! because the import went back to a time before them, they are discarded instead: their headers
-//! are cleared and what the maps know of them is freed. A device that is missing, or rests, costs
+//! are cleared and what the maps know of them is freed. A log that was claimed in the state that an
+//! import goes back to is a part of that state: it is kept as long as all of it is there, as it is
+//! in a checkpoint. A device that is missing, or rests, costs
 //! only what is on it: a log that leads to it is claimed up to there, and other logs as a whole.
 //! Unless it rests, somebody has to give it up in words (`-m`).
 //!
@@ -46,6 +48,10 @@ pub(crate) struct StoreLogHeaders {
     cloned: Vec<BlockPointer>,
     /// Heads whose logs were discarded.
     lost: Vec<ObjectId>,
+    /// Those of them whose logs were claimed, and so held something.
+    lost_claims: Vec<ObjectId>,
+    /// The newest group that a block of a waiting log was allocated in.
+    newest_birth: Txg,
     /// Heads whose logs are not claimed, if that changed.
     unclaimed: Option<BTreeMap<ObjectId, Txg>>,
     /// Heads whose object sets cannot be read.
@@ -65,9 +71,30 @@ impl StoreLogHeaders {
         &self.lost
     }
 
+    /// Those of the discarded logs that had been claimed.
+    pub fn lost_claims(&self) -> &[ObjectId] {
+        &self.lost_claims
+    }
+
     /// The heads whose logs are claimed, and wait for their replay.
     pub fn waiting(&self) -> &[ObjectId] {
         &self.waiting
+    }
+
+    /// The newest group that a block of a waiting log was allocated in. Blocks of a log are
+    /// allocated in groups that a crash keeps from the disk, so this may be later than the pool's
+    /// last group.
+    pub fn newest_birth(&self) -> Txg {
+        self.newest_birth
+    }
+
+    /// Notes a log that waits for its replay.
+    fn wait(&mut self, head: ObjectId, log: &IntentLog) {
+        self.waiting.push(head);
+        let (owned, _) = log.known_blocks();
+        let blocks = owned.chain.iter().chain(&owned.writes);
+        let newest = blocks.map(BlockPointer::physical_birth).max();
+        self.newest_birth = self.newest_birth.max(newest.unwrap_or_default());
     }
 
     /// The heads whose object sets cannot be read.
@@ -223,13 +250,13 @@ pub(crate) fn claim_logs(
     for (dataset, log) in &found.logs {
         if log.is_claimed() {
             match cut_off(pool, log, &notes)? {
-                None => store.waiting.push(*dataset),
+                None => store.wait(*dataset, log),
                 Some(Cut::Within(within)) => {
                     let (header, end) = *within;
                     store.note_lost(pool, *dataset, &end);
                     store.discard_rest(log, &header);
+                    store.wait(*dataset, &log.ending(&header));
                     store.headers.push((*dataset, header));
-                    store.waiting.push(*dataset);
                 }
                 Some(Cut::Whole) => store.discard(pool, (*dataset, log), synced),
             }
@@ -252,8 +279,8 @@ pub(crate) fn claim_logs(
                 if is_cut {
                     store.note_lost(pool, *dataset, chain.end());
                 }
+                store.wait(*dataset, &log.ending(&header));
                 store.headers.push((*dataset, header));
-                store.waiting.push(*dataset);
                 store.cloned.extend(claim.cloned);
             }
             None if is_cut => store.discard(pool, (*dataset, log), synced),
@@ -264,7 +291,8 @@ pub(crate) fn claim_logs(
     Ok(store)
 }
 
-/// Discards all logs of a pool whose state is that of `synced`.
+/// Discards the logs of a pool whose state is that of `synced`, but for those that were claimed in
+/// that state and are there as a whole.
 ///
 /// # Errors
 /// If the datasets cannot be read.
@@ -276,6 +304,13 @@ pub(crate) fn discard_logs(
     let mut store = StoreLogHeaders::default();
     let found = logs(pool)?;
     for (dataset, log) in &found.logs {
+        if log.is_claimed() && is_whole(log) {
+            store.wait(*dataset, log);
+            continue;
+        }
+        if log.is_claimed() && log.header().needs_replay() {
+            store.lost_claims.push(*dataset);
+        }
         let known = notes
             .unclaimed
             .get(dataset)
@@ -342,6 +377,18 @@ fn cut_off(pool: &Pool, log: &IntentLog, notes: &Notes) -> Result<Option<Cut>, I
     header.claim_record_sequence = header.last_claimed_record().min(last_record);
     header.flags |= FLAG_CLAIM_RECORD_SEQUENCE_VALID;
     Ok(Some(Cut::Within(Box::new((header, end)))))
+}
+
+/// Whether all of a log that was claimed can be read, and what it points to.
+fn is_whole(log: &IntentLog) -> bool {
+    let mut chain = log.chain();
+    for block in &mut chain {
+        let is_there = |block: &ChainBlock| first_without_data(log, block).is_none();
+        if !block.as_ref().is_ok_and(is_there) {
+            return false;
+        }
+    }
+    log.check_end(&chain).is_ok()
 }
 
 /// The first record of a claimed block whose data was written beside it and cannot be read.

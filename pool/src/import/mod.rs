@@ -16,12 +16,14 @@
 pub(crate) mod candidate;
 pub(crate) mod choose;
 pub(crate) mod claim;
+mod groups;
 pub(crate) mod label_tree;
 pub(crate) mod last_known;
 pub(crate) mod lineage;
 pub(crate) mod log_devices;
 mod missing;
 pub(crate) mod moved_space;
+mod needed;
 pub(crate) mod options;
 pub(crate) mod outsider;
 pub(crate) mod split;

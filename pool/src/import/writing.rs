@@ -10,8 +10,10 @@ use crate::error::ImportError;
 use crate::import::candidate::PoolCandidate;
 use crate::import::choose::{Common, Known};
 use crate::import::claim::{Notes, StoreLogHeaders, claim_logs, discard_logs};
+use crate::import::groups::check_groups;
 use crate::import::lineage::Chronicle;
 use crate::import::log_devices::LogDevices;
+use crate::import::needed::needed;
 use crate::import::options::{Becoming, ImportOptions};
 use crate::mos::directory_words;
 use crate::pool::Pool;
@@ -232,6 +234,12 @@ impl Pool {
         let uberblock = self.uberblock();
         let cache = Arc::clone(self.cache());
         let committed = ObjectSet::open(cache, self.mos().id(), uberblock.root, None)?;
+        check_groups(
+            &committed,
+            &self.vdevs(),
+            &self.vdev_tree(),
+            state_of(&uberblock),
+        )?;
         let space = self.load_space(&committed)?;
         space.opened_at(uberblock.txg);
         let logs = needed("the list of space map logs", allocation::logs(&committed))?;
@@ -263,33 +271,47 @@ impl Pool {
             checkpoint_txg: checkpoint
                 .and_then(|words| words.get(2).copied())
                 .map_or(Txg(0), Txg),
+            log_birth: log_headers.newest_birth(),
         });
         self.queue_first_tasks(&syncer, &options.hostname)?;
+        // From here on the pool ends what it began: also if this fails, or panics.
+        self.set_syncer(Arc::clone(&syncer));
         // Before the first group: others are to see it from the first write on.
         if let Some(rewound) = rewound {
             self.write_rewound(&rewound)?;
         }
         syncer.begin_heartbeat().map_err(ImportError::Thread)?;
         syncer.start().map_err(ImportError::Thread)?;
-        let waiting = log_headers.waiting().to_vec();
-        if !log_headers.is_empty() {
-            // The headers go with the first group, as the claimed space does.
-            if let Err(error) = syncer.run_task(log_headers) {
-                // What is to be said is said already.
-                let _ = syncer.stop();
-                return Err(refusal(error.to_string()));
-            }
-        }
-        self.set_syncer(syncer);
-        if candidate.config.state != PoolState::Exported {
-            self.mend_waiting_logs(&waiting);
-        }
+        let is_exported = candidate.config.state == PoolState::Exported;
+        self.store_log_headers(&syncer, log_headers, is_exported)?;
         self.settle_split();
         self.resume_treatments();
         self.resume_rebuilds();
         self.resume_scans();
         self.begin_aging();
         Ok(self)
+    }
+
+    /// Stores the headers of logs with the first group, as the claimed space is.
+    fn store_log_headers(
+        &mut self,
+        syncer: &Syncer,
+        headers: StoreLogHeaders,
+        is_exported: bool,
+    ) -> Result<(), ImportError> {
+        let waiting = headers.waiting().to_vec();
+        if !headers.is_empty()
+            && let Err(error) = syncer.run_task(headers)
+        {
+            // What is to be said is said already.
+            let _ = syncer.stop();
+            return Err(refusal(error.to_string()));
+        }
+        if !is_exported {
+            self.mend_waiting_logs(&waiting);
+        }
+        self.set_waiting_logs(waiting);
+        Ok(())
     }
 
     /// Claims or discards the intent logs; what the first group is to store of that.
@@ -315,9 +337,11 @@ impl Pool {
             false => claim_logs(self, space, newest, notes)?,
         };
         // The logs of a pool that was exported say nothing, unless they were passed over before.
-        if !discards || !is_exported {
-            self.set_discarded_logs(headers.lost().to_vec());
-        }
+        let lost = match discards && is_exported {
+            false => headers.lost(),
+            true => headers.lost_claims(),
+        };
+        self.set_discarded_logs(lost.to_vec());
         let heads = headers.unreadable().iter();
         self.set_unreadable_heads(heads.map(|head| (head.head, head.reason.clone())).collect());
         Ok(headers)
@@ -428,14 +452,6 @@ impl Pool {
         }
         queued.map_err(|error| refusal(error.to_string()))
     }
-}
-
-/// What was read, or which table is missing.
-fn needed<T, E: Into<ImportError>>(what: &str, read: Result<T, E>) -> Result<T, ImportError> {
-    read.map_err(|error| ImportError::NeededForWriting {
-        what: what.to_owned(),
-        source: Box::new(error.into()),
-    })
 }
 
 /// Whether an object of the directory has facts about single blocks.

@@ -6,7 +6,7 @@ use crate::pool::Pool;
 use crate::scan::{ScanRequest, Scans, begin_scan};
 use crate::sync::{Actor, Syncer, log_event};
 use cenote_base::rt;
-use cenote_base::rt::job::{Control, Next, Work};
+use cenote_base::rt::job::{Control, Next, Work, guarded};
 use cenote_base::{Guid, MemoryBudget, ObjectId, Txg, VdevId, settings};
 use cenote_dsl::DslError;
 use cenote_dsl::write::{SyncContext, SyncTask};
@@ -401,7 +401,7 @@ impl Pool {
         };
         if let Some(job) = self.rebuilds().job(vdev) {
             // Without a thread it stays as it is, for the next import.
-            let _ = job.start("vdev_rebuild", worker);
+            let _ = job.start("vdev_rebuild", guarded(worker, syncer.guard("a rebuild")));
         }
     }
 }

@@ -214,9 +214,9 @@ impl Pool {
         let live = self.scans().live();
         let is_live = scan.is_running() && self.scans().job.is_at_work();
         if is_live {
-            scan.examined += live.fresh.examined;
-            scan.processed += live.fresh.processed;
-            scan.errors += live.fresh.errors;
+            scan.examined = scan.examined.saturating_add(live.fresh.examined);
+            scan.processed = scan.processed.saturating_add(live.fresh.processed);
+            scan.errors = scan.errors.saturating_add(live.fresh.errors);
         }
         let mut pass = live.stored;
         pass.add(live.fresh);

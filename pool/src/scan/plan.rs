@@ -58,22 +58,53 @@ pub(super) fn dataset(mos: &Arc<ObjectSet>, id: ObjectId) -> Result<Option<DslDa
     dataset.map(Some).map_err(|source| object.malformed(source))
 }
 
-/// The datasets that come after one: the next in its chain, and the oldest of its clones.
-pub(super) fn successors(mos: &Arc<ObjectSet>, id: ObjectId) -> Result<Vec<Planned>, DmuError> {
-    let Some(found) = dataset(mos, id)?.filter(DslDataset::is_snapshot) else {
-        return Ok(Vec::new());
+/// The same; `None` for one that is damaged, too.
+fn sound_dataset(mos: &Arc<ObjectSet>, id: ObjectId) -> Result<Option<DslDataset>, DmuError> {
+    match dataset(mos, id) {
+        Err(error) if error.is_damage() => Ok(None),
+        read => read,
+    }
+}
+
+/// The datasets that come after one, which are the next in its chain and the oldest of its clones;
+/// and whether all of them are known.
+///
+/// Each of them says that it comes after this one. Were that not asked for, tables that are wrong
+/// could lead a scan in a circle, and it would never end.
+pub(super) fn successors(
+    mos: &Arc<ObjectSet>,
+    id: ObjectId,
+) -> Result<(Vec<Planned>, bool), DmuError> {
+    let (mut successors, mut are_all) = (Vec::new(), true);
+    let Some(found) = sound_dataset(mos, id)?.filter(DslDataset::is_snapshot) else {
+        return Ok((successors, are_all));
     };
     let min = found.creation_txg;
     let mut next: Vec<ObjectId> = found.next_snapshot.into_iter().collect();
-    if let Some(clones) = found.next_clones {
-        for entry in mos.zap(clones)?.entries() {
-            next.extend(entry?.value.as_u64().map(ObjectId));
-        }
+    match found.next_clones.map(|clones| values(mos, clones)) {
+        Some(Err(error)) if error.is_damage() => are_all = false,
+        Some(clones) => next.extend(clones?),
+        None => {}
     }
     next.sort_unstable();
     next.dedup();
-    let planned = |dataset| Planned { dataset, min };
-    Ok(next.into_iter().map(planned).collect())
+    for dataset in next {
+        let follows = |next: DslDataset| next.previous_snapshot == Some(id);
+        match sound_dataset(mos, dataset)?.is_some_and(follows) {
+            true => successors.push(Planned { dataset, min }),
+            false => are_all = false,
+        }
+    }
+    Ok((successors, are_all))
+}
+
+/// The objects that a table names.
+fn values(mos: &Arc<ObjectSet>, table: ObjectId) -> Result<Vec<ObjectId>, DmuError> {
+    let mut values = Vec::new();
+    for entry in mos.zap(table)?.entries() {
+        values.extend(entry?.value.as_u64().map(ObjectId));
+    }
+    Ok(values)
 }
 
 /// The datasets that come after no other, and whether all of them are known.
@@ -136,7 +167,7 @@ pub(super) fn plan(mos: &Arc<ObjectSet>, scan: &Scan) -> Result<Plan, DmuError> 
                 .map(|first| (first.dataset, first.min)),
         );
     } else if current.0 != SCAN_NOWHERE[0]
-        && let Some(found) = dataset(mos, current)?
+        && let Some(found) = sound_dataset(mos, current)?
     {
         let min = found.previous_snapshot_txg;
         let dataset = current;
@@ -145,14 +176,14 @@ pub(super) fn plan(mos: &Arc<ObjectSet>, scan: &Scan) -> Result<Plan, DmuError> 
         if scan.flags & FLAG_VISIT_DATASET_AGAIN == 0 {
             resume = Some([scan.position[1], scan.position[2], scan.position[3]]);
         }
-        let next = successors(mos, current)?;
+        let (next, _) = successors(mos, current)?;
         queue.extend(next.iter().map(|next| (next.dataset, next.min)));
     }
     while datasets.len() < DATASETS_MAX
         && let Some((dataset, min)) = queue.pop_first()
     {
         datasets.push(Planned { dataset, min });
-        let next = successors(mos, dataset)?;
+        let (next, _) = successors(mos, dataset)?;
         queue.extend(next.iter().map(|next| (next.dataset, next.min)));
     }
     let roots = roots(mos, scan, &datasets)?;
@@ -173,7 +204,7 @@ fn roots(mos: &Arc<ObjectSet>, scan: &Scan, datasets: &[Planned]) -> Result<Vec<
             continue;
         }
         // What is no dataset any more has no blocks.
-        let pointer = dataset(mos, planned.dataset)?.map(|found| found.block_pointer);
+        let pointer = sound_dataset(mos, planned.dataset)?.map(|found| found.block_pointer);
         roots.push(Root {
             objset: ObjsetId(planned.dataset.0),
             start: Start::Objset(pointer.unwrap_or(BlockPointer::HOLE)),

@@ -134,14 +134,11 @@ impl<'a, 'c> Words<'a, 'c> {
         if is_current {
             self.scan.flags &= !FLAG_VISIT_DATASET_AGAIN;
         }
-        let next = match dataset {
-            META => {
-                let (firsts, are_all) = plan::firsts(self.context.mos())?;
-                self.lacks_datasets |= !are_all;
-                firsts
-            }
+        let (next, are_all) = match dataset {
+            META => plan::firsts(self.context.mos())?,
             dataset => plan::successors(self.context.mos(), dataset)?,
         };
+        self.lacks_datasets |= !are_all;
         self.enqueue(&next)
     }
 
@@ -526,9 +523,11 @@ impl SyncTask for Turn {
             live.stored.add(self.progress);
             live.targets.clone()
         };
-        words.scan.examined += self.progress.examined;
-        words.scan.processed += self.progress.processed;
-        words.scan.errors += self.progress.errors;
+        // What the disk has of them may be any number.
+        let (scan, progress) = (&mut words.scan, &self.progress);
+        scan.examined = scan.examined.saturating_add(progress.examined);
+        scan.processed = scan.processed.saturating_add(progress.processed);
+        scan.errors = scan.errors.saturating_add(progress.errors);
         words.leave_tables();
         context.add_errors(log_of(&words.scan), &self.lost)?;
         for dataset in std::mem::take(&mut self.done) {
@@ -539,6 +538,11 @@ impl SyncTask for Turn {
         }
         let shape = self.syncer.vdevs.shape();
         let lacking = words.lacks_datasets.then_some(words.scan.txg_max);
+        // Nobody is to believe that all was looked at.
+        words.scan.errors = words
+            .scan
+            .errors
+            .saturating_add(u64::from(words.lacks_datasets));
         if let Some(last) = self.unwalked.max(lacking) {
             shape.note_unwalked(&targets, last);
         }

@@ -7,7 +7,7 @@ use super::state::Scans;
 use super::walk::{Due, LIMITS, Mender, Round, Walked, walk};
 use crate::sync::{SyncError, Syncer};
 use crate::view::Hold;
-use cenote_base::rt::job::{Control, Next, Work};
+use cenote_base::rt::job::{Control, Next, Work, guarded};
 use cenote_base::settings::SCAN_SUSPEND_PROGRESS;
 use cenote_base::{BlockId, Bookmark, Level, MemoryBudget, ObjectId, ObjsetId};
 use cenote_dmu::traverse::DiskOrder;
@@ -71,7 +71,8 @@ impl Worker {
             buffers: Arc::clone(buffers),
             workers: None,
         };
-        scans.job.start("scan", worker)
+        let guard = syncer.guard("a scan");
+        scans.job.start("scan", guarded(worker, guard))
     }
 
     /// One turn; whether the scan goes on.

@@ -6,7 +6,7 @@
 //! for several times as long as the logs took, so that it leaves busy devices to others.
 
 use super::syncer::Syncer;
-use cenote_base::rt::job::{Control, Job, Next};
+use cenote_base::rt::job::{Control, Job, Next, guarded};
 use cenote_base::settings;
 use cenote_intent_log::Aged;
 use std::sync::{Arc, Weak};
@@ -25,9 +25,12 @@ const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// # Errors
 /// If there is no thread to be had.
 pub(crate) fn begin_aging(job: &Job, syncer: &Arc<Syncer>) -> std::io::Result<()> {
-    let syncer = Arc::downgrade(syncer);
-    let work = move |control: &Control| step(&syncer, control);
-    job.start("log_aging", work)
+    let pool = Arc::downgrade(syncer);
+    let work = move |control: &Control| step(&pool, control);
+    job.start(
+        "log_aging",
+        guarded(work, syncer.guard("the writing of logs")),
+    )
 }
 
 fn step(syncer: &Weak<Syncer>, control: &Control) -> Next {

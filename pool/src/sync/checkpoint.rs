@@ -29,6 +29,9 @@ use cenote_ondisk::vdev_zap::top::CHECKPOINT_SPACE_MAP;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+/// How many groups a log's block can be ahead of the last one on disk, and a few more: one is being
+/// written, one is frozen, one is open.
+const GROUPS_AHEAD_MAX: u64 = 16;
 /// Blocks of the maps that one group works off: of 128 KiB, which hold 16384 entries at most.
 const BLOCKS_PER_GROUP: u32 = 4;
 
@@ -51,6 +54,7 @@ impl SyncTask for TakeCheckpoint {
             Some(feature) if feature.is_active() => return Err(DslError::DiscardingCheckpoint),
             Some(_) => {}
         }
+        self.check_logs(context)?;
         // What this group has freed up to here is gone already.
         match self.syncer.checkpoint_txg() == Txg(0) {
             true => {
@@ -71,6 +75,27 @@ impl SyncTask for TakeCheckpoint {
         context.feature_changed(ZPOOL_CHECKPOINT, 1)?;
         let detail = format!("checkpointed uberblock txg={}", uberblock.txg.0);
         log_event(context, &self.actor, "spa checkpoint", &detail)
+    }
+}
+
+impl TakeCheckpoint {
+    /// Waits until no block of an intent log that waits for its replay is younger than the state
+    /// that is kept. A log is claimed in the first group after a crash, and has blocks of later
+    /// groups that never came: freed after its replay, such a block would count as one that the
+    /// checkpoint does not know.
+    fn check_logs(&self, context: &SyncContext<'_>) -> Result<(), DslError> {
+        let (birth, kept) = (self.syncer.log_birth, self.syncer.uberblock().txg);
+        if birth <= kept {
+            return Ok(());
+        }
+        if birth.0 - kept.0 > GROUPS_AHEAD_MAX {
+            let (birth, txg) = (birth.0, kept.0);
+            return Err(DslError::LogFromLater { birth, txg });
+        }
+        // A group that changes nothing leaves no trace.
+        self.syncer.mos.mark_dirty(context.tx)?;
+        let name = context.dsl.pool_name().clone();
+        Err(DslError::NextGroup { name })
     }
 }
 

@@ -187,7 +187,7 @@ pub(crate) fn store_packed(
         }
     };
     object.write(context.tx, 0, &bytes)?;
-    if object.dnode().block_id_max.0 * PACKED_BLOCK >= padded {
+    if object.dnode().block_id_max.0.saturating_mul(PACKED_BLOCK) >= padded {
         object.free_range(context.tx, padded, u64::MAX)?;
     }
     Ok(object.id())

@@ -5,7 +5,7 @@ use cenote_dmu::{NewObject, Object, ObjectSet};
 use cenote_dsl::write::SyncContext;
 use cenote_dsl::{DslError, directory_keys as keys};
 use cenote_ondisk::history::{HistoryHeader, LENGTH_SIZE, RECORD_SIZE_MAX};
-use cenote_ondisk::{NvList, ObjectType, wire};
+use cenote_ondisk::{DecodeError, NvList, ObjectType, wire};
 use std::sync::Arc;
 
 const BLOCK: u64 = 128 << 10;
@@ -106,10 +106,19 @@ fn read(
     Ok(bytes)
 }
 
+const NO_ROOM: DecodeError = DecodeError::Inconsistent {
+    structure: "pool history",
+    problem: "its ring is smaller than a record",
+};
+
 /// Drops the oldest records until there is room for `length` bytes.
 fn make_room(object: &Object, header: &mut HistoryHeader, length: u64) -> Result<(), DslError> {
     let ring = header.physical_end - header.creation_end;
     while ring - (header.end - header.begin) <= length {
+        if header.begin == header.end {
+            // It is empty, and would be for ever.
+            return Err(object.malformed(NO_ROOM).into());
+        }
         let bytes = read(object, header, header.begin, LENGTH_SIZE as u64)?;
         let record = wire::u64_le(&bytes, 0, "pool history");
         let record = record.map_err(|source| object.malformed(source))?;

@@ -14,6 +14,7 @@ mod away;
 mod checkpoint;
 mod commit;
 mod config;
+mod dying;
 mod error;
 mod frees;
 mod history;

@@ -229,7 +229,8 @@ impl Recorder {
     }
 
     fn forget_before(&mut self, context: &SyncContext<'_>, txg: Txg) -> Result<(), SyncError> {
-        let needed = self.logs.split_off(&txg);
+        // The log of this group is needed, whatever is said of metaslabs.
+        let needed = self.logs.split_off(&txg.min(context.txg()));
         let old = std::mem::replace(&mut self.logs, needed);
         let Some(table) = context
             .dsl
@@ -268,7 +269,7 @@ impl Recorder {
                     writer.log_range(action, vdev, r.start, r.end - r.start);
                 };
                 append_delta(&mut writer, &logged.delta, pass, context.txg(), each);
-                header.allocated += logged.delta.balance();
+                header.allocated = header.allocated.saturating_add(logged.delta.balance());
             }
         }
         header.length = writer.length();
@@ -473,7 +474,8 @@ impl MapObject {
         };
         let is_whole = condensed.is_some();
         let mut writer;
-        metaslab.header.allocated += delta.balance();
+        let allocated = metaslab.header.allocated;
+        metaslab.header.allocated = allocated.saturating_add(delta.balance());
         let range = |writer: &mut SpaceMapWriter, action, range: Range<u64>| {
             writer.range(action, VdevId(0), range.start, range.end - range.start);
         };
@@ -621,7 +623,8 @@ fn record_checkpointed(
     for range in ranges {
         let length = range.end - range.start;
         writer.range(Action::Free, VdevId(0), range.start, length);
-        header.allocated -= i64::try_from(length).unwrap_or(i64::MAX);
+        let freed = i64::try_from(length).unwrap_or(i64::MAX);
+        header.allocated = header.allocated.saturating_sub(freed);
         bytes = bytes.saturating_add(length);
     }
     {

@@ -6,7 +6,7 @@ use super::mos_sink::{MosPolicy, MosSink};
 use super::obsolete::Obsolete;
 use super::record::Recorder;
 use super::shared::Shared;
-use super::tasks::{Outcome, Pending, TaskQueue, Ticket};
+use super::tasks::{DIED, Debt, Outcome, PUT_OFF_MAX, Pending, Queued, TaskQueue};
 use crate::absence::away::Away;
 use crate::allocation::Space;
 use crate::dedup::DedupTables;
@@ -49,6 +49,8 @@ pub(crate) struct Parts {
     pub away: Away,
     /// The txg of the checkpoint; 0 for none.
     pub checkpoint_txg: Txg,
+    /// The newest group that a block of an intent log was allocated in which waits for its replay.
+    pub log_birth: Txg,
 }
 
 /// Writes the transaction groups of one pool.
@@ -66,6 +68,7 @@ pub(crate) struct Syncer {
     pub heartbeat: Heartbeat,
     pub(super) checkpoint_txg: AtomicU64,
     pub(super) wants_checkpoint: AtomicBool,
+    pub(super) log_birth: Txg,
     recorder: Mutex<Recorder, ranks::SpaceRecorder>,
     config: Mutex<LiveConfig, ranks::LiveConfig>,
     pub(super) uberblock: RwLock<Uberblock, ranks::Uberblock>,
@@ -144,6 +147,7 @@ impl Syncer {
             heartbeat: Heartbeat::default(),
             checkpoint_txg: AtomicU64::new(parts.checkpoint_txg.0),
             wants_checkpoint: AtomicBool::new(false),
+            log_birth: parts.log_birth,
             recorder: Mutex::new(parts.recorder),
             config: Mutex::new(parts.config),
             uberblock: RwLock::new(parts.uberblock),
@@ -228,9 +232,10 @@ impl Syncer {
         let syncer = Arc::clone(self);
         *self.thread.lock() = Some(rt::spawn("txg_sync", move || {
             let run = std::panic::AssertUnwindSafe(|| syncer.run());
-            if rt::catch_unwind(run).is_err() {
+            if let Err(payload) = rt::catch_unwind(run) {
                 // The disk has the group before, and nothing here can be trusted any more.
-                syncer.suspend("the syncing thread ended with a panic");
+                let words = rt::panic_words(&*payload);
+                syncer.die("the writing of transaction groups", words);
                 syncer.refuse_tasks();
             }
         })?);
@@ -254,7 +259,7 @@ impl Syncer {
         self.space.close();
         self.gate.drop_changes();
         if ended.is_err() {
-            let cause = "the syncing thread ended with a panic".to_owned();
+            let cause = DIED.to_owned();
             return Err(SyncError::Stopped { cause });
         }
         match self.gate.suspended() {
@@ -390,9 +395,9 @@ impl Syncer {
     /// Writes the open group. Called by the thread, or by whoever has no thread running.
     pub fn sync_group(&self) -> Result<(), SyncError> {
         let Quiesced { txg, dirty_sets } = self.gate.quiesce()?;
-        let mut tickets = Vec::new();
+        let mut debts = Vec::new();
         let before = self.device_io();
-        let synced = self.write_group(txg, &dirty_sets, &mut tickets);
+        let synced = self.write_group(txg, &dirty_sets, &mut debts);
         let after = self.device_io();
         self.gate.note_io(
             txg,
@@ -407,14 +412,13 @@ impl Syncer {
             Ok(()) => {
                 self.gate.synced(txg);
                 self.forget_records(txg);
-                tickets.iter().for_each(|ticket| ticket.end(Outcome::Done));
+                debts.into_iter().for_each(|debt| debt.pay(Outcome::Done));
             }
             Err(error) => {
                 let cause = error.to_string();
                 self.suspend(&cause);
-                tickets
-                    .iter()
-                    .for_each(|ticket| ticket.end(Outcome::Stopped(cause.clone())));
+                let stopped = || Outcome::Stopped(cause.clone());
+                debts.into_iter().for_each(|debt| debt.pay(stopped()));
             }
         }
         synced
@@ -424,7 +428,7 @@ impl Syncer {
         &self,
         txg: Txg,
         dirty_sets: &[Arc<ObjectSet>],
-        tickets: &mut Vec<Arc<Ticket>>,
+        debts: &mut Vec<Debt>,
     ) -> Result<(), SyncError> {
         let tx = Transaction::syncing(txg);
         let context = SyncContext {
@@ -443,7 +447,7 @@ impl Syncer {
             let head = head.filter(|head| head.set().is_same(set));
             head.ok_or(SyncError::HeadClosed { id })?.sync(&context)?;
         }
-        self.carry_out_tasks(&context, tickets)?;
+        self.carry_out_tasks(&context, debts)?;
         if begins_checkpoint {
             self.abandon_checkpoint(&context)?;
         }
@@ -465,7 +469,7 @@ impl Syncer {
     fn carry_out_tasks(
         &self,
         context: &SyncContext<'_>,
-        tickets: &mut Vec<Arc<Ticket>>,
+        debts: &mut Vec<Debt>,
     ) -> Result<(), SyncError> {
         let mut early = Vec::new();
         let mut due = self.tasks.take_due(context.txg()).into_iter();
@@ -474,17 +478,24 @@ impl Syncer {
             let _change = self.dsl.begin_change();
             match queued.task.check(context) {
                 Ok(()) => {}
+                Err(DslError::NextGroup { name }) if queued.put_off == PUT_OFF_MAX => {
+                    let error = DslError::NeverDue { name };
+                    queued.debt.pay(Outcome::Refused(error));
+                    continue;
+                }
                 Err(DslError::NextGroup { .. }) => {
+                    queued.put_off += 1;
                     early.push(queued);
                     continue;
                 }
                 Err(error) => {
-                    queued.ticket.end(Outcome::Refused(error));
+                    queued.debt.pay(Outcome::Refused(error));
                     continue;
                 }
             }
-            tickets.push(Arc::clone(&queued.ticket));
-            if let Err(error) = queued.task.sync(context) {
+            let Queued { mut task, debt, .. } = queued;
+            debts.push(debt);
+            if let Err(error) = task.sync(context) {
                 // There will be no group for the others: whoever waits for them is told so.
                 early.extend(due);
                 self.tasks.put_back(early);

@@ -5,7 +5,7 @@
 
 use super::error::SyncError;
 use cenote_base::Txg;
-use cenote_base::rt::{self, Condvar, Mutex, ranks};
+use cenote_base::rt::{Condvar, Mutex, ranks};
 use cenote_dsl::DslError;
 use cenote_dsl::write::{SyncContext, SyncTask};
 use std::sync::Arc;
@@ -56,18 +56,37 @@ pub(crate) struct Queued {
     /// latest, and the task must find that.
     pub open: Txg,
     pub task: Box<dyn SyncTask>,
-    pub ticket: Arc<Ticket>,
+    pub debt: Debt,
+    /// Groups that it was put off from.
+    pub put_off: u32,
 }
 
-impl Drop for Queued {
-    fn drop(&mut self) {
-        // Whoever waits must not wait for a thread that is no more.
-        if rt::panicking() {
-            let cause = "the syncing thread ended with a panic".to_owned();
-            self.ticket.end(Outcome::Stopped(cause));
-        }
+/// Groups that a task may be put off from. One or two are the rule, a checkpoint may need a few
+/// more. A dataset that claims to be of a later group would put a task off for ever.
+pub(crate) const PUT_OFF_MAX: u32 = 64;
+
+/// What is owed to the one who waits for a task: an end. If a thread drops it without one, as it
+/// does when it panics, the one who waits gets an error: no group comes that has the task.
+#[derive(Debug)]
+pub(crate) struct Debt(Arc<Ticket>);
+
+impl Debt {
+    /// Tells how the task ended.
+    pub fn pay(self, outcome: Outcome) {
+        self.0.end(outcome);
     }
 }
+
+impl Drop for Debt {
+    fn drop(&mut self) {
+        // Of several ends the first counts.
+        self.0.end(Outcome::Stopped(DIED.to_owned()));
+    }
+}
+
+/// Why groups are not written any more after a panic.
+pub(crate) const DIED: &str = "an internal error (a panic) ended the writing of transaction \
+    groups; export the pool with -f and import it again: it then is as its last group left it";
 
 /// The tasks of a pool that wait for the next sync.
 #[derive(Default)]
@@ -101,7 +120,8 @@ impl TaskQueue {
         waiting.tasks.push(Queued {
             open,
             task,
-            ticket: Arc::clone(&ticket),
+            debt: Debt(Arc::clone(&ticket)),
+            put_off: 0,
         });
         Ok(ticket)
     }
@@ -114,7 +134,7 @@ impl TaskQueue {
             std::mem::take(&mut waiting.tasks)
         };
         for queued in tasks {
-            queued.ticket.end(Outcome::Stopped(cause.to_owned()));
+            queued.debt.pay(Outcome::Stopped(cause.to_owned()));
         }
     }
 
@@ -205,6 +225,20 @@ mod tests {
         fn sync(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
             Ok(())
         }
+    }
+
+    /// The thread that writes groups panicked with tasks that it had taken from the queue. Their
+    /// callers waited for ever, an import among them.
+    #[test]
+    fn a_task_that_was_taken_and_dropped_has_ended() {
+        let queue = TaskQueue::default();
+        let task = Held(Arc::new(()));
+        let pending = Pending::queue(&queue, task, Txg(1)).expect("queued");
+        let taken = queue.take_due(Txg(1));
+        assert_eq!(taken.len(), 1);
+        drop(taken);
+        let ended = pending.wait().map(drop);
+        assert!(matches!(ended, Err(SyncError::Stopped { cause }) if cause == DIED));
     }
 
     /// A scrub was asked for while the pool was being suspended: the thread that writes groups had

@@ -98,6 +98,9 @@ impl Writer {
             top: self.top,
             objects: &mut self.objects,
         };
+        // Whatever becomes of it, it may be seen from now on.
+        self.states.push(next);
+        self.operations.push(operation.clone());
         let done = place.perform(&operation, &before, salt);
         done.with_context(|| format!("writer {writer}: {operation}"))?;
         let operations = number + 1;
@@ -113,11 +116,9 @@ impl Writer {
                 operations,
             });
         }
-        self.states.push(next);
         if matches!(operation, Operation::Sync | Operation::Group) {
             self.promise(disks);
         }
-        self.operations.push(operation);
         Ok(true)
     }
 

@@ -1,12 +1,21 @@
 //! Seeds of the simulated machine: what they lose, and that they can be repeated.
 
+mod kept_logs;
+mod mutants;
+mod panics;
 mod promises;
 
 use cenote_base::rt::World;
 use cenote_sim::{Options, Sequences, live};
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Keeps tests apart in which threads panic, or that note it.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Calls `each` with these numbers on both cores; those for which it said something, with that.
 fn on_both_cores(

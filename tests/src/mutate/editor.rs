@@ -6,12 +6,15 @@ use super::tree::{Node, Tree};
 use super::{Devices, Write};
 use anyhow::{Context, Result, ensure};
 use cenote_base::Txg;
-use cenote_codec::{Endian, checksum};
+use cenote_codec::compress::compress;
+use cenote_codec::{Compression, Endian, checksum};
+use cenote_ondisk::block_pointer::EMBEDDED_PAYLOAD_MAX;
 use cenote_ondisk::{BlockPointer, ChecksumKind, CompressionKind, Dva, wire};
 use std::collections::BTreeMap;
 
 const WORD_PROPERTIES: usize = 6;
 const WORD_CHECKSUM: usize = 12;
+const ZSTD_LEVEL: i32 = 3;
 
 /// Unused space for new blocks, on one top-level vdev.
 pub(super) struct FreeSpace {
@@ -54,6 +57,8 @@ pub(super) struct Editor<'a> {
     changed: BTreeMap<usize, Vec<u8>>,
     /// Writes of blocks that are no node's.
     extra: Vec<Write>,
+    /// Whether blocks stay where they are as far as they fit.
+    is_in_place: bool,
 }
 
 impl<'a> Editor<'a> {
@@ -72,6 +77,16 @@ impl<'a> Editor<'a> {
             cursor: free.start,
             changed: BTreeMap::new(),
             extra: Vec::new(),
+            is_in_place: false,
+        }
+    }
+
+    /// The same, for a pool that is written to afterwards: its space maps know the old places of
+    /// blocks, and would give new ones to others, so blocks stay where they are if they fit.
+    pub fn in_place(self, is_in_place: bool) -> Self {
+        Self {
+            is_in_place,
+            ..self
         }
     }
 
@@ -127,6 +142,51 @@ impl<'a> Editor<'a> {
         Ok(writes)
     }
 
+    /// Writes a block of `content` where the old one is, or into the pointer; `None` if it does not
+    /// fit there.
+    fn overwrite(
+        &self,
+        writes: &mut Vec<Write>,
+        old: &BlockPointer,
+        content: &[u8],
+    ) -> Option<BlockPointer> {
+        if old.is_embedded() {
+            let payload = squeezed(old, content, EMBEDDED_PAYLOAD_MAX)?;
+            return embedded_in(old, &payload);
+        }
+        let tops = &self.labels.tops;
+        let first = tops.iter().find(|top| top.id == old.dva(0).vdev())?;
+        if content.len() as u64 != old.logical_size() {
+            return None;
+        }
+        let small = squeezed(old, content, content.len()).map(|mut small| {
+            small.resize(small.len().next_multiple_of(1 << first.ashift), 0);
+            small
+        });
+        let small = small.filter(|small| small.len() < content.len());
+        let kind = small.as_ref().and_then(|_| old.compression());
+        let stored = small.unwrap_or_else(|| content.to_vec());
+        let mut own = Vec::new();
+        for dva in old.dvas() {
+            let vdev = tops.iter().find(|top| top.id == dva.vdev())?;
+            let birth = old.physical_birth();
+            if dva.is_gang() || vdev.allocated(stored.len() as u64, birth) > dva.asize() {
+                return None;
+            }
+            own.extend(vdev.write(dva.offset(), &stored, birth));
+        }
+        writes.extend(own);
+        let mut new = *old;
+        let sectors = stored.len() as u64 / 512 - 1;
+        let kind = kind.unwrap_or(CompressionKind::Off);
+        let properties = wire::with_bits(old.words[WORD_PROPERTIES], 16, 16, sectors);
+        let properties = wire::with_bits(properties, 32, 7, u64::from(kind.number()));
+        let sum = ChecksumKind::Fletcher4 as u64;
+        new.words[WORD_PROPERTIES] = wire::with_bits(properties, 40, 8, sum);
+        new.words[WORD_CHECKSUM..].copy_from_slice(&checksum::fletcher4(&stored, Endian::Little));
+        Some(new)
+    }
+
     /// Writes a block of `content` uncompressed to unused space; returns the pointer to it.
     fn write(
         &mut self,
@@ -135,6 +195,12 @@ impl<'a> Editor<'a> {
         content: &[u8],
         endian: Endian,
     ) -> Result<BlockPointer> {
+        if self.is_in_place
+            && endian == Endian::Little
+            && let Some(pointer) = self.overwrite(writes, &node.pointer, content)
+        {
+            return Ok(pointer);
+        }
         let size = content.len() as u64;
         ensure!(
             size > 0 && size.is_multiple_of(512),
@@ -169,4 +235,35 @@ fn pointer_to(old: &BlockPointer, dva: Dva, content: &[u8], endian: Endian) -> B
     let sum = checksum::fletcher4(content, endian);
     new.words[WORD_CHECKSUM..].copy_from_slice(&sum);
     new
+}
+
+/// `content` compressed as the block before it was; `None` if that takes more than `most` bytes.
+fn squeezed(old: &BlockPointer, content: &[u8], most: usize) -> Option<Vec<u8>> {
+    let kind = match old.compression()? {
+        CompressionKind::Lzjb => Compression::Lzjb,
+        CompressionKind::Gzip(level) => Compression::Gzip(level),
+        CompressionKind::Zle => Compression::Zle,
+        CompressionKind::Lz4 => Compression::Lz4,
+        CompressionKind::Zstd => Compression::Zstd,
+        _ => return None,
+    };
+    let mut stored = vec![0; most];
+    let length = compress(kind, ZSTD_LEVEL, content, most, &mut stored)?;
+    stored.truncate(length);
+    Some(stored)
+}
+
+/// `old`, an embedded pointer, with this payload in its place.
+fn embedded_in(old: &BlockPointer, payload: &[u8]) -> Option<BlockPointer> {
+    let mut padded = payload.to_vec();
+    padded.resize(EMBEDDED_PAYLOAD_MAX, 0);
+    let mut new = *old;
+    let places = (0..new.words.len()).filter(|word| ![WORD_PROPERTIES, 10].contains(word));
+    for (word, bytes) in places.zip(padded.chunks_exact(8)) {
+        new.words[word] = u64::from_le_bytes(bytes.try_into().ok()?);
+    }
+    // The size is in bytes here: format/2a 1.7.
+    let size = u64::try_from(payload.len()).ok()?.checked_sub(1)?;
+    new.words[WORD_PROPERTIES] = wire::with_bits(old.words[WORD_PROPERTIES], 25, 7, size);
+    Some(new)
 }

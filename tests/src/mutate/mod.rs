@@ -22,6 +22,7 @@ mod editor;
 mod labels;
 mod log;
 pub mod structure;
+mod tables;
 mod tree;
 mod vdev;
 

@@ -25,7 +25,8 @@ pub struct Structure<'a> {
     free: FreeSpace,
     logs: Vec<Log>,
     /// Nodes by what they are.
-    groups: Vec<(String, Vec<usize>)>,
+    pub(super) groups: Vec<(String, Vec<usize>)>,
+    is_in_place: bool,
 }
 
 /// First word of a microzap: format/2b 5.
@@ -65,7 +66,18 @@ impl<'a> Structure<'a> {
             free,
             logs,
             groups: groups.into_iter().collect(),
+            is_in_place: false,
         }))
+    }
+
+    /// The same, whose mutants are written to afterwards: changed blocks stay where the space maps
+    /// know them, so that nothing overwrites them, and freeing them is no fault.
+    #[must_use]
+    pub fn in_place(self) -> Self {
+        Self {
+            is_in_place: true,
+            ..self
+        }
     }
 
     /// How many blocks there are to change.
@@ -134,7 +146,7 @@ impl<'a> Structure<'a> {
     }
 
     pub(super) fn editor(&self) -> Editor<'_> {
-        Editor::new(self.devices, &self.labels, &self.tree, &self.free)
+        Editor::new(self.devices, &self.labels, &self.tree, &self.free).in_place(self.is_in_place)
     }
 
     fn tree_mutant(&self, random: &mut Random) -> Result<Mutant> {

@@ -17,6 +17,12 @@
 //! can run. If there is no timer either, that is a deadlock: its report names all tasks, what
 //! they wait for and what they hold, and [`Scheduler::run`] panics with it.
 //!
+//! *Panics.* A world may want one, at a scheduling point of threads that may panic, by number. What
+//! such a thread leaves behind, and who waits for it, is what tests look for.
+//!
+//! *Time.* A world may have an end. Threads that wake up now and then hide that others wait for
+//! ever: at the end that is a failure like a deadlock, with the same report.
+//!
 //! *Abandoning.* A power cut stops all other tasks at their next scheduling point: they unwind
 //! with a payload of their own, which no panic hook sees. Their destructors run as usual and may
 //! lock and wait; tasks are not stopped twice. A destructor that waits for what never comes, or
@@ -32,7 +38,7 @@ mod state;
 pub(super) use state::{Key, Point, Woken};
 
 use super::rank::RankInfo;
-use state::{STEP, State, Status, TaskId};
+use state::{STEP, State, Status, TaskId, WantedPanic};
 use std::any::Any;
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
@@ -41,6 +47,9 @@ use std::time::Duration;
 
 /// What an abandoned task unwinds with.
 struct Abandoned;
+
+/// How the words of a panic begin that the seed wanted.
+const WANTED: &str = "a panic that the seed wants: ";
 
 /// Whether a panic is the end of an abandoned task.
 pub(super) fn is_abandonment(payload: &(dyn Any + Send)) -> bool {
@@ -84,6 +93,24 @@ impl Scheduler {
 
     pub(super) fn set_spurious(&self, is_spurious: bool) {
         self.state().is_spurious = is_spurious;
+    }
+
+    pub(super) fn set_limit(&self, limit: Duration) {
+        self.state().limit = Some(limit);
+    }
+
+    pub(super) fn want_panic(&self, points_left: u64, is_eligible: fn(&str) -> bool) {
+        let mut state = self.state();
+        state.is_panic_wanted = true;
+        state.panic = Some(WantedPanic {
+            is_eligible,
+            points_left,
+        });
+    }
+
+    pub(super) fn has_panicked(&self) -> bool {
+        let state = self.state();
+        state.is_panic_wanted && state.panic.is_none()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -225,7 +252,28 @@ impl Task {
         self.pause_or_yield(point, true);
     }
 
+    /// Panics if the seed wants that here. These points stand for what a thread does between two of
+    /// them. Destructors do little, and are relied on to come to their end: no panic is in them.
+    fn fail_if_wanted(&self, point: &Point) {
+        let is_place = matches!(point.verb, "lock" | "read" | "write" | "wait" | "sleep");
+        if !is_place || std::thread::panicking() {
+            return;
+        }
+        let Some(wanted) = self.state().take_panic(self.id) else {
+            return;
+        };
+        let trace = std::backtrace::Backtrace::force_capture().to_string();
+        if trace.contains("drop_in_place") || trace.contains("Drop>::drop") {
+            // The next one will do.
+            self.state().panic = Some(wanted);
+            return;
+        }
+        self.note(format_args!("panics, {point}"));
+        panic!("{WANTED}{point}");
+    }
+
     fn pause_or_yield(&self, point: Point, yields: bool) {
+        self.fail_if_wanted(&point);
         let mut state = self.state();
         state.now += STEP;
         state.note(self.id, format_args!("{point}"));
@@ -250,6 +298,7 @@ impl Task {
         let mut state = self.state();
         if stop == Stop::Allowed {
             self.stop(state);
+            self.fail_if_wanted(&point);
             state = self.state();
         }
         state.now += STEP;

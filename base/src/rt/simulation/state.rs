@@ -135,6 +135,19 @@ pub(super) struct State {
     pub trace: Option<Box<dyn Write + Send>>,
     /// The report of a deadlock, after which all tasks are abandoned.
     pub failure: Option<String>,
+    /// When a wait has lasted for ever, by the virtual clock.
+    pub limit: Option<Duration>,
+    /// The panic that the seed wants, if there is to be one.
+    pub panic: Option<WantedPanic>,
+    pub is_panic_wanted: bool,
+}
+
+/// A panic at a scheduling point that the seed chose.
+pub(super) struct WantedPanic {
+    /// Whether the task of this name may panic.
+    pub is_eligible: fn(&str) -> bool,
+    /// Points of such tasks that come before.
+    pub points_left: u64,
 }
 
 impl State {
@@ -156,7 +169,23 @@ impl State {
             is_spurious: true,
             trace: None,
             failure: None,
+            limit: None,
+            panic: None,
+            is_panic_wanted: false,
         }
+    }
+
+    /// The panic that is wanted, if the task is to have it at this point.
+    pub(super) fn take_panic(&mut self, task: TaskId) -> Option<WantedPanic> {
+        let state = &self.tasks[task];
+        let is_eligible =
+            |wanted: &&mut WantedPanic| (wanted.is_eligible)(&state.name) && !state.is_doomed;
+        let wanted = self.panic.as_mut().filter(is_eligible)?;
+        if wanted.points_left > 0 {
+            wanted.points_left -= 1;
+            return None;
+        }
+        self.panic.take()
     }
 
     pub(super) fn add(&mut self, name: String, scope: Option<u64>, is_doomed: bool) -> TaskId {
@@ -340,6 +369,10 @@ impl State {
         let Some(next) = timers.min() else {
             return false;
         };
+        if self.limit.is_some_and(|limit| next > limit) && self.failure.is_none() {
+            // Timers go off, and somebody waits in spite of them.
+            return false;
+        }
         self.now = self.now.max(next);
         true
     }
@@ -368,9 +401,17 @@ impl State {
 
     fn report(&self) -> String {
         let seconds = self.now.as_secs_f64();
+        let is_timed = self
+            .present
+            .iter()
+            .any(|task| self.deadline(*task).is_some());
+        let what = match is_timed {
+            true => "its time is over, and not all tasks are",
+            false => "deadlock, no task can continue",
+        };
         let mut report = format!(
-            "simulation with seed {}: deadlock after {seconds:.6} s, no task can continue. Run \
-             the same seed with a trace to see how it came to this.",
+            "simulation with seed {}: {what} after {seconds:.6} s. Run the same seed with a trace \
+             to see how it came to this.",
             self.seed
         );
         for (id, task) in self.tasks.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Jobs: no request, pause or stop is lost, whoever comes first.
 
 use super::everywhere;
-use crate::rt::job::{Control, Job, Next, Progress, Work, once};
+use crate::rt::job::{Control, Job, Next, Progress, Work, guarded, once};
 use crate::rt::{self, Condvar, Instant, Mutex, Unranked, World, channel, scope, sleep};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -328,4 +328,26 @@ fn figures_are_those_of_the_run() {
     let nothing = Progress::default();
     assert_eq!((nothing.rate(), nothing.seconds_left()), (0, None));
     assert!((nothing.percent() - 100.0).abs() < 1e-9);
+}
+
+/// Work that panicked was over without a word to those who waited for what it would do.
+#[test]
+fn work_that_panics_is_told_of() {
+    for seed in 0..20 {
+        World::simulated(seed).run(|| {
+            let (sender, receiver) = channel();
+            let work = once(|| std::panic::resume_unwind(Box::new("broken".to_owned())));
+            let job = Job::new();
+            let told = guarded(work, move |words| {
+                sender.send(words.to_owned()).expect("somebody waits");
+            });
+            job.start("panics", told).expect("a thread");
+            assert_eq!(receiver.recv().as_deref(), Ok("broken"));
+            assert!(job.wait_idle(Instant::now() + LONG));
+            let seen = Arc::new(Seen::default());
+            job.start("again", seen.work(Next::Done)).expect("a thread");
+            seen.await_more(0);
+            job.stop();
+        });
+    }
 }

@@ -245,3 +245,53 @@ fn arguments_of_traces_are_evaluated_where_there_is_one() {
         assert_eq!(count == 1, rt::is_simulated());
     });
 }
+
+/// A thread that wakes up now and then hides that another one waits for ever.
+#[test]
+fn a_world_with_an_end_reports_who_waits() {
+    let never = || {
+        let lock = Mutex::<(), Unranked>::new(());
+        let changed = Condvar::new();
+        scope(|scope| {
+            scope.spawn(|| {
+                loop {
+                    rt::sleep(Duration::from_secs(1));
+                }
+            });
+            drop(changed.wait_while(lock.lock(), |()| true));
+        });
+    };
+    let world = World::simulated(1).time_limit(Duration::from_secs(100));
+    let said = panic_of(|| world.run(never)).expect("it does not end");
+    assert!(
+        said.contains("its time is over") && said.contains("wait"),
+        "{said}"
+    );
+}
+
+fn is_worker(name: &str) -> bool {
+    name == "worker"
+}
+
+/// One thread panics, at a place that the number decides, and only one that may.
+#[test]
+fn a_wanted_panic_comes_once() {
+    for points in 0..6 {
+        let world = World::simulated(points).panic_at(points, is_worker);
+        let (ended, locked) = world.run(|| {
+            let count = Arc::new(Mutex::<u64, Unranked>::new(0));
+            let start = |name: &str| {
+                let own = Arc::clone(&count);
+                let work = move || (0..4).for_each(|_| *own.lock() += 1);
+                spawn(name, work).expect("a thread")
+            };
+            let threads = [start("worker"), start("other")];
+            let ended = threads.map(|thread| thread.join().is_ok());
+            (ended, *count.lock())
+        });
+        let panics = points < 4;
+        assert_eq!(ended, [!panics, true]);
+        assert_eq!(locked, if panics { 4 + points } else { 8 });
+        assert_eq!(world.has_panicked(), panics);
+    }
+}

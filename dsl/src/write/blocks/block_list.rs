@@ -191,7 +191,7 @@ impl SyncContext<'_> {
         }
         let at = header.entries * BLOCK_POINTER_SIZE as u64;
         object.write(self.tx, at, &bytes)?;
-        header.entries += blocks.len() as u64;
+        header.entries = header.entries.saturating_add(blocks.len() as u64);
         add_space(&mut header, sum, if freed { -1 } else { 1 });
         if freed {
             header.freed = header.freed.map(|count| count + blocks.len() as u64);
@@ -237,7 +237,7 @@ impl SyncContext<'_> {
             part.read(0, &mut entries)?;
             let at = header.entries * BLOCK_POINTER_SIZE as u64;
             object.write(self.tx, at, &entries)?;
-            header.entries += below.entries;
+            header.entries = header.entries.saturating_add(below.entries);
             self.mos().free(self.tx, sub)?;
         } else {
             self.append_parts(&mut header, &[sub])?;
@@ -286,7 +286,7 @@ impl SyncContext<'_> {
         header.subobjects = Some(names.id());
         let bytes: Vec<u8> = parts.iter().flat_map(|id| id.0.to_le_bytes()).collect();
         names.write(self.tx, header.subobject_count * 8, &bytes)?;
-        header.subobject_count += parts.len() as u64;
+        header.subobject_count = header.subobject_count.saturating_add(parts.len() as u64);
         Ok(())
     }
 

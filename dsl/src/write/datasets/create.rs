@@ -224,7 +224,7 @@ impl SyncContext<'_> {
             None => self.create_table(ObjectType::NEXT_CLONES)?,
         };
         snapshot.next_clones = Some(next_clones);
-        snapshot.children += 1;
+        snapshot.children = snapshot.children.saturating_add(1);
         self.store_dataset(origin, &snapshot)?;
         self.set_number(next_clones, &number_key(clone.0), clone.0)?;
         let mut directory = self.directory(snapshot.directory)?;

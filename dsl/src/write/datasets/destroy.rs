@@ -168,7 +168,7 @@ impl SyncContext<'_> {
             resume: None,
         };
         object.write(self.tx, header.end * ENTRY_SIZE as u64, &entry.encode())?;
-        header.end += 1;
+        header.end = header.end.saturating_add(1);
         header.bytes = header.bytes.saturating_add_signed(space.used);
         let sum = header
             .compressed_bytes

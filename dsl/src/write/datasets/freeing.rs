@@ -133,7 +133,7 @@ impl SyncContext<'_> {
         match outcome {
             Outcome::Finished => {
                 object.free_range(self.tx, header.begin * size, size)?;
-                header.begin += 1;
+                header.begin = header.begin.saturating_add(1);
             }
             Outcome::Paused(bookmark) => {
                 entry.resume = Some(bookmark);

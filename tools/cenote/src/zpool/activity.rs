@@ -7,8 +7,9 @@ use crate::format::number::nicenum;
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::{cannot_open, question, with_context};
 use cenote_control::model::{
-    Change, CheckpointState, ControlError, PoolStatus, PropertySelection, Request, Response,
-    RunState, ScanKind, Treatment, TreatmentCommand, TreatmentKind, TreatmentState, Vdev, VdevKind,
+    Change, CheckpointState, Condition, ControlError, PoolStatus, PropertySelection, Request,
+    Response, RunState, ScanKind, Treatment, TreatmentCommand, TreatmentKind, TreatmentState, Vdev,
+    VdevKind,
 };
 use std::time::Duration;
 
@@ -194,9 +195,20 @@ pub fn wait(arguments: &[String], context: &mut Context) -> Outcome {
         if left.iter().all(|left| *left == 0) || context.output_gone() {
             break;
         }
+        refuse_stopped(pool, &status)?;
         std::thread::sleep(Duration::from_secs_f64(interval));
     }
     Ok(0)
+}
+
+/// Refuses to wait for what a pool does that takes no more changes: it never ends there.
+fn refuse_stopped(pool: &str, busy: &Busy) -> Result<(), Stop> {
+    match &busy.status.condition {
+        Some(Condition::IoFailureStopped(cause)) => failed(format!(
+            "cannot wait for '{pool}': it takes no more changes: {cause}"
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// What is left of each activity.
@@ -227,6 +239,7 @@ pub(super) fn wait_for(pool: &str, activities: &[&str], context: &mut Context) -
                 false => Ok(()),
             };
         }
+        refuse_stopped(pool, &status)?;
         let moving = ["replace", "resilver"];
         moved_devices |= moving
             .iter()

@@ -1,0 +1,40 @@
+//! What becomes of a pool when one of its threads panics.
+//!
+//! A panic is a fault of ours: what the thread was changing may be half done, and nobody knows
+//! where that would show. So the pool takes no more changes. The disk has its last group, and an
+//! export with `-f` and an import give that back. Other pools of the process are not concerned.
+//!
+//! Trims and initializations are the exception: they change nothing of the pool. One that panics
+//! ends, the space that it held is given back, and it can be begun again.
+//!
+//! Those who wait for the thread must not wait for ever. Each of them waits for something that the
+//! thread drops when it unwinds, or for the gate, or for devices; the last two are ended here.
+
+use super::syncer::Syncer;
+use std::sync::Arc;
+
+impl Syncer {
+    /// The words for a panic in the work `what`.
+    fn died(what: &str, words: &str) -> String {
+        format!(
+            "an internal error (a panic) ended {what}: {words}; export the pool with -f and import \
+             it again: it then is as its last transaction group left it"
+        )
+    }
+
+    /// Ends all changes after a panic in the work `what`, and all waiting for devices.
+    pub(crate) fn die(&self, what: &str, words: &str) {
+        self.suspend(&Self::died(what, words));
+        self.give_up();
+    }
+
+    /// For jobs of the pool: what they do if their work `what` panics.
+    pub(crate) fn guard(self: &Arc<Self>, what: &'static str) -> impl Fn(&str) + Send + 'static {
+        let syncer = Arc::downgrade(self);
+        move |words| {
+            if let Some(syncer) = syncer.upgrade() {
+                syncer.die(what, words);
+            }
+        }
+    }
+}
