@@ -52,3 +52,13 @@ pub struct Finding {
     /// What to do about it; "" where there is nothing to do.
     pub advice: String,
 }
+
+/// A finding about a device, or with "" about the pool.
+pub(crate) fn finding(severity: Severity, device: &str, what: String, advice: String) -> Finding {
+    Finding {
+        severity,
+        device: device.to_owned(),
+        what,
+        advice,
+    }
+}

@@ -5,7 +5,9 @@
 //! the same things as they happen, and take from here how bad they are and where the limits lie, so
 //! that a person is not told two opinions.
 //!
-//! - `pool` and `stores` have the findings;
+//! - `pool`, `leaves` and `stores` have the findings;
+//! - `redundancy` counts how many more devices may fail;
+//! - `means` is the table of advice by kind of device;
 //! - `limits` says from where on a pool is too full and a scrub too old;
 //! - `device` says how bad it is when a device changes its state;
 //! - `numbers` prints sizes and durations as OpenZFS does.
@@ -14,9 +16,12 @@
 
 pub mod device;
 mod finding;
+mod leaves;
 pub mod limits;
+pub mod means;
 pub mod numbers;
 mod pool;
+pub mod redundancy;
 mod stores;
 
 pub use finding::{Finding, Severity};

@@ -1,13 +1,16 @@
 //! What is a finding: a pure function of what the daemon says about a pool.
 
 use cenote_control::model::{
-    CheckpointState, DataErrorPlace, PoolHealth, PoolStatus, RunState, ScanKind, SpareUse, Vdev,
-    VdevAux, VdevKind, VdevNaming, VdevState, shell_word,
+    AllocationClass, CheckpointState, DataErrorPlace, PoolHealth, PoolStatus, RunState, ScanKind,
+    SpareUse, Vdev, VdevKind, VdevNaming, VdevState, shell_word,
 };
 
+use crate::finding::finding;
 use crate::limits::{DAY, Limits, consequence};
+use crate::means::Means;
 use crate::numbers::{duration, nicebytes};
-use crate::{Finding, Severity, stores};
+use crate::redundancy::{failures_by_design, holds_data};
+use crate::{Finding, Severity, leaves, stores};
 
 /// Damaged files that are named.
 const FILES_MAX: usize = 10;
@@ -23,29 +26,15 @@ pub struct Facts {
     pub now: u64,
 }
 
-fn finding(severity: Severity, device: &str, what: String, advice: String) -> Finding {
-    Finding {
-        severity,
-        device: device.to_owned(),
-        what,
-        advice,
-    }
-}
-
 /// Everything about a pool that an administrator should know.
 pub fn findings(status: &PoolStatus, facts: &Facts, limits: Limits) -> Vec<Finding> {
     let mut found = Vec::new();
     of_pool(status, &mut found);
     of_files(status, &mut found);
-    let context = Place {
-        pool: &status.name,
-        spare_failures: None,
-    };
-    for top in &status.vdevs.root.children {
-        of_vdev(top, &context, &mut found);
-    }
+    found.extend(leaves::findings(status));
     of_redundancy(status, &mut found);
     of_spares(status, &mut found);
+    of_caches(status, &mut found);
     of_unread(status, &mut found);
     of_scans(status, limits, facts, &mut found);
     of_space(status, facts.capacity, limits, &mut found);
@@ -102,152 +91,69 @@ fn named(error: &cenote_control::model::DataError) -> String {
     }
 }
 
-/// Where a vdev stands.
-struct Place<'a> {
-    pool: &'a str,
-    /// How many more of its siblings may fail; none where its parent is not redundant.
-    spare_failures: Option<u64>,
-}
-
-/// How many children a vdev can do without.
-fn tolerance(vdev: &Vdev) -> Option<u64> {
-    match vdev.kind {
-        VdevKind::Mirror | VdevKind::Spare | VdevKind::Replacing => {
-            Some((vdev.children.len() as u64).saturating_sub(1))
-        }
-        VdevKind::Raidz { parity } | VdevKind::Draid { parity, .. } => Some(parity),
-        _ => None,
-    }
-}
-
-/// How many more children a vdev can lose before data is lost; `None` where it has no redundancy.
-fn failures_left(vdev: &Vdev) -> Option<u64> {
-    let lost = vdev.children.iter().filter(|child| !serves(child)).count() as u64;
-    tolerance(vdev).map(|tolerated| tolerated.saturating_sub(lost))
-}
-
-/// Whether a vdev gives what is asked of it.
-fn serves(vdev: &Vdev) -> bool {
-    matches!(vdev.state, VdevState::Online | VdevState::Degraded) && !vdev.resilver_deferred
-}
-
-fn of_vdev(vdev: &Vdev, place: &Place<'_>, found: &mut Vec<Finding>) {
-    if vdev.children.is_empty() {
-        of_leaf(vdev, place, found);
-        return;
-    }
-    let below = Place {
-        pool: place.pool,
-        spare_failures: failures_left(vdev),
-    };
-    // Trees are at most four deep by their decoder.
-    for child in &vdev.children {
-        of_vdev(child, &below, found);
-    }
-}
-
-fn of_leaf(vdev: &Vdev, place: &Place<'_>, found: &mut Vec<Finding>) {
-    if matches!(vdev.kind, VdevKind::Hole | VdevKind::Indirect) {
-        return;
-    }
-    let name = vdev.name(VdevNaming::default());
-    let shown = match (&vdev.path, vdev.not_present) {
-        (Some(path), true) => format!("{name} (was {path})"),
-        _ => name.clone(),
-    };
-    let severity = match place.spare_failures {
-        None | Some(0) => Severity::Danger,
-        Some(_) => Severity::Attention,
-    };
-    let consequence = match place.spare_failures {
-        None => "; there is no redundancy to make up for it",
-        Some(0) => "; one more failure beside it loses data",
-        Some(_) => "",
-    };
-    let (pool, word) = (shell_word(place.pool), shell_word(&name));
-    if let Some((what, advice)) = state_of(vdev, &pool, &word) {
-        let what = format!("{what}{consequence}");
-        found.push(finding(severity, &shown, what, advice));
-    }
-    let counters = &vdev.counters;
-    let errors = counters.read_errors + counters.write_errors + counters.checksum_errors;
-    if errors > 0 {
-        let what = format!(
-            "{} read, {} write and {} checksum errors; {} were repaired",
-            counters.read_errors,
-            counters.write_errors,
-            counters.checksum_errors,
-            nicebytes(counters.self_healed + counters.scan_repaired)
-        );
-        let advice = format!(
-            "check its cables and SMART values; 'zpool scrub {pool}' finds what else is wrong, \
-             'zpool replace {pool} {word} NEW' exchanges it, \
-             'zpool clear {pool} {word}' counts anew"
-        );
-        found.push(finding(Severity::Attention, &shown, what, advice));
-    }
-    if counters.slow_ios > 0 {
-        let what = format!("{} requests took very long", counters.slow_ios);
-        let advice = "a disk that grows slow often fails next: check its SMART values".to_owned();
-        found.push(finding(Severity::Attention, &shown, what, advice));
-    }
-}
-
-/// What is wrong with a leaf's state.
-fn state_of(vdev: &Vdev, pool: &str, name: &str) -> Option<(&'static str, String)> {
-    let replace = format!("'zpool replace {pool} {name} NEW'");
-    Some(match vdev.state {
-        VdevState::Online | VdevState::Unknown if vdev.resilver_deferred => (
-            "misses writes and waits for a resilver",
-            format!("run 'zpool resilver {pool}', and do not take the other devices away"),
-        ),
-        VdevState::Online | VdevState::Unknown => return None,
-        VdevState::Degraded => ("has met many errors", format!("exchange it: {replace}")),
-        VdevState::Faulted => (
-            "is out of service because of errors",
-            format!("exchange it: {replace}"),
-        ),
-        VdevState::Offline => (
-            "was taken offline",
-            format!("run 'zpool online {pool} {name}'"),
-        ),
-        VdevState::Removed | VdevState::Closed => (
-            "was removed",
-            format!("plug it in and run 'zpool online {pool} {name}', or exchange it: {replace}"),
-        ),
-        VdevState::CantOpen => match vdev.aux {
-            VdevAux::BadLabel | VdevAux::CorruptData | VdevAux::TooSmall => (
-                "does not hold what it should",
-                format!("if its contents were lost, run 'zpool replace {pool} {name}'"),
-            ),
-            _ => (
-                "cannot be opened",
-                format!("bring it back and run 'zpool online {pool} {name}', or {replace}"),
-            ),
-        },
-    })
-}
-
 /// Data without a second copy is worth a word, but it may be meant.
 fn of_redundancy(status: &PoolStatus, found: &mut Vec<Finding>) {
-    let mut bare = Vec::new();
-    for top in &status.vdevs.root.children {
-        let holds = !matches!(top.kind, VdevKind::Hole | VdevKind::Indirect);
-        if holds && tolerance(top).is_none() {
-            bare.push(top.name(VdevNaming::default()));
-        }
-    }
-    if bare.is_empty() {
-        return;
-    }
+    let tops = || status.vdevs.root.children.iter();
+    let name = |top: &Vdev| top.name(VdevNaming::default());
     let pool = shell_word(&status.name);
-    let what = format!(
-        "no redundancy: {}; damage is found, not repaired",
-        bare.join(", ")
-    );
-    let first = shell_word(&bare[0]);
-    let advice = format!("'zpool attach {pool} {first} NEW' makes a mirror of it");
-    found.push(finding(Severity::Note, "", what, advice));
+    let attach = |device: &str| {
+        let device = shell_word(device);
+        format!("'zpool attach {pool} {device} NEW' makes a mirror of it")
+    };
+    let bare = tops().filter(|top| holds_data(top) && failures_by_design(top) == 0);
+    let bare: Vec<&Vdev> = bare.collect();
+    if let Some(first) = bare.first() {
+        let named = bare.iter().map(|top| match top.class {
+            AllocationClass::Special => format!("{} (special)", name(top)),
+            AllocationClass::Dedup => format!("{} (dedup)", name(top)),
+            AllocationClass::Normal | AllocationClass::Log => name(top),
+        });
+        let named: Vec<String> = named.collect();
+        let what = format!(
+            "no redundancy: {}; damage is found, not repaired, and losing one loses the pool",
+            named.join(", ")
+        );
+        let advice = attach(&leaf_name(first));
+        found.push(finding(Severity::Note, "", what, advice));
+    }
+    let is_bare_log =
+        |top: &&Vdev| top.class == AllocationClass::Log && failures_by_design(top) == 0;
+    let is_there = |top: &&Vdev| !matches!(top.kind, VdevKind::Hole | VdevKind::Indirect);
+    for log in tops().filter(is_bare_log).filter(is_there) {
+        let what = "is a log without a mirror: if it fails in the same crash or power cut, what \
+                    fsync confirmed in the last seconds is lost; other data is not at risk";
+        let device = leaf_name(log);
+        let advice = attach(&device);
+        found.push(finding(Severity::Note, &device, what.to_owned(), advice));
+    }
+}
+
+/// The name of a device of a vdev, which commands take.
+fn leaf_name(vdev: &Vdev) -> String {
+    let mut vdev = vdev;
+    while let Some(first) = vdev.children.first() {
+        vdev = first;
+    }
+    vdev.name(VdevNaming::default())
+}
+
+/// A cache has only copies, but somebody paid for it.
+fn of_caches(status: &PoolStatus, found: &mut Vec<Finding>) {
+    let pool = shell_word(&status.name);
+    let is_well = |state| matches!(state, VdevState::Online | VdevState::Unknown);
+    for cache in &status.vdevs.cache {
+        if is_well(cache.state) {
+            continue;
+        }
+        let name = cache.name(VdevNaming::default());
+        let what = "is a cache device that cannot be used; no data is lost";
+        let word = shell_word(&name);
+        let advice = format!(
+            "{}, or run 'zpool remove {pool} {word}' and add another",
+            Means::of(cache).bring_back()
+        );
+        found.push(finding(Severity::Attention, &name, what.to_owned(), advice));
+    }
 }
 
 fn of_spares(status: &PoolStatus, found: &mut Vec<Finding>) {
@@ -518,5 +424,61 @@ mod tests {
         assert_eq!(found[0].device, "/disks/1");
         status.error_count = 2;
         assert_eq!(worst(&status, &facts), Some(Severity::Danger));
+    }
+
+    /// A spare that had taken over made health worse: "one more failure beside it loses data".
+    #[test]
+    fn a_spare_that_took_over_counts_and_a_log_is_no_data() {
+        use VdevState::{Faulted, Online};
+        let mut status = pool(&[Online; 4]);
+        let facts = Facts::default();
+        let of = |status: &PoolStatus, device: &str| {
+            let found = findings(status, &facts, Limits::default());
+            let found = found.into_iter().find(|finding| finding.device == device);
+            found.map(|finding| (finding.severity, finding.what))
+        };
+        let mut spare = Vdev::new(VdevKind::Spare, 1, 50);
+        spare.state = VdevState::Degraded;
+        spare.children = vec![leaf(1, Faulted), leaf(8, Online)];
+        status.vdevs.root.children[0].children[1] = spare;
+        status.vdevs.root.children[0].kind = VdevKind::Raidz { parity: 1 };
+        let (severity, what) = of(&status, "/disks/1").expect("told");
+        assert_eq!(severity, Severity::Attention);
+        let end = "a spare has taken over; raidz1-0 can lose 1 more device before data is lost";
+        assert!(what.ends_with(end), "{what}");
+        // While the spare is being resilvered it does not count.
+        status.vdevs.root.children[0].children[1].children[1].is_resilvering = true;
+        for device in ["/disks/1", "/disks/8"] {
+            let (severity, what) = of(&status, device).expect("told");
+            assert_eq!(severity, Severity::Danger, "{what}");
+            assert!(what.contains("one more failure"), "{what}");
+        }
+        let mut status = pool(&[Online; 4]);
+        let mut log = leaf(9, Online);
+        log.class = AllocationClass::Log;
+        status.vdevs.root.children.push(log);
+        let (severity, what) = of(&status, "/disks/9").expect("told");
+        assert_eq!(severity, Severity::Note);
+        assert!(
+            what.contains("fsync")
+                && of(&status, "").is_some_and(|(_, what)| !what.contains("no redundancy")),
+            "{what}"
+        );
+        status.vdevs.root.children[1].state = Faulted;
+        let (severity, what) = of(&status, "/disks/9").expect("told");
+        assert!(
+            severity == Severity::Attention && what.contains("slower"),
+            "{what}"
+        );
+        // A lost special device takes the pool along.
+        status.vdevs.root.children[1].class = AllocationClass::Special;
+        let (severity, _) = of(&status, "/disks/9").expect("told");
+        assert_eq!(severity, Severity::Danger);
+        status.vdevs.cache = vec![leaf(12, VdevState::CantOpen)];
+        let (severity, what) = of(&status, "/disks/12").expect("told");
+        assert!(
+            severity == Severity::Attention && what.contains("no data is lost"),
+            "{what}"
+        );
     }
 }

@@ -16,6 +16,14 @@
 //! so for as long. A record that is there and cannot be read leaves it unknown whether a daemon
 //! died: that is a [`Loss`] too, with the reason and without pools.
 //!
+//! Mounts come and go more often than pools, and only a daemon of the same start of the machine
+//! needs them. So a record in which nothing but mounts changed may be written beside the file
+//! without waiting for the disk ([`DaemonRecord::store_recent`]): that outlives the daemon, though
+//! not the machine. Who loads a record takes the newer of the two.
+//!
+//! The record also says which pools are missing on purpose (`stopped`), and why others are
+//! (`failed`).
+//!
 //! *Invariant: the file is replaced as a whole (`rename`), so a reader sees one state or another.*
 //!
 //! Deliberately absent: keys.
@@ -104,6 +112,40 @@ pub struct RecordedPool {
     pub sites: Vec<RecordedSite>,
 }
 
+impl RecordedPool {
+    /// Whether nothing but mounts distinguishes two records of a pool.
+    fn is_same_but_for_mounts(&self, other: &Self) -> bool {
+        self.name == other.name
+            && self.guid == other.guid
+            && self.devices == other.devices
+            && self.offset == other.offset
+            && self.options == other.options
+            && self.lasting == other.lasting
+            && self.exports == other.exports
+            && self.sites == other.sites
+    }
+}
+
+/// Whether nothing but mounts distinguishes two lists of pools.
+pub fn are_same_but_for_mounts(some: &[RecordedPool], others: &[RecordedPool]) -> bool {
+    let mut pairs = some.iter().zip(others);
+    some.len() == others.len() && pairs.all(|(one, other)| one.is_same_but_for_mounts(other))
+}
+
+/// A pool that should be imported, and whose import failed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedImport {
+    /// The pool's guid.
+    pub guid: u64,
+    /// When it was last tried, in seconds since 1970.
+    pub tried: u64,
+    /// Why it failed.
+    pub reason: String,
+    /// Whether it may succeed by itself later: devices were not there.
+    #[serde(default)]
+    pub may_come: bool,
+}
+
 /// What a daemon that died had.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
@@ -186,6 +228,16 @@ pub struct DaemonRecord {
     /// It was stopped, so that another one continues with what it had.
     #[serde(default)]
     pub is_restart: bool,
+    /// Pools that come back with the next `resume`, and that it let go when it was stopped: until
+    /// the machine starts again they are missing on purpose.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stopped: Vec<RecordedPool>,
+    /// Pools that should be imported, and why they are not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<FailedImport>,
+    /// Counts what was written, so that the newer of two files is known.
+    #[serde(default)]
+    pub revision: u64,
 }
 
 /// The record of the daemon that listens on `socket`.
@@ -295,6 +347,9 @@ impl DaemonRecord {
             short_lives: 0,
             lost: None,
             is_restart: false,
+            stopped: Vec::new(),
+            failed: Vec::new(),
+            revision: 0,
         }
     }
 
@@ -310,7 +365,8 @@ impl DaemonRecord {
 
     /// Whether there is nothing to keep on disk.
     pub fn is_empty(&self) -> bool {
-        self.pools.is_empty() && self.lost.is_none()
+        let says_why = !self.stopped.is_empty() || !self.failed.is_empty();
+        self.pools.is_empty() && self.lost.is_none() && !says_why
     }
 
     /// What its daemon had, which runs no more; `None` if it had nothing.
@@ -378,6 +434,26 @@ impl DaemonRecord {
     /// It cannot be read, or is not one, or belongs to another user than ourselves, root and the
     /// one that `may_own` names.
     pub fn load(path: &Path, may_own: Option<u32>) -> std::io::Result<Option<Self>> {
+        let Some(record) = Self::load_one(path, may_own)? else {
+            return Ok(None);
+        };
+        // It was not written for another start of the machine, which may have left half of it.
+        let is_newer = |recent: &Self| {
+            recent.boot == boot_id()
+                && (recent.pid, recent.start_ticks) == (record.pid, record.start_ticks)
+                && recent.revision > record.revision
+        };
+        let recent = Self::load_one(&recent_path(path), may_own);
+        match recent.ok().flatten().filter(is_newer) {
+            Some(mut recent) => {
+                recent.seen = recent.seen.max(record.seen);
+                Ok(Some(recent))
+            }
+            None => Ok(Some(record)),
+        }
+    }
+
+    fn load_one(path: &Path, may_own: Option<u32>) -> std::io::Result<Option<Self>> {
         let file = match regular::open(path) {
             Err(error) if is_absence(path, &error) => return Ok(None),
             opened => opened?,
@@ -404,6 +480,23 @@ impl DaemonRecord {
     pub fn store(&self, path: &Path) -> std::io::Result<()> {
         let directory = path.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(directory)?;
+        self.replace(path, true)?;
+        File::open(directory)?.sync_all()?;
+        // It is older, and whoever loads both knows that.
+        let _ = fs::remove_file(recent_path(path));
+        Ok(())
+    }
+
+    /// Writes it so that it outlives this process; for a record that is stored, and in which only
+    /// mounts changed since. Its revision is to be higher.
+    ///
+    /// # Errors
+    /// The system's; what was there stays then.
+    pub fn store_recent(&self, path: &Path) -> std::io::Result<()> {
+        self.replace(&recent_path(path), false)
+    }
+
+    fn replace(&self, path: &Path, is_durable: bool) -> std::io::Result<()> {
         let new = path.with_extension("new");
         // What another process left there half written; it never holds this name open for long.
         let _ = fs::remove_file(&new);
@@ -414,10 +507,18 @@ impl DaemonRecord {
             .mode(0o644)
             .open(&new)?;
         file.write_all(&serde_json::to_vec(self)?)?;
-        file.sync_all()?;
-        fs::rename(&new, path)?;
-        File::open(directory)?.sync_all()
+        if is_durable {
+            file.sync_all()?;
+        }
+        fs::rename(&new, path)
     }
+}
+
+/// Where a record is whose mounts are newer than those of the file.
+fn recent_path(path: &Path) -> PathBuf {
+    let mut recent = path.as_os_str().to_owned();
+    recent.push(".recent");
+    PathBuf::from(recent)
 }
 
 /// Takes a record away.
@@ -425,6 +526,8 @@ impl DaemonRecord {
 /// # Errors
 /// The system's, unless there is none.
 pub fn remove(path: &Path) -> std::io::Result<()> {
+    // Alone it says nothing.
+    let _ = fs::remove_file(recent_path(path));
     match fs::remove_file(path) {
         Err(error) if !is_absence(path, &error) => Err(error),
         _ => Ok(()),
@@ -601,5 +704,43 @@ mod tests {
         let path = directory.path().join("r.json");
         fs::write(&path, "{\"socket\": \"/s\"").expect("a file");
         assert!(DaemonRecord::load(&path, None).is_err());
+    }
+
+    /// Mounts were written down within a second: what a daemon mounted or renamed just before it
+    /// was killed was not there again.
+    #[test]
+    fn newer_mounts_count_until_the_machine_starts_again() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = record_path(directory.path(), Path::new("/s"));
+        let mut record = DaemonRecord::of_this_process(Path::new("/s"), 1);
+        record.pools.push(pool("tank", 7));
+        record.store(&path).expect("stored");
+        let load = || {
+            DaemonRecord::load(&path, None)
+                .expect("read")
+                .expect("there")
+        };
+        record.revision = 1;
+        record.pools[0].mounts_changed = true;
+        record.store_recent(&path).expect("stored");
+        assert!(load().pools[0].mounts_changed);
+        for change in [
+            |record: &mut DaemonRecord| record.boot = "before".to_owned(),
+            |record: &mut DaemonRecord| record.start_ticks += 1,
+            |record: &mut DaemonRecord| record.revision = 0,
+        ] {
+            let mut other = record.clone();
+            change(&mut other);
+            other.store_recent(&path).expect("stored");
+            assert!(!load().pools[0].mounts_changed, "{other:?}");
+        }
+        fs::write(recent_path(&path), "{").expect("written");
+        assert!(!load().pools[0].mounts_changed, "half of one");
+        record.store_recent(&path).expect("stored");
+        record.revision = 2;
+        record.store(&path).expect("stored");
+        assert!(load().revision == 2 && !recent_path(&path).exists());
+        assert!(are_same_but_for_mounts(&record.pools, &[pool("tank", 7)]));
+        assert!(!are_same_but_for_mounts(&record.pools, &[pool("tank", 8)]));
     }
 }

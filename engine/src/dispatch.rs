@@ -50,7 +50,13 @@ impl Engine {
                 search,
                 pick,
                 options,
-            } => self.look_at_new(import(context, mounts, &search, &pick, &options)),
+            } => {
+                let imported = import(context, mounts, &search, &pick, &options);
+                if let Err(error) = &imported {
+                    self.recorder.note_failure(context, &pick, error);
+                }
+                self.look_at_new(imported)
+            }
             Request::Export { pool, how } => self.export(&pool, how, (None, Some(reply))),
             Request::PoolList {
                 pools,
@@ -133,13 +139,20 @@ impl Engine {
             Request::Nbd { act } => act_on_servers(context, &act),
             Request::Ublk { act } => act_on_disks(context, &act),
             Request::Http { act } => act_on_sites(context, act),
-            Request::Metrics { names } => metrics(context, mounts, &self.about, &names, reply),
+            Request::Metrics { names } => {
+                let missing = self.recorder.missing(context);
+                metrics(context, mounts, (&self.about, &missing), &names, reply)
+            }
             Request::PoolGroups { pool } => pool_groups(registry, &pool),
             Request::DaemonStatus => Ok(Response::Status {
                 status: daemon_status(context, mounts, &self.about, &self.recorder),
             }),
             Request::DaemonForget => {
                 self.recorder.forget();
+                Ok(Response::Done)
+            }
+            Request::DaemonForgetPools { pools } => {
+                self.recorder.forget_pools(context, &pools)?;
                 Ok(Response::Done)
             }
             Request::DaemonStop { force, is_restart } => {

@@ -1,6 +1,6 @@
 //! The engine: what a daemon has, and what it does by itself; `dispatch` has what it is asked.
 
-use crate::alarms::death::{daemon_died, record_unwritable};
+use crate::alarms::death::{daemon_died, pool_missing, record_unwritable};
 use crate::alarms::desk::Alarms;
 use crate::alarms::way::AlarmSetup;
 use crate::changes::change as change_of;
@@ -98,14 +98,14 @@ impl Engine {
     pub fn new(mounter: Box<dyn Mounter>, settings: EngineSettings, env: Arc<dyn Env>) -> Self {
         let gauge = settings.gauge.unwrap_or_else(|| Box::new(AmpleMemory));
         let started = env.monotonic();
-        let recorder = Recorder::new(settings.record.clone(), env.as_ref());
+        let socket = settings.record.as_ref().map(|place| place.socket.clone());
+        let owner = socket.unwrap_or_default().to_string_lossy().into_owned();
+        let cache_files = CacheFiles::new(settings.cache_file, owner);
+        let recorder = Recorder::new(settings.record, &cache_files, env.as_ref());
         let alarms = Alarms::new(settings.alarms, settings.state_directory.clone());
         if let Some(lost) = recorder.lost().filter(|lost| !lost.is_restart) {
             alarms.tell(daemon_died(&lost, env.as_ref()));
         }
-        let owner = settings.record.map(|place| place.socket);
-        let owner = owner.unwrap_or_default().to_string_lossy().into_owned();
-        let cache_files = CacheFiles::new(settings.cache_file, owner);
         let own_disks = OwnDisks::new(&settings.disks.system, settings.disks.list_left());
         let clouds = Clouds::new(settings.state_directory.as_deref(), own_disks);
         let clouds = Arc::new(clouds);
@@ -313,18 +313,25 @@ impl Service for Engine {
         if let Some(failure) = failure.filter(|_| !was_told) {
             self.alarms.tell(record_unwritable(&failure, env));
         }
+        for missing in self.recorder.untold(&self.context) {
+            self.alarms.tell(pool_missing(&missing, env));
+        }
     }
 
     fn shutdown(&self, ending: Ending) -> Result<(), ControlError> {
         // What happened just now is told, too; afterwards there are no pools to say more.
         self.look_at_pools(&self.context.registry.all());
+        self.recorder.begin_end(&self.context, &self.mounts);
         let outcome = shutdown(&self.context, &self.mounts, ending);
         if ending.force || outcome.is_ok() {
             self.context.servers.end_all();
             self.context.sites.end_all();
-            self.recorder.finish();
+            self.recorder.finish(ending.disks);
             self.alarms.finish();
-        } else if self.context.disks.is_active() {
+            return outcome;
+        }
+        self.recorder.stay(&self.context, &self.mounts);
+        if self.context.disks.is_active() {
             self.context.follow_disks();
         }
         outcome

@@ -38,4 +38,30 @@ pub struct DaemonStatus {
     /// Which of its pools are in no cache file although they should be, and why: a line for each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cache_failures: Vec<String>,
+    /// Pools that should be imported, and are not.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing: Vec<MissingPool>,
+}
+
+/// A pool that should be imported, and is not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingPool {
+    /// Its name when it was last imported.
+    pub name: String,
+    /// Its guid.
+    pub guid: u64,
+    /// Where its devices were.
+    pub devices: Vec<String>,
+    /// When its import was last tried, in seconds since 1970; `None` if it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tried: Option<u64>,
+    /// Why that failed; empty if it was not tried.
+    #[serde(default)]
+    pub reason: String,
+    /// Whether it may succeed by itself later.
+    #[serde(default)]
+    pub may_come: bool,
+    /// Whether a daemon that died had it, which is another message.
+    #[serde(default)]
+    pub is_lost: bool,
 }

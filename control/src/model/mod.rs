@@ -70,7 +70,7 @@ pub use import::{
     ImportCandidate, ImportCondition, ImportOptions, ImportPick, OlderState, Rewind, Rewound,
     Search,
 };
-pub use inspect::{DaemonStatus, PoolActivity};
+pub use inspect::{DaemonStatus, MissingPool, PoolActivity};
 pub use metrics::{
     ClassRequests, Distribution, GroupRow, MetricFamily, MetricKind, MetricSeries, MetricValue,
 };

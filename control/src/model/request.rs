@@ -333,6 +333,11 @@ pub enum Request {
     DaemonStatus,
     /// Forget the pools of a daemon that died. Answer: `Done`.
     DaemonForget,
+    /// Forget that these pools should be imported. Answer: `Done`.
+    DaemonForgetPools {
+        /// Their names, or guids in decimal.
+        pools: Vec<String>,
+    },
     /// Export everything and leave. Answer: `Done`.
     DaemonStop {
         /// Although something is busy.
@@ -417,6 +422,7 @@ impl Request {
             | Request::Noted { .. }
             | Request::SettingsSet { .. }
             | Request::DaemonForget
+            | Request::DaemonForgetPools { .. }
             | Request::DaemonStop { .. } => Access::Change,
         }
     }

@@ -309,6 +309,9 @@ pub struct Vdev {
     /// It is being rebuilt in the order of the disk.
     #[serde(default)]
     pub is_rebuilding: bool,
+    /// The running resilver brings it what it missed.
+    #[serde(default)]
+    pub is_resilvering: bool,
     /// Its last or running initialization.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initialize: Option<Treatment>,
@@ -364,6 +367,7 @@ impl Vdev {
             scan_processed: 0,
             resilver_deferred: false,
             is_rebuilding: false,
+            is_resilvering: false,
             initialize: None,
             trim: None,
             trim_unsupported: false,

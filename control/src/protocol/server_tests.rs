@@ -60,6 +60,7 @@ impl Service for Canned {
                     memory_used: 0,
                     record_failure: None,
                     cache_failures: Vec::new(),
+                    missing: Vec::new(),
                 };
                 Ok(Response::Status { status })
             }

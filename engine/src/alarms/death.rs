@@ -1,11 +1,12 @@
-//! The alarms about a daemon: that one died, and that its record cannot be written.
+//! The alarms about a daemon: that one died, that its record cannot be written, and that a pool is
+//! missing that should be imported.
 //!
 //! A daemon that died cannot send one itself. The next one does, from the record that was left.
 
 use super::alarm::{Alarm, AlarmKind, AlarmSeverity};
 use crate::host::hostname;
 use cenote_base::Env;
-use cenote_control::model::Event;
+use cenote_control::model::{Event, MissingPool, shell_word};
 use cenote_control::record::Loss;
 
 /// Mounts that are listed.
@@ -69,6 +70,30 @@ pub(crate) fn record_unwritable(failure: &str, env: &dyn Env) -> Alarm {
     let subject = format!("the daemon on {host} cannot write its record of imported pools");
     let severity = AlarmSeverity::Attention;
     about_daemon((subject, text), "daemon_record", severity, env)
+}
+
+/// The alarm about a pool that should be imported, and is not.
+pub(crate) fn pool_missing(pool: &MissingPool, env: &dyn Env) -> Alarm {
+    let host = hostname();
+    let name = &pool.name;
+    let again = match pool.may_come {
+        true => "The daemon tries again by itself for a day, and when its devices appear.\n",
+        false => "",
+    };
+    let text = format!(
+        "The pool '{name}' (guid {}) should be imported on {host}, and is not: {}.\n{again}\
+         To do: correct that, then run 'cenote daemon resume'. If the pool is not wanted here any\n\
+         more, run 'cenote daemon forget {}'.\n",
+        pool.guid,
+        pool.reason,
+        shell_word(name),
+    );
+    let subject = format!("pool '{name}' is missing on {host}: {}", pool.reason);
+    let severity = AlarmSeverity::Danger;
+    Alarm {
+        pool: name.clone(),
+        ..about_daemon((subject, text), "pool_missing", severity, env)
+    }
 }
 
 fn about_daemon(

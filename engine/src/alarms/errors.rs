@@ -11,6 +11,7 @@ use super::way::AlarmLimits;
 use crate::devices::tree::{all_vdevs, vdev_tree};
 use crate::events::Events;
 use crate::registry::imported::Imported;
+use cenote_advisor::means::Means;
 use cenote_control::model::{ErrorKind, ErrorRecord, Event, Vdev, shell_word};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -242,7 +243,8 @@ fn of_device(
         pool: name.to_owned(),
         what: format!("device {shown} made {}", in_words(errors)),
         advice: format!(
-            "check its cables and SMART values, then run 'zpool scrub {}'",
+            "{}, then run 'zpool scrub {}'",
+            Means::of(vdev).look(),
             shell_word(name)
         ),
         device: Some(shown),

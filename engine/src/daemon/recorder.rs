@@ -1,29 +1,39 @@
 //! The record of what this daemon has, kept up to date on disk.
 //!
-//! `cenote_control::record` says what it is for. Pools are written down before the request that
-//! imports or exports them is answered. There may be thousands of mounts in a row: before the
-//! first of them is answered it is written down that mounts changed, and within a second which
-//! there are. Who resumes in between mounts what is written down and what properties ask for.
+//! `cenote_control::record` says what it is for. Pools and mounts are written down before the
+//! request that changes them is answered: pools so that they outlive the machine, mounts so that
+//! they outlive the daemon, which does not wait for the disk (140 KB for 1,000 mounts). Only where
+//! there are more than [`DIRECT_MAX`] mounts is it first written down that mounts changed, and
+//! within a second which there are. Who resumes in between mounts what is written down and what
+//! properties ask for. Mounts that were taken away by umount(8) are noticed within a second, too.
+//!
+//! A daemon that ends in order writes down what it has before it takes the first mount away, and
+//! nothing more until it has ended or stays: if it is killed half way, all comes back.
 //!
 //! Where the record cannot be written it goes beside the socket, and the daemon says so. If not
 //! even that can be done, the note beside the socket goes away: a socket without daemon, note and
 //! record says that a daemon died and that nobody knows what it had.
 //!
+//! `expected` says which pools should be here.
+//!
 //! *Invariant: no pool waits for the record's disk.* What is written now and then is written by a
 //! job of its own, as that disk may be slow or ill itself.
 
+use super::expected::{Expected, failed, meant};
 use crate::context::Context;
 use crate::mounts::table::Mounts;
+use crate::registry::cache_file::forget_cached;
+use crate::registry::cache_places::CacheFiles;
 use crate::registry::imported::Imported;
 use cenote_base::Env;
 use cenote_base::rt::job::{Control, Job, Next};
 use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_cloud::is_url;
-use cenote_control::model::{ImportOptions, Rewind};
-use cenote_control::protocol::note_path;
+use cenote_control::model::{ControlError, ImportOptions, ImportPick, MissingPool, Rewind};
+use cenote_control::protocol::{DisksAtEnd, note_path};
 use cenote_control::record::{
-    self, DaemonRecord, Loss, RecordedExport, RecordedMount, RecordedPool, RecordedSite,
-    TOUCH_PERIOD, beside_socket,
+    self, DaemonRecord, FailedImport, Loss, RecordedExport, RecordedMount, RecordedPool,
+    RecordedSite, TOUCH_PERIOD, are_same_but_for_mounts, beside_socket,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -38,6 +48,10 @@ pub struct RecordPlace {
     pub socket: PathBuf,
     /// What the daemon before had, if that died.
     pub lost: Option<Loss>,
+    /// Pools that it let go when it was stopped, in this start of the machine.
+    pub stopped: Vec<RecordedPool>,
+    /// Which imports failed.
+    pub failed: Vec<FailedImport>,
 }
 
 /// Keeps the record.
@@ -56,6 +70,9 @@ struct Kept {
 /// are not there yet: they are being made again, which is not to be forgotten if that dies too.
 const RESUME_TIME: Duration = Duration::from_secs(60);
 
+/// Mounts that are written down at once: a record of 600 KB.
+const DIRECT_MAX: usize = 4096;
+
 /// Mounts that a pool is to have again.
 struct Awaited {
     guid: u64,
@@ -68,8 +85,15 @@ struct Awaited {
 struct State {
     record: DaemonRecord,
     awaited: Vec<Awaited>,
-    /// Whether that is on disk.
+    /// Whether that is written down.
     is_stored: bool,
+    /// Whether more than mounts changed since it was written so that it outlives the machine.
+    needs_disk: bool,
+    /// Whether mounts are written down that would not outlive the machine.
+    is_ahead: bool,
+    /// The daemon ends, and what it lets go is not written down any more.
+    is_frozen: bool,
+    expected: Expected,
     touched: Duration,
     /// Why it is not where it should be.
     failure: Option<String>,
@@ -82,16 +106,23 @@ struct State {
 
 impl Recorder {
     /// A recorder that takes up what the daemon before has left, if that died.
-    pub fn new(place: Option<RecordPlace>, env: &dyn Env) -> Self {
+    pub fn new(place: Option<RecordPlace>, files: &CacheFiles, env: &dyn Env) -> Self {
         let kept = place.map(|place| {
             let mut record =
                 DaemonRecord::of_this_process(&place.socket, env.wall_clock().as_secs());
             record.lost = place.lost;
             record.short_lives = record.lost.as_ref().map_or(0, |lost| lost.short_lives);
+            (record.stopped, record.failed) = (place.stopped, place.failed);
+            let mut expected = Expected::default();
+            expected.read(files, env.monotonic());
             Arc::new(Kept {
                 state: Mutex::new(State {
                     // Only what was lost is in it yet, and that is on disk.
-                    is_stored: record.lost.is_none(),
+                    is_stored: record.is_empty(),
+                    needs_disk: true,
+                    is_ahead: false,
+                    is_frozen: false,
+                    expected,
                     record,
                     awaited: Vec::new(),
                     touched: env.monotonic(),
@@ -124,22 +155,219 @@ impl Recorder {
         if let Some(kept) = &self.0 {
             let mut state = kept.lock();
             state.record.lost = None;
-            state.is_stored = false;
+            state.changed();
             kept.store(&mut state);
         }
     }
 
-    /// Writes down which pools there are, if that changed, and whether mounts changed. Before the
-    /// answer to whoever changed it.
+    /// Forgets that these pools should be imported.
+    ///
+    /// # Errors
+    /// One of them is not missing, or the cache file cannot be written.
+    pub fn forget_pools(&self, context: &Context, names: &[String]) -> Result<(), ControlError> {
+        let files = &context.registry.cache_files;
+        let missing = self.absent(context);
+        let mut guids = Vec::new();
+        for name in names {
+            let mut found = missing.iter();
+            let found = found.find(|pool| pool.name == *name || pool.guid.to_string() == *name);
+            let pool = name.clone();
+            guids.push(found.ok_or(ControlError::NoSuchPool { pool })?.guid);
+        }
+        if let Some(file) = &files.default {
+            forget_cached(file, Path::new(&files.owner), &guids)?;
+            files.wrote();
+        }
+        if let Some(kept) = &self.0 {
+            let mut state = kept.lock();
+            state.expected.read(files, context.env.monotonic());
+            state.drop_pools(|guid| guids.contains(&guid));
+            state.changed();
+            kept.store(&mut state);
+        }
+        Ok(())
+    }
+
+    /// The pools that should be imported, and are not.
+    pub fn missing(&self, context: &Context) -> Vec<MissingPool> {
+        let Some(kept) = &self.0 else {
+            return Vec::new();
+        };
+        let is_imported = |guid| context.registry.has_guid(guid);
+        let state = kept.lock();
+        state.expected.missing(&state.record, is_imported)
+    }
+
+    /// The same with those that are away on purpose.
+    fn absent(&self, context: &Context) -> Vec<MissingPool> {
+        let Some(kept) = &self.0 else {
+            return Vec::new();
+        };
+        let is_imported = |guid| context.registry.has_guid(guid);
+        let state = kept.lock();
+        let mut record = state.record.clone();
+        record.stopped.clear();
+        state.expected.missing(&record, is_imported)
+    }
+
+    /// Those that are missing and are to be reported now.
+    pub fn untold(&self, context: &Context) -> Vec<MissingPool> {
+        let Some(kept) = &self.0 else {
+            return Vec::new();
+        };
+        let missing = self.missing(context);
+        kept.lock().expected.untold(missing)
+    }
+
+    /// Writes down why a pool that should be imported is not.
+    pub fn note_failure(&self, context: &Context, pick: &ImportPick, error: &ControlError) {
+        let missing = self.absent(context);
+        let (Some(kept), Some(pool)) = (&self.0, meant(pick, &missing)) else {
+            return;
+        };
+        let failure = failed(pool, error, context.env.wall_clock().as_secs());
+        let (name, reason) = (&pool.name, &failure.reason);
+        log::error!("pool '{name}' should be imported, and is not: {reason}");
+        let mut state = kept.lock();
+        state.record.failed.retain(|other| other.guid != pool.guid);
+        state.record.failed.push(failure);
+        state.changed();
+        kept.store(&mut state);
+    }
+
+    /// Writes down which pools and mounts there are, if that changed. Before the answer to whoever
+    /// changed it.
     pub fn note_pools(&self, context: &Context, mounts: &Mounts) {
         let Some(kept) = &self.0 else {
             return;
         };
-        let (env, pools) = (context.env.as_ref(), context.registry.all());
+        let now = context.env.monotonic();
         let mut state = kept.lock();
-        state.mounts_changed |= state.changes != mounts.changes();
+        if state
+            .expected
+            .is_outdated(&context.registry.cache_files, now)
+        {
+            state.expected.read(&context.registry.cache_files, now);
+        }
+        if state.is_frozen {
+            return;
+        }
+        match mounts.total() > DIRECT_MAX {
+            true => state.look_at_pools(context, mounts),
+            false => state.look_at_all(context, mounts),
+        }
+        kept.store(&mut state);
+    }
+
+    /// The same with all mounts, and that the daemon lives; by a job.
+    pub fn look(&self, context: &Context, mounts: &Mounts) {
+        let Some(kept) = &self.0 else {
+            return;
+        };
+        // Somebody writes: there will be another look.
+        let Some(mut state) = kept.state.try_lock() else {
+            return;
+        };
+        if state.is_frozen {
+            return;
+        }
+        state.look_at_all(context, mounts);
+        let now = context.env.monotonic();
+        let is_due = now.saturating_sub(state.touched) >= TOUCH_PERIOD;
+        if state.is_stored && !state.is_ahead && !is_due {
+            return;
+        }
+        state.touched = now;
+        state.needs_disk |= state.is_ahead;
+        state.is_stored &= !state.is_ahead;
+        drop(state);
+        let (own, registry) = (Arc::clone(kept), Arc::clone(&context.registry));
+        let work = move |_: &Control| {
+            let mut state = own.lock();
+            state.expected.read(&registry.cache_files, now);
+            // A record that somebody took away is written again; writing says why.
+            let is_there = state.record.is_empty() || record::touch(&own.file).is_ok();
+            if !is_there {
+                state.changed();
+            }
+            own.store(&mut state);
+            Next::Done
+        };
+        if let Err(error) = kept.job.start("record", work) {
+            log::warn!("the record of imported pools is not written: {error}");
+        }
+    }
+
+    /// The daemon is about to let everything go: writes down what it has while it has it.
+    pub fn begin_end(&self, context: &Context, mounts: &Mounts) {
+        if let Some(kept) = &self.0 {
+            let mut state = kept.lock();
+            if state.is_frozen {
+                return;
+            }
+            state.look_at_all(context, mounts);
+            kept.store(&mut state);
+            state.is_frozen = true;
+        }
+    }
+
+    /// It stays after all.
+    pub fn stay(&self, context: &Context, mounts: &Mounts) {
+        if let Some(kept) = &self.0 {
+            kept.lock().is_frozen = false;
+            self.note_pools(context, mounts);
+        }
+    }
+
+    /// It has let everything go. For a restart all of the record stays, for the next daemon. After
+    /// a signal mounts come back with their pools, and after `cenote daemon stop` pools only.
+    pub fn finish(&self, disks: DisksAtEnd) {
+        if let Some(kept) = &self.0 {
+            let mut state = kept.lock();
+            if state.record.is_restart {
+                return;
+            }
+            state.record.is_restart = disks == DisksAtEnd::Stay;
+            if disks != DisksAtEnd::Stay {
+                let mut pools = std::mem::take(&mut state.record.pools);
+                pools.retain(|pool| pool.lasting);
+                for pool in pools.iter_mut().filter(|_| disks == DisksAtEnd::Go) {
+                    pool.mounts.clear();
+                    pool.exports.clear();
+                    pool.sites.clear();
+                }
+                state.record.stopped.extend(pools);
+            }
+            state.changed();
+            kept.store(&mut state);
+        }
+    }
+}
+
+impl State {
+    /// More than mounts changed.
+    fn changed(&mut self) {
+        self.is_stored = false;
+        self.needs_disk = true;
+    }
+
+    /// Looks at pools and all mounts.
+    fn look_at_all(&mut self, context: &Context, mounts: &Mounts) {
+        (self.changes, self.mounts_changed) = (mounts.changes(), false);
+        let pools = context.registry.all();
+        let pools: Vec<RecordedPool> = pools
+            .iter()
+            .map(|imported| recorded(imported, context, mounts.recorded(imported.name())))
+            .collect();
+        self.take_up_now(pools, context.env.as_ref());
+    }
+
+    /// Looks at pools, and whether mounts changed.
+    fn look_at_pools(&mut self, context: &Context, mounts: &Mounts) {
+        let pools = context.registry.all();
+        self.mounts_changed |= self.changes != mounts.changes();
         // If some are known already they are as before: they are looked at now and then.
-        let before = &state.record.pools;
+        let before = &self.record.pools;
         let mounts = |name: &str| -> Vec<RecordedMount> {
             let known = before.iter().find(|pool| pool.name == name);
             let known = known.filter(|pool| !pool.mounts.is_empty());
@@ -149,87 +377,53 @@ impl Recorder {
             .iter()
             .map(|imported| recorded(imported, context, mounts(imported.name())))
             .collect();
-        state.take_up(pools, env.wall_clock().as_secs(), env.monotonic());
-        kept.store(&mut state);
+        self.take_up_now(pools, context.env.as_ref());
     }
 
-    /// The same with the mounts, and that the daemon lives; by a job.
-    pub fn look(&self, context: &Context, mounts: &Mounts) {
-        let Some(kept) = &self.0 else {
-            return;
-        };
-        // Somebody writes: there will be another look.
-        let Some(mut state) = kept.state.try_lock() else {
-            return;
-        };
-        let (env, pools) = (context.env.as_ref(), context.registry.all());
-        (state.changes, state.mounts_changed) = (mounts.changes(), false);
-        let pools: Vec<RecordedPool> = pools
-            .iter()
-            .map(|imported| recorded(imported, context, mounts.recorded(imported.name())))
-            .collect();
-        let now = env.monotonic();
-        state.take_up(pools, env.wall_clock().as_secs(), now);
-        let is_time = now.saturating_sub(state.touched) >= TOUCH_PERIOD;
-        let is_due = is_time && !state.record.is_empty();
-        if state.is_stored && !is_due {
-            return;
+    fn take_up_now(&mut self, pools: Vec<RecordedPool>, env: &dyn Env) {
+        self.take_up(pools, env.wall_clock().as_secs(), env.monotonic());
+    }
+
+    /// What is written down of pools that are missing, of those for which `is_meant` holds.
+    fn drop_pools(&mut self, is_meant: impl Fn(u64) -> bool) {
+        self.record.stopped.retain(|pool| !is_meant(pool.guid));
+        self.record.failed.retain(|failed| !is_meant(failed.guid));
+        if let Some(lost) = &mut self.record.lost {
+            lost.pools.retain(|pool| !is_meant(pool.guid));
         }
-        state.touched = now;
-        drop(state);
-        let own = Arc::clone(kept);
-        let work = move |_: &Control| {
-            let mut state = own.lock();
-            // A record that somebody took away is written anew; writing says why.
-            state.is_stored = state.is_stored && record::touch(&own.file).is_ok();
-            own.store(&mut state);
-            Next::Done
-        };
-        if let Err(error) = kept.job.start("record", work) {
-            log::warn!("the record of imported pools is not written: {error}");
+        if self.record.lost.as_ref().is_some_and(Loss::is_empty) {
+            self.record.lost = None;
         }
     }
 
-    /// The daemon ends in order, without pools.
-    pub fn finish(&self) {
-        if let Some(kept) = &self.0 {
-            let mut state = kept.lock();
-            state.record.pools = Vec::new();
-            state.is_stored = false;
-            kept.store(&mut state);
-        }
-    }
-}
-
-impl State {
     fn take_up(&mut self, mut pools: Vec<RecordedPool>, seen: u64, now: Duration) {
         self.record.seen = seen;
         self.strike_off(&pools, now);
-        for awaited in &self.awaited {
+        for awaited in &mut self.awaited {
             let pool = pools.iter_mut().find(|pool| pool.guid == awaited.guid);
             let Some(pool) = pool else {
                 continue;
             };
-            for mount in &awaited.mounts {
-                if pool.mounts.iter().all(|there| there.place != mount.place) {
-                    pool.mounts.push(mount.clone());
-                }
-            }
-            for site in &awaited.sites {
-                if !pool.sites.contains(site) {
-                    pool.sites.push(site.clone());
-                }
-            }
-            for export in &awaited.exports {
-                if !pool.exports.contains(export) {
-                    pool.exports.push(export.clone());
-                }
-            }
+            // What is back and taken away later is not awaited any more.
+            let is_back = |mount: &RecordedMount| {
+                let mut mounts = pool.mounts.iter();
+                mounts.any(|there| there.place == mount.place)
+            };
+            awaited.mounts.retain(|mount| !is_back(mount));
+            awaited.sites.retain(|site| !pool.sites.contains(site));
+            awaited
+                .exports
+                .retain(|export| !pool.exports.contains(export));
+            pool.mounts.extend(awaited.mounts.iter().cloned());
+            pool.sites.extend(awaited.sites.iter().cloned());
+            pool.exports.extend(awaited.exports.iter().cloned());
         }
         for pool in &mut pools {
             pool.mounts_changed = self.mounts_changed;
         }
-        self.is_stored &= pools == self.record.pools;
+        let is_same = pools == self.record.pools;
+        self.needs_disk |= !are_same_but_for_mounts(&pools, &self.record.pools);
+        self.is_stored &= is_same;
         self.record.pools = pools;
     }
 
@@ -238,16 +432,28 @@ impl State {
         let is_imported = |guid: u64| pools.iter().any(|pool| pool.guid == guid);
         self.awaited
             .retain(|awaited| is_imported(awaited.guid) && now < awaited.until);
-        let Some(lost) = &mut self.record.lost else {
-            return;
-        };
-        let (found, left): (Vec<_>, Vec<_>) = std::mem::take(&mut lost.pools)
+        let failed = &mut self.record.failed;
+        let failures = failed.len();
+        failed.retain(|failed| !is_imported(failed.guid));
+        let has_fewer = failures != failed.len();
+        let (mut found, left): (Vec<_>, Vec<_>) = std::mem::take(&mut self.record.stopped)
             .into_iter()
-            .partition(|lost| is_imported(lost.guid));
-        lost.pools = left;
-        self.is_stored &= found.is_empty();
+            .partition(|stopped| is_imported(stopped.guid));
+        self.record.stopped = left;
+        let mut is_same_boot = true;
+        if let Some(lost) = &mut self.record.lost {
+            let (back, left): (Vec<_>, Vec<_>) = std::mem::take(&mut lost.pools)
+                .into_iter()
+                .partition(|lost| is_imported(lost.guid));
+            lost.pools = left;
+            is_same_boot = back.is_empty() || lost.boot == self.record.boot;
+            found.extend(back);
+        }
+        if has_fewer || !found.is_empty() {
+            self.changed();
+        }
         // After a start of the machine the mounts are those that properties ask for.
-        if lost.boot == self.record.boot {
+        if is_same_boot {
             let until = now.saturating_add(RESUME_TIME);
             self.awaited.extend(found.into_iter().map(|pool| Awaited {
                 guid: pool.guid,
@@ -257,7 +463,7 @@ impl State {
                 until,
             }));
         }
-        if lost.is_empty() {
+        if self.record.lost.as_ref().is_some_and(Loss::is_empty) {
             self.record.lost = None;
         }
     }
@@ -273,13 +479,22 @@ impl Kept {
         if state.is_stored {
             return;
         }
+        state.record.revision += 1;
+        let is_quick = !state.needs_disk && state.failure.is_none() && !state.record.is_empty();
+        if is_quick && state.record.store_recent(&self.file).is_ok() {
+            (state.is_stored, state.is_ahead) = (true, true);
+            return;
+        }
         let stored = match state.record.is_empty() {
             true => record::remove(&self.file),
             false => state.record.store(&self.file),
         };
         state.is_stored = stored.is_ok();
         match stored {
-            Ok(()) => self.recovered(state),
+            Ok(()) => {
+                (state.needs_disk, state.is_ahead) = (false, false);
+                self.recovered(state);
+            }
             Err(error) => self.failed(state, &error),
         }
     }
@@ -363,7 +578,10 @@ fn recorded(imported: &Imported, context: &Context, mounts: Vec<RecordedMount>) 
 fn options_of(imported: &Imported) -> ImportOptions {
     let pool = &imported.pool;
     let (options, readonly) = (pool.options(), !pool.is_writable());
-    let cache_file = imported.cache_file();
+    let is_temporary = imported.altroot.is_some() || options.temporary_name;
+    // With an alternate root a pool is in no file unless that is said.
+    let default = (is_temporary && imported.pool.is_writable()).then(String::new);
+    let cache_file = imported.cache_file().or(default);
     ImportOptions {
         // Another name is on the devices already, unless it is only for this import.
         new_name: options
@@ -412,6 +630,10 @@ mod tests {
                 record: DaemonRecord::of_this_process(&socket, 0),
                 awaited: Vec::new(),
                 is_stored: false,
+                needs_disk: true,
+                is_ahead: false,
+                is_frozen: false,
+                expected: Expected::default(),
                 touched: Duration::ZERO,
                 failure: None,
                 note: None,
@@ -432,6 +654,7 @@ mod tests {
         let store = || {
             let mut state = kept.lock();
             state.record.pools = vec![pool(&["/a"])];
+            state.changed();
             kept.store(&mut state);
             state.failure.clone()
         };
@@ -488,6 +711,10 @@ mod tests {
             record,
             awaited: Vec::new(),
             is_stored: true,
+            needs_disk: false,
+            is_ahead: false,
+            is_frozen: false,
+            expected: Expected::default(),
             touched: Duration::ZERO,
             failure: None,
             note: None,

@@ -45,5 +45,6 @@ pub(crate) fn daemon_status(
         memory_used: context.memory.used(&pools),
         record_failure: recorder.failure(),
         cache_failures: context.registry.cache_files.failures(),
+        missing: recorder.missing(context),
     }
 }

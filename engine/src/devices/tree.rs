@@ -99,7 +99,10 @@ fn add_stale(root: &mut Vdev, pool: &Pool) {
     while let Some(vdev) = stack.pop() {
         if vdev.kind.is_leaf() && shape.needs_resilver(Guid(vdev.guid)) {
             match is_under_way && pool.is_being_resilvered(Guid(vdev.guid)) {
-                true => vdev.scan_processed = scanned(&shape, vdev.guid),
+                true => {
+                    vdev.is_resilvering = true;
+                    vdev.scan_processed = scanned(&shape, vdev.guid);
+                }
                 false => vdev.resilver_deferred = true,
             }
         }

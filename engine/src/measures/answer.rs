@@ -1,12 +1,15 @@
 //! Answering a request for measurements.
 
+use super::table::POOL_MISSING;
 use super::{cache, datasets, groups, pools, process, serving, vdevs};
 use crate::context::Context;
 use crate::daemon::status::About;
 use crate::mounts::table::Mounts;
 use crate::registry::imported::Imported;
 use cenote_base::metrics::{Collect, Measure, Sample, Sink};
-use cenote_control::model::{ControlError, MetricFamily, MetricSeries, Part, Response};
+use cenote_control::model::{
+    ControlError, MetricFamily, MetricSeries, MissingPool, Part, Response,
+};
 use cenote_control::protocol::Reply;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -71,7 +74,7 @@ impl Sink for Families<'_> {
 pub(crate) fn metrics(
     context: &Context,
     mounts: &Mounts,
-    about: &About,
+    (about, missing): (&About, &[MissingPool]),
     names: &[String],
     reply: &mut dyn Reply,
 ) -> Result<Response, ControlError> {
@@ -82,6 +85,10 @@ pub(crate) fn metrics(
     }
     if families.wants("process_") {
         process::process(&mut families);
+    }
+    for pool in missing {
+        let labels = [pool.name.as_str(), &pool.guid.to_string()];
+        families.number(&POOL_MISSING, &labels, 1);
     }
     for imported in &pools {
         if reply.cancelled() {

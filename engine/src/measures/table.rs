@@ -34,6 +34,8 @@ measures! {
 
     POOL_INFO = Gauge "cenote_pool_info" ["pool" "guid"]
         "Always 1; the labels identify an imported pool.";
+    POOL_MISSING = Gauge "cenote_pool_missing" ["pool" "guid"]
+        "1 for each pool that should be imported, and is not.";
     POOL_STATE = Gauge "cenote_pool_state" ["pool" "state"]
         "1 for the state that the pool is in, 0 for the others.";
     POOL_READ_ONLY = Gauge "cenote_pool_readonly" ["pool"]

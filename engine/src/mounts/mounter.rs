@@ -79,6 +79,9 @@ pub struct Holder {
     pub mount_point: PathBuf,
     /// Whether a process of that namespace has something on it open.
     pub is_used: bool,
+    /// Whether the namespace has the mount only because it began with a copy of all mounts, and
+    /// nothing uses it.
+    pub is_idle_copy: bool,
 }
 
 /// What a mount did since it was made.

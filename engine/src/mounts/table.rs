@@ -182,6 +182,11 @@ impl Mounts {
         found.iter().any(|(_, mounted)| mounted.is_in_tree())
     }
 
+    /// How many there are.
+    pub fn total(&self) -> usize {
+        self.lock().len()
+    }
+
     /// How many mounts a pool has.
     pub fn count(&self, pool: &str) -> u64 {
         self.lock()
@@ -290,6 +295,7 @@ impl Mounts {
                 entry.dataset = format!("{to}{rest}");
             }
         }
+        self.changed();
     }
 
     /// Has all mounts of a pool let go of snapshots that are gone or renamed.

@@ -2,7 +2,7 @@
 //! when it is gone.
 
 use super::follow::mount_these;
-use super::mounter::Holder;
+use super::mounter::{Holder, Mounted};
 use super::options::text_of;
 use super::places::remove_places;
 use super::table::{Entry, Mounts};
@@ -120,7 +120,7 @@ pub(crate) fn unmount_all(registry: &Registry, mounts: &Mounts, force: bool) -> 
 /// What becomes of mounts that are gone here and that other mount namespaces still have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Elsewhere {
-    /// They are in the way.
+    /// They are in the way, unless they are there by accident and idle: those end.
     Refuse,
     /// They end, unless something uses them: what they show is destroyed.
     EndUnused,
@@ -149,26 +149,41 @@ pub(crate) fn end_elsewhere(
     wanted: impl Fn(&Entry) -> bool,
     elsewhere: Elsewhere,
 ) -> Result<(), ControlError> {
-    for (dataset, mounted) in mounts.elsewhere(wanted) {
-        let mut holders = match elsewhere {
-            Elsewhere::End => Vec::new(),
-            Elsewhere::Refuse | Elsewhere::EndUnused => mounted.holders(),
-        };
-        let in_the_way = match elsewhere {
-            Elsewhere::End => None,
-            Elsewhere::Refuse => Some(holders.pop()),
-            Elsewhere::EndUnused => holders.into_iter().find(|holder| holder.is_used).map(Some),
-        };
-        match in_the_way {
-            Some(_) if !mounted.is_there() => {}
-            Some(holder) => return Err(mounted_elsewhere(dataset, holder)),
-            None if mounted.end() => {}
-            None => return Err(ControlError::DatasetBusy { dataset }),
+    let found = mounts.elsewhere(wanted);
+    // All or none: where one is in the way, the others are left alone.
+    for (dataset, mounted) in &found {
+        match in_the_way(mounted.as_ref(), elsewhere) {
+            Some(holder) if mounted.is_there() => {
+                return Err(mounted_elsewhere(dataset.clone(), holder));
+            }
+            _ => {}
+        }
+    }
+    for (dataset, mounted) in found {
+        if mounted.is_there() && !mounted.end() {
+            return Err(ControlError::DatasetBusy { dataset });
         }
     }
     // Their files are closed only then.
     mounts.forget_ended();
     Ok(())
+}
+
+/// Who keeps a mount that only other mount namespaces have from being ended: a process, or one that
+/// cannot be seen.
+fn in_the_way(mounted: &dyn Mounted, elsewhere: Elsewhere) -> Option<Option<Holder>> {
+    let holders = match elsewhere {
+        Elsewhere::End => return None,
+        Elsewhere::Refuse | Elsewhere::EndUnused => mounted.holders(),
+    };
+    let mut all = holders.iter();
+    let is_idle = !holders.is_empty() && all.all(|holder| holder.is_idle_copy);
+    match elsewhere {
+        Elsewhere::Refuse if is_idle => None,
+        // One that uses it comes first.
+        Elsewhere::Refuse => Some(holders.into_iter().next()),
+        _ => holders.into_iter().find(|holder| holder.is_used).map(Some),
+    }
 }
 
 fn mounted_elsewhere(dataset: String, holder: Option<Holder>) -> ControlError {

@@ -89,7 +89,7 @@ pub(crate) fn export(
     }
     context.registry.remove(pool);
     context.divide_memory();
-    context.registry.note_in_cache_file(&imported);
+    context.registry.leave_cache_files(&imported);
     context
         .events
         .post("sysevent.fs.zfs.pool_export", &imported.pool);
@@ -121,7 +121,7 @@ pub(crate) fn destroy_pool(
     destroyed.map_err(|error| of_sync(pool, error))?;
     context.registry.remove(pool);
     context.divide_memory();
-    context.registry.note_in_cache_file(&imported);
+    context.registry.leave_cache_files(&imported);
     context
         .events
         .post("sysevent.fs.zfs.pool_destroy", &imported.pool);

@@ -47,9 +47,10 @@ pub(crate) fn import(
             vec![picked.map_err(|error| or_store_failure(error, found.store_failure.clone()))?]
         }
         ImportPick::Guid(guid) => {
-            let found = candidates.into_iter().find(|found| found.guid.0 == *guid);
+            let picked = candidates.into_iter().find(|found| found.guid.0 == *guid);
             let pool = guid.to_string();
-            vec![found.ok_or(ControlError::NoSuchCandidate { pool })?]
+            let picked = picked.ok_or(ControlError::NoSuchCandidate { pool });
+            vec![picked.map_err(|error| or_store_failure(error, found.store_failure.clone()))?]
         }
     };
     let mut pools = Vec::new();
@@ -236,7 +237,8 @@ fn cache_file_of(options: &ImportOptions) -> Option<String> {
     // What is somewhere else for a while is not to be found by itself.
     let is_temporary = options.altroot.is_some() || options.temporary_name;
     let default = is_temporary.then(|| "none".to_owned());
-    cache_file.or(default)
+    // An empty name stands for the default file.
+    cache_file.or(default).filter(|file| !file.is_empty())
 }
 
 fn pool_options(options: &ImportOptions) -> cenote_pool::ImportOptions {

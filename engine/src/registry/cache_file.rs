@@ -128,6 +128,28 @@ pub fn cached_pools(file: &Path, socket: &Path) -> Result<Vec<CachedPool>, Contr
     Ok(pools)
 }
 
+/// Takes pools out of a cache file that the daemon of a socket put into it.
+///
+/// # Errors
+/// The file cannot be read or written.
+pub fn forget_cached(file: &Path, socket: &Path, guids: &[u64]) -> Result<(), ControlError> {
+    let is_meant = |pool: &CachedPool| guids.contains(&pool.guid);
+    if !cached_pools(file, socket)?.iter().any(is_meant) {
+        return Ok(());
+    }
+    let fail = |error| io(file, error);
+    let _held = hold(file).map_err(fail)?;
+    let mut list = read(file)?;
+    // Entries without our mark stay, whatever their guids are.
+    for pool in cached_pools(file, socket)?
+        .iter()
+        .filter(|pool| is_meant(pool))
+    {
+        list.remove(pool.name.as_bytes());
+    }
+    store(file, &list).map_err(fail)
+}
+
 /// How long another daemon may take to change the file.
 const HOLD_WAIT: Duration = Duration::from_secs(5);
 
@@ -168,6 +190,17 @@ fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     target.write_all(bytes)?;
     target.sync_all()?;
     fs::rename(&new, file)
+}
+
+/// Writes a list into a cache file. An empty file goes away.
+fn store(file: &Path, list: &NvList) -> std::io::Result<()> {
+    match list.is_empty() {
+        true => match fs::remove_file(file) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        },
+        false => replace(file, &list.encode_xdr()),
+    }
 }
 
 impl Imported {
@@ -213,6 +246,25 @@ impl Registry {
         }
     }
 
+    /// A pool was exported or destroyed: it comes back in no file, also if it was in the default
+    /// one from an earlier import.
+    pub fn leave_cache_files(&self, imported: &Arc<Imported>) {
+        self.note_in_cache_file(imported);
+        let own = imported.own_cache_file(&self.cache_files);
+        let default = self.cache_files.default.clone();
+        let default = default.filter(|file| Some(file) != own.as_ref() && file.exists());
+        let Some(file) = default else {
+            return;
+        };
+        let (owner, guid) = (Path::new(&self.cache_files.owner), imported.pool.guid().0);
+        let left = forget_cached(&file, owner, &[guid]);
+        self.cache_files.wrote();
+        if let Err(error) = left {
+            let name = imported.name();
+            log::warn!("pool '{name}' is still in the cache file: {error}");
+        }
+    }
+
     /// Puts a pool into another cache file, or into none.
     pub fn set_cache_file(
         &self,
@@ -232,7 +284,7 @@ impl Registry {
     }
 
     /// Writes the configurations of our pools that are in a file beside those that others have in
-    /// it; `changed` is one that may not be in it any more. An empty file goes away.
+    /// it; `changed` is one that may not be in it any more.
     fn write_cache_file(&self, file: &Path, changed: &Imported) -> Result<(), ControlError> {
         let fail = |error| io(file, error);
         let _held = hold(file).map_err(fail)?;
@@ -249,13 +301,8 @@ impl Registry {
             (imported.name().to_owned(), config)
         });
         let refused = merge(&mut list, &ours, new.collect());
-        let written = match list.is_empty() {
-            true => match fs::remove_file(file) {
-                Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-                _ => Ok(()),
-            },
-            false => replace(file, &list.encode_xdr()),
-        };
+        let written = store(file, &list);
+        self.cache_files.wrote();
         written.map_err(fail)?;
         refused.map_or(Ok(()), |refused| Err(io(file, refused)))
     }

@@ -5,6 +5,7 @@
 use cenote_base::rt::{Mutex, ranks};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The daemon's part in cache files.
 #[derive(Debug, Default)]
@@ -15,6 +16,8 @@ pub(crate) struct CacheFiles {
     pub owner: String,
     /// By pool: why it is not in the file that it should be in.
     failures: Mutex<BTreeMap<String, String>, ranks::CacheFileName>,
+    /// How often a file was written.
+    writes: AtomicU64,
 }
 
 impl CacheFiles {
@@ -24,7 +27,18 @@ impl CacheFiles {
             default,
             owner,
             failures: Mutex::default(),
+            writes: AtomicU64::new(0),
         }
+    }
+
+    /// A file was written.
+    pub fn wrote(&self) {
+        self.writes.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// How often files were written.
+    pub fn writes(&self) -> u64 {
+        self.writes.load(Ordering::Relaxed)
     }
 
     /// Notes that a pool is in its file, or why not.

@@ -31,6 +31,7 @@ mod http;
 mod local_disks;
 mod mappings;
 mod metrics;
+mod missing;
 mod mount_helper;
 mod mount_rules;
 mod multihost;

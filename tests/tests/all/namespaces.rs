@@ -89,6 +89,44 @@ fn a_mount_that_lives_on_elsewhere_stops_no_pool() -> Result<()> {
     site.finish()
 }
 
+/// One `unshare --mount` of a stranger made every export fail: "pool is busy". Service managers
+/// make such copies all the time.
+#[test]
+fn an_idle_copy_of_all_mounts_is_in_nobodys_way() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("single", 128, "")?;
+    site.ok("zfs create tank/data")?;
+    fs::write(site.path("tank/data/file"), "contents")?;
+    // Whoever mounts it somewhere on purpose has it for something, though idle now.
+    let aside = site.cenote().subdirectory("aside")?;
+    let data = site.path("tank/data");
+    let bind = format!(
+        "mount --bind '{}' '{}'; : >'{}/ready'",
+        data.display(),
+        aside.display(),
+        site.devices().display()
+    );
+    let Some(namespace) = Namespace::new(&bind)? else {
+        return Ok(());
+    };
+    let ready = site.devices().join("ready");
+    wait_until("it is mounted there", || Ok(ready.exists()))?;
+    let busy = site.fails("zpool export tank")?;
+    let process = format!("process {}", namespace.0.id());
+    ensure!(busy.stderr.contains(&process), "{}", busy.report());
+    ensure!(fs::read(site.path("tank/data/file"))? == b"contents");
+    drop(namespace);
+    let Some(_namespace) = Namespace::new("true")? else {
+        return Ok(());
+    };
+    site.export()?;
+    site.import("")?;
+    ensure!(fs::read(site.path("tank/data/file"))? == b"contents");
+    site.finish()
+}
+
 /// Who asked from a container got the mount where the daemon is.
 #[test]
 fn a_mount_is_where_its_caller_is() -> Result<()> {

@@ -16,8 +16,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cenote_control::model::{
-    Change, ControlError, DaemonStatus, HttpAct, HttpRefusal, NbdAct, NbdRefusal, OpenedPool, Part,
-    Request, Response, UblkAct,
+    Change, ControlError, DaemonStatus, HttpAct, HttpRefusal, MissingPool, NbdAct, NbdRefusal,
+    OpenedPool, Part, Request, Response, UblkAct,
 };
 use cenote_control::protocol::{
     CallError, Client, FrameError, Interrupt, MACHINE_SOCKET, socket_of_process, view_path,
@@ -25,7 +25,7 @@ use cenote_control::protocol::{
 
 use crate::context::Daemon;
 use crate::daemon::disks;
-use crate::{death, service_unit};
+use crate::{death, missing, service_unit};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Variables by which a daemon finds its files, perhaps from our directory.
@@ -36,6 +36,9 @@ const FILE_VARIABLES: [&str; 5] = [
     "CENOTE_NBD_TLS",
     "CENOTE_DASHBOARD_TOKEN_FILE",
 ];
+
+/// The variable that keeps a command from starting a daemon: it was started by one.
+pub const NO_START: &str = "CENOTE_NO_START";
 
 /// How long a daemon may take to listen.
 const START_WAIT: Duration = Duration::from_secs(10);
@@ -81,7 +84,7 @@ impl Connection {
         if self.client.is_none() {
             self.client = match Client::connect(&self.path) {
                 Ok(client) => Some(client),
-                Err(CallError::NotRunning) if start => Some(self.start()?),
+                Err(CallError::NotRunning) if start && may_start() => Some(self.start()?),
                 Err(CallError::NotRunning) => match self.resume() {
                     true => Some(Client::connect(&self.path)?),
                     false => self.machine_view(),
@@ -295,6 +298,21 @@ impl Daemon for Connection {
         death.map(|death| death.text())
     }
 
+    fn missing(&mut self) -> Vec<MissingPool> {
+        let Some(client) = self.client.as_mut() else {
+            return missing::of_files(&self.path);
+        };
+        let answer = client.call(Request::DaemonStatus, &[], &mut |_| Interrupt::Continue(()));
+        match answer {
+            // The others are those of a daemon that died.
+            Ok(Response::Status { mut status }) => {
+                status.missing.retain(|pool| !pool.is_lost);
+                status.missing
+            }
+            _ => Vec::new(),
+        }
+    }
+
     fn record_failure(&mut self) -> Option<String> {
         let client = self.client.as_mut()?;
         let answer = client.call(Request::DaemonStatus, &[], &mut |_| Interrupt::Continue(()));
@@ -327,6 +345,10 @@ fn failures_to_record(status: &DaemonStatus) -> Option<String> {
     (!texts.is_empty()).then(|| texts.join("\n"))
 }
 
+fn may_start() -> bool {
+    std::env::var_os(NO_START).is_none()
+}
+
 fn is_denied(error: &std::io::Error) -> bool {
     error.kind() == std::io::ErrorKind::PermissionDenied
 }
@@ -344,6 +366,7 @@ fn is_about_pools(request: &Request) -> bool {
         | Request::SettingsSet { .. }
         | Request::EventsClear
         | Request::DaemonForget
+        | Request::DaemonForgetPools { .. }
         | Request::DaemonStop { .. } => false,
         Request::Noted { asked, .. } => is_about_pools(asked),
         other => !needs_daemon(other),
@@ -486,6 +509,7 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         | Request::Metrics { .. }
         | Request::DaemonStatus
         | Request::DaemonForget
+        | Request::DaemonForgetPools { .. }
         | Request::Change { .. }
         | Request::DaemonStop { .. }
         | Request::ImportSearch { .. }

@@ -9,12 +9,13 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use cenote_control::model::properties::Effect;
-use cenote_control::model::{ControlError, Dataset, Part, Request, Response};
+use cenote_control::model::{ControlError, Dataset, MissingPool, Part, Request, Response};
 use cenote_control::protocol::{CallError, Interrupt};
 use jiff::tz::TimeZone;
 
 use crate::format::harmless::harmless;
 use crate::getopt::OptionError;
+use crate::missing;
 
 /// Whoever answers requests.
 pub trait Daemon {
@@ -28,6 +29,11 @@ pub trait Daemon {
     /// What is to be said of an earlier daemon that died, whose pools this one has not imported.
     fn lost(&mut self) -> Option<String> {
         None
+    }
+
+    /// Pools that should be imported, and are not.
+    fn missing(&mut self) -> Vec<MissingPool> {
+        Vec::new()
     }
 
     /// What is to be said of a daemon that runs and cannot write down what it has imported.
@@ -205,6 +211,22 @@ impl Context {
         if let Some(text) = self.daemon.lost() {
             self.has_died = true;
             self.complain(&text);
+        }
+    }
+
+    /// The pools that should be imported and are not, if there are any: the command ends with the
+    /// code for a daemon that died.
+    pub fn missing(&mut self) -> Vec<MissingPool> {
+        let missing = self.daemon.missing();
+        self.has_died |= !missing.is_empty();
+        missing
+    }
+
+    /// Says which these are.
+    pub fn complain_of_missing(&mut self) {
+        let zone = self.zone.clone();
+        for pool in self.missing() {
+            self.complain(&missing::text(&pool, &zone));
         }
     }
 

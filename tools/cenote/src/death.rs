@@ -10,7 +10,9 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use cenote_control::protocol::is_socket;
-use cenote_control::record::{DaemonRecord, Loss, RecordedPool, Unreadable, boot_id, set_aside};
+use cenote_control::record::{
+    DaemonRecord, FailedImport, Loss, RecordedPool, Unreadable, boot_id, set_aside,
+};
 use jiff::tz::TimeZone;
 
 use crate::format::date::{Form, date};
@@ -45,10 +47,23 @@ pub struct Death {
     pub loss: Loss,
     /// Another daemon runs since, and has not imported them.
     pub is_replaced: bool,
+    /// Which imports of them failed since.
+    pub failed: Vec<FailedImport>,
+}
+
+/// What a daemon that starts takes up from the one before.
+#[derive(Debug, Default)]
+pub struct Before {
+    /// What that had, if it died.
+    pub lost: Option<Loss>,
+    /// What it let go when it was stopped, in this start of the machine.
+    pub stopped: Vec<RecordedPool>,
+    /// Which imports failed.
+    pub failed: Vec<FailedImport>,
 }
 
 /// The record of the daemon on a socket.
-fn record(socket: &Path) -> Result<Option<DaemonRecord>, Unreadable> {
+pub fn record(socket: &Path) -> Result<Option<DaemonRecord>, Unreadable> {
     let places = Places::of_socket(socket);
     DaemonRecord::find(places.record.as_deref(), socket, places.owner)
 }
@@ -62,11 +77,21 @@ pub fn of_socket(socket: &Path) -> Option<Death> {
     }
     let is_own = is_default_socket();
     let has_left_socket = is_socket(socket);
+    let failed = failed_of(&record);
     let loss = loss_of(record, socket, has_left_socket, is_own || has_left_socket)?;
     Some(Death {
         loss,
         is_replaced: false,
+        failed,
     })
+}
+
+/// The imports that a record says failed.
+fn failed_of(record: &Result<Option<DaemonRecord>, Unreadable>) -> Vec<FailedImport> {
+    match record {
+        Ok(Some(record)) => record.failed.clone(),
+        _ => Vec::new(),
+    }
 }
 
 /// The same, of a daemon that does not end just now: what it had is nobody's only when it is gone.
@@ -90,8 +115,13 @@ fn is_default_socket() -> bool {
 /// What a daemon that starts on a socket has to take up; `took_over` says that it found one there.
 ///
 /// A record that cannot be read is moved aside, so that people can look at it.
-pub fn found_at_start(socket: &Path, took_over: bool) -> Option<Loss> {
+pub fn found_at_start(socket: &Path, took_over: bool) -> Before {
     let record = record(socket);
+    let failed = failed_of(&record);
+    let stopped = match &record {
+        Ok(Some(record)) if record.boot == boot_id() => record.stopped.clone(),
+        _ => Vec::new(),
+    };
     let unreadable = record.as_ref().err().map(|error| error.path.clone());
     // Before the first note of this one: what is there is that of the one before.
     let loss = loss_of(record, socket, took_over, took_over);
@@ -101,7 +131,11 @@ pub fn found_at_start(socket: &Path, took_over: bool) -> Option<Loss> {
             Err(error) => log::error!("{} stays there: {error}", path.display()),
         }
     }
-    loss
+    Before {
+        lost: loss,
+        stopped,
+        failed,
+    }
 }
 
 /// What is lost with a daemon that runs no more.
@@ -122,6 +156,10 @@ fn loss_of(
         unknown: None,
         ..Loss::unknown(String::new())
     });
+    if loss.boot != boot_id() {
+        // The others were not to come back when the machine starts.
+        loss.pools.retain(|pool| pool.lasting);
+    }
     match has_record && loss.unknown.is_none() {
         // It says which mounts there were.
         true => retain_dead(&mut loss.dead_mounts),
@@ -220,7 +258,9 @@ pub fn just_now(socket: &Path) -> Option<Death> {
 
 /// What the daemon before the one that runs had, and this one has not imported.
 pub fn before_this(socket: &Path) -> Option<Death> {
-    let mut loss = match record(socket) {
+    let record = record(socket);
+    let failed = failed_of(&record);
+    let mut loss = match record {
         Ok(record) => record?.lost?,
         Err(error) => Loss::unknown(error.to_string()),
     };
@@ -230,6 +270,7 @@ pub fn before_this(socket: &Path) -> Option<Death> {
         .map(|loss| Death {
             loss,
             is_replaced: true,
+            failed,
         })
 }
 
@@ -266,6 +307,7 @@ impl Death {
                 "whether a Cenote daemon died with pools imported is unknown:\n{reason}.\n"
             ));
         }
+        self.say_failures(&mut text);
         let recorded = self.loss.pools.iter().flat_map(places_of);
         let dead = self.loss.dead_mounts.iter().map(String::as_str);
         let places: Vec<&str> = recorded.chain(dead).collect();
@@ -293,6 +335,21 @@ impl Death {
             true => LOOK,
         });
         harmless(&text).into_owned()
+    }
+
+    /// Says why some of its pools could not be imported again.
+    fn say_failures(&self, text: &mut String) {
+        let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
+        for pool in &self.loss.pools {
+            let mut failed = self.failed.iter();
+            if let Some(failed) = failed.find(|failed| failed.guid == pool.guid) {
+                let when = date(failed.tried, Form::Ctime, &zone);
+                let (name, reason) = (&pool.name, &failed.reason);
+                text.push_str(&format!(
+                    "The import of {name} failed at {when}: {reason}.\n"
+                ));
+            }
+        }
     }
 
     /// Says which pools a daemon had.
@@ -368,6 +425,7 @@ mod tests {
         Death {
             loss,
             is_replaced: false,
+            failed: Vec::new(),
         }
     }
 
@@ -392,6 +450,7 @@ mod tests {
         let dead = Death {
             loss,
             is_replaced: false,
+            failed: Vec::new(),
         };
         let text = dead.text();
         for word in ["is unknown", "/r.json", "do not answer: /a", "forget"] {

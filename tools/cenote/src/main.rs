@@ -25,6 +25,7 @@ mod getopt;
 mod http;
 mod manual;
 mod metrics;
+mod missing;
 mod mounts;
 mod nbd;
 mod places;

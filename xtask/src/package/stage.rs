@@ -172,15 +172,16 @@ fn units(own: &Path, zfs: &Path) -> Result<()> {
         let text = text.replace("=zfs ", "=/usr/sbin/zfs ");
         write(&to, text.replace("=-zfs ", "=-/usr/sbin/zfs "), 0o644)
     };
-    let name = "cenote.service";
-    unit(
-        &source.join(name),
-        own.join("usr/lib/systemd/system").join(name),
-    )?;
-    unit(
-        &source.join("user").join(name),
-        own.join("usr/lib/systemd/user").join(name),
-    )?;
+    for name in ["cenote.service", "cenote-pools.service"] {
+        unit(
+            &source.join(name),
+            own.join("usr/lib/systemd/system").join(name),
+        )?;
+        unit(
+            &source.join("user").join(name),
+            own.join("usr/lib/systemd/user").join(name),
+        )?;
+    }
     let mut count = 0;
     for entry in fs::read_dir(source.join("zfs"))? {
         let path = entry?.path();

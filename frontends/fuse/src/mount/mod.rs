@@ -258,7 +258,9 @@ impl Mount {
     /// Who has it in other mount namespaces, one process of each, as far as this user can see.
     pub fn holders(&self) -> Vec<Holder> {
         let device = self.identity.map(|(_, device)| device);
-        device.map_or_else(Vec::new, holders::holders)
+        device.map_or_else(Vec::new, |device| {
+            holders::holders(device, &self.mount_point)
+        })
     }
 
     /// Whether a process of this mount namespace uses it, as far as this user can see.

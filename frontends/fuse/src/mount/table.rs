@@ -21,6 +21,8 @@ pub struct MountEntry {
     pub parent: u64,
     /// The superblock's device number.
     pub device: (u32, u32),
+    /// Which directory of the file system is mounted.
+    pub root: PathBuf,
     /// Where it is mounted.
     pub mount_point: PathBuf,
     /// The type, subtype included.
@@ -59,7 +61,7 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
     let id = text(fields.next()?)?.parse().ok()?;
     let parent = text(fields.next()?)?.parse().ok()?;
     let (major, minor) = text(fields.next()?)?.split_once(':')?;
-    fields.next()?;
+    let root = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
     let mount_point = PathBuf::from(OsString::from_vec(unescape(fields.next()?)));
     let options = fields.next()?;
     // Optional fields end with a lone dash.
@@ -75,6 +77,7 @@ fn parse_line(line: &[u8]) -> Option<MountEntry> {
         id,
         parent,
         device: (major.parse().ok()?, minor.parse().ok()?),
+        root,
         mount_point,
         file_system_type,
         source,

@@ -7,7 +7,6 @@ use cenote_base::metrics::Registry;
 use cenote_base::{RealEnv, settings};
 use cenote_control::model::NbdListen;
 use cenote_control::protocol::Service;
-use cenote_control::record::Loss;
 use cenote_engine::{
     AlarmSetup, DiskSetup, Engine, EngineSettings, MEMORY_MIN, RecordPlace, ServingSetup,
 };
@@ -17,6 +16,7 @@ use super::gauge::{SystemMemory, memory_total};
 use super::mounter::FuseMounter;
 use super::sites::HttpServing;
 use super::volumes::NbdServing;
+use crate::death::Before;
 use crate::places::{Places, state_directory_of_process};
 
 /// Memory taken for granted when nothing tells how much there is.
@@ -38,8 +38,8 @@ pub struct Wanted {
     pub socket: PathBuf,
     /// Its files.
     pub places: Places,
-    /// What the daemon before it had, if that died.
-    pub lost: Option<Loss>,
+    /// What the daemon before it left.
+    pub before: Before,
     /// Parts beside the engine that have figures.
     pub measured: Arc<Registry>,
 }
@@ -72,7 +72,9 @@ pub fn service(wanted: Wanted) -> Arc<dyn Service> {
         record: wanted.places.record.map(|file| RecordPlace {
             file,
             socket: wanted.socket,
-            lost: wanted.lost,
+            lost: wanted.before.lost,
+            stopped: wanted.before.stopped,
+            failed: wanted.before.failed,
         }),
         cache_file: wanted.places.cache_file,
         shows_keys: wanted.shows_keys,

@@ -12,6 +12,7 @@ mod logging;
 mod mounter;
 mod restart;
 mod resume;
+mod retry;
 pub mod settings;
 mod settings_files;
 mod sites;
@@ -46,15 +47,17 @@ pub use gauge::memory_available;
 pub const COMMAND: Command = Command {
     name: "daemon",
     summary: "Run, look at or stop the process that keeps pools open",
-    synopsis: "run | status | stop | restart | resume | forget | log",
+    synopsis: "run | status | stop | restart | resume [POOL...] | forget [POOL...] | log",
     about: "'run' stays in the foreground until it is stopped; 'zpool import' starts one by\n\
             itself, which leaves after its last pool is exported. The socket is $CENOTE_SOCKET,\n\
             else /run/cenote.sock for root and $XDG_RUNTIME_DIR/cenote.sock for others.\n\
             'restart' replaces the daemon by one of the installed program. Pools, mounts, served\n\
             volumes and sites come back. It is refused while file systems or volumes are in use.\n\
             'resume' imports and mounts what a daemon had that died, and after a\n\
-            start of the machine the pools in the cache file. 'forget' removes what a dead daemon\n\
-            left, its mounts too, without importing anything.\n\
+            start of the machine the pools in the cache file. A pool that is not there then is\n\
+            missing: 'cenote health' and others say so. The daemon tries again when its devices\n\
+            appear. 'forget' removes what a dead daemon left, its mounts too, without importing\n\
+            anything. 'forget POOL' ends that a missing pool is expected, also at later starts.\n\
             'log' prints the daemon's messages.",
     flags: flags! {
         'j' "json" _ "print JSON";
@@ -126,13 +129,17 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
             arguments.only(&["force"])?;
             restart::run(arguments.has("force"), &socket(), context)
         }
-        ["resume"] => {
+        ["resume", pools @ ..] => {
             arguments.only(&[])?;
-            resume::run(context)
+            resume::run(pools, context)
         }
         ["forget"] => {
             arguments.only(&[])?;
             forget(context)
+        }
+        ["forget", pools @ ..] => {
+            arguments.only(&[])?;
+            resume::forget(pools, &socket(), context)
         }
         ["log"] => {
             arguments.only(&["follow", "force", "lines"])?;
@@ -153,8 +160,9 @@ fn absolute(path: PathBuf) -> PathBuf {
 
 /// Leaves the directory that the daemon was started in: on a file system of its own it would keep
 /// that busy, and keep it from ever being unmounted.
-fn leave_directory() -> std::io::Result<()> {
-    std::env::set_current_dir("/")
+fn leave_directory() -> Result<(), Stop> {
+    let left = std::env::set_current_dir("/");
+    left.or_else(|error| failed(format!("cannot change to the directory '/': {error}")))
 }
 
 /// What other users may look at.
@@ -259,6 +267,11 @@ fn notify_service(state: &str) {
     }
 }
 
+/// Tells systemd the line that `systemctl status` shows.
+fn notify_state(state: &str) {
+    notify_service(&format!("STATUS={state}"));
+}
+
 fn serve(arguments: &Arguments) -> Outcome {
     let memory = arguments.size("memory")?;
     if memory.is_some_and(|memory| memory < MEMORY_MIN) {
@@ -266,6 +279,7 @@ fn serve(arguments: &Arguments) -> Outcome {
         return failed(format!("--memory: {least} is the least that can work"));
     }
     let others = others(arguments)?;
+    let auto = arguments.has("auto");
     let notes = settings_files::load(arguments.all("settings").collect()).map_err(Stop::Failed)?;
     let alarms = arguments.last("alarms").map(PathBuf::from);
     let alarms = AlarmFile::find(alarms.map(absolute));
@@ -285,18 +299,14 @@ fn serve(arguments: &Arguments) -> Outcome {
         dashboard_token(arguments)?,
     );
     let places = Places::of_process(&socket);
-    if let Err(error) = leave_directory() {
-        return failed(format!("cannot change to the directory '/': {error}"));
-    }
+    leave_directory()?;
     begin_log(&places, &socket, &notes);
     // Before the note of the daemon before is replaced.
-    let lost = death::found_at_start(&socket, server.took_over());
+    let before = death::found_at_start(&socket, server.took_over());
     if let Err(error) = server.leave_note(&places.note()) {
         log::warn!("{}.note is not written: {error}", socket.display());
     }
     let stop = stop_on_signals()?;
-    let ready = format!("READY=1\nSTATUS=listening on {}", socket.display());
-    let auto = arguments.has("auto");
     let service = engine::service(engine::Wanted {
         memory,
         auto,
@@ -306,9 +316,9 @@ fn serve(arguments: &Arguments) -> Outcome {
         },
         shows_keys: others == Others::Keys,
         own_server,
-        socket,
+        socket: socket.clone(),
         places,
-        lost,
+        before,
         measured: endpoint.registry(),
     });
     if auto {
@@ -317,12 +327,14 @@ fn serve(arguments: &Arguments) -> Outcome {
     let dashboard = Dashboard::new(Arc::clone(&service), token, state_directory_of_process());
     let served = endpoint.serve(&service, dashboard);
     let served = served.map_err(Stop::Failed)?;
-    notify_service(&ready);
+    notify_service("READY=1");
+    let retry = retry::Retry::begin(Arc::clone(&service), socket, notify_state);
     let options = ServeOptions {
         auto,
         ..ServeOptions::default()
     };
     server.run(service, options, stop);
+    drop(retry);
     drop(served);
     notify_service("STOPPING=1");
     log::info!("the daemon ends");
@@ -394,6 +406,15 @@ fn forget(context: &mut Context) -> Outcome {
         }
     }
     disks::complain_of_left(context);
+    for pool in context.missing() {
+        let name = shell_word(&pool.name);
+        context.complain(&format!(
+            "pool '{}' stays in the cache file, and is imported at the next start of the machine; \
+             'cenote daemon forget {name}' ends that",
+            pool.name
+        ));
+    }
+    context.forget_death();
     // Of these no record says whose they are: perhaps of a daemon on another socket.
     for place in loss.iter().flat_map(|loss| &loss.dead_mounts) {
         context.complain(&format!(
@@ -480,6 +501,7 @@ fn status(arguments: &Arguments, context: &mut Context) -> Outcome {
         Err(error) => return failed(error.to_string()),
     };
     context.complain_of_lost();
+    context.complain_of_missing();
     context.complain_of_record();
     if arguments.has("json") {
         context.line(&status_json(&status).to_string());

@@ -259,6 +259,7 @@ fn holder_of(holder: cenote_fuse::Holder) -> Holder {
         command: holder.command,
         mount_point: holder.mount_point,
         is_used: holder.is_used,
+        is_idle_copy: holder.is_idle_copy,
     }
 }
 

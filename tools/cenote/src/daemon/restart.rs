@@ -2,9 +2,10 @@
 //! one has.
 //!
 //! A daemon that is stopped forgets what only commands gave it: pools that are in no cache file,
-//! mounts in other places, volumes and sites that are served. So the record of the one that runs is
-//! read before it is stopped and put back afterwards, and `resume` brings back all of it, as after
-//! a crash. The record says that nobody died.
+//! mounts in other places, volumes and sites that are served. One that is stopped for a restart
+//! leaves its record as it was before it let go of the first mount, and `resume` brings back all of
+//! it, as after a crash. The record says that nobody died. A daemon of an older version leaves
+//! none: the record that was read before is put back then.
 //!
 //! Keys that are in no file cannot be brought back. While one is loaded there is no restart, unless
 //! it is forced: file systems would be gone until somebody types the key.
@@ -60,6 +61,10 @@ pub fn run(is_forced: bool, socket: &Path, context: &mut Context) -> Outcome {
     }
     if let Some((path, mut record)) = kept {
         await_end(&record)?;
+        if matches!(record_to_keep(socket), Ok(Some((_, left))) if left.is_restart) {
+            context.flush();
+            return start(unit_scope);
+        }
         record.is_restart = true;
         let stored = record.store(&path);
         if let Err(error) = stored.or_else(|_| record.store(&beside_socket(socket))) {

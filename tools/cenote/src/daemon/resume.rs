@@ -3,7 +3,11 @@
 //! After a crash that is what the record of the daemon that died says: the same pools, opened in
 //! the same way, and the same mounts. After a start of the machine, or of the daemon, it is what
 //! the cache file says: the pools that were not exported, with the mounts that their properties
-//! ask for. Keys are loaded where their location is a file; the others are named.
+//! ask for. Keys are loaded where their location is a file; the others are named. After a signal
+//! stopped the daemon it is both: what was mounted, and what properties ask for.
+//!
+//! What cannot be brought back is reported by name and reason, with exit code 1. A pool that is not
+//! there is missing from then on ([`crate::missing`]), until it is imported or forgotten.
 
 use std::path::Path;
 
@@ -12,11 +16,11 @@ use cenote_control::model::{
     Request, Response, Search, shell_word,
 };
 use cenote_control::protocol::socket_of_process;
-use cenote_control::record::RecordedPool;
-use cenote_engine::cached_pools;
+use cenote_control::record::{self, RecordedPool, beside_socket, boot_id};
+use cenote_engine::{cached_pools, forget_cached};
 
 use super::disks::complain_of_left;
-use crate::context::{Context, Outcome};
+use crate::context::{Context, Outcome, Stop, failed};
 use crate::death::{self, Death};
 use crate::places::Places;
 use crate::texts::{cannot_import, with_context};
@@ -42,6 +46,9 @@ fn wanted(death: Option<&Death>, places: &Places, socket: &Path) -> (Vec<Wanted>
             is_recorded: is_same_boot,
         })
         .collect();
+    let record = death::record(socket).ok().flatten();
+    let record = record.filter(|record| record.boot == boot_id());
+    let stopped = record.map_or(Vec::new(), |record| record.stopped);
     let cached = places.cache_file.as_deref();
     let cached = cached.map_or(Ok(Vec::new()), |file| cached_pools(file, socket));
     let (cached, faults) = match cached {
@@ -50,6 +57,16 @@ fn wanted(death: Option<&Death>, places: &Places, socket: &Path) -> (Vec<Wanted>
     };
     for pool in cached {
         if wanted.iter().any(|other| other.pool.guid == pool.guid) {
+            continue;
+        }
+        if let Some(stopped) = stopped.iter().find(|other| other.guid == pool.guid) {
+            let mut pool = stopped.clone();
+            // As after a start of the machine, too.
+            pool.mounts_changed = true;
+            wanted.push(Wanted {
+                pool,
+                is_recorded: true,
+            });
             continue;
         }
         wanted.push(Wanted {
@@ -74,12 +91,24 @@ fn wanted(death: Option<&Death>, places: &Places, socket: &Path) -> (Vec<Wanted>
     (wanted, faults)
 }
 
-/// `cenote daemon resume`.
-pub fn run(context: &mut Context) -> Outcome {
+/// `cenote daemon resume [POOL...]`; pools by name or guid.
+pub fn run(pools: &[&str], context: &mut Context) -> Outcome {
     let socket = socket_of_process();
     let places = Places::of_socket(&socket);
     let death = death::of_socket(&socket).or_else(|| death::before_this(&socket));
-    let (wanted, faults) = wanted(death.as_ref(), &places, &socket);
+    let (mut wanted, faults) = wanted(death.as_ref(), &places, &socket);
+    if !pools.is_empty() {
+        let is_named =
+            |pool: &RecordedPool, name: &str| pool.name == name || pool.guid.to_string() == name;
+        for name in pools {
+            if !wanted.iter().any(|wanted| is_named(&wanted.pool, name)) {
+                return failed(format!(
+                    "there is no pool '{name}' to resume; 'zpool import' looks for others"
+                ));
+            }
+        }
+        wanted.retain(|wanted| pools.iter().any(|name| is_named(&wanted.pool, name)));
+    }
     let mut code = u8::from(!faults.is_empty());
     for fault in faults {
         context.complain(&format!("cenote daemon: {fault}"));
@@ -129,6 +158,10 @@ fn resume_one(wanted: &Wanted, context: &mut Context) -> u8 {
         Ok(_) => vec![(pool.name.clone(), crate::context::mismatch())],
         Err(error) => {
             context.complain(&cannot_import(&pool.name, &error, &context.zone));
+            let is_away = |path: &&String| path.starts_with('/') && !Path::new(path).exists();
+            for path in pool.devices.iter().filter(is_away) {
+                context.complain(&format!("\tnot there: {path}"));
+            }
             return 1;
         }
     };
@@ -136,12 +169,14 @@ fn resume_one(wanted: &Wanted, context: &mut Context) -> u8 {
         context.complain(&with_context(&format!("cannot import '{name}'"), error));
     }
     let (locked, key_code) = crate::zfs::load_keys_from_files(&pool.name, context);
+    let mut is_gone = false;
     let (mut mounted, mut mount_code) = match wanted.is_recorded {
-        true => mount_recorded(pool, &locked, context),
+        true => mount_recorded(pool, (&locked, &mut is_gone), context),
         false => mount_all(&pool.name, context),
     };
-    if wanted.is_recorded && pool.mounts_changed {
-        // The daemon died before it wrote down which mounts came last.
+    // A dataset that was mounted and is gone may have another name now.
+    if is_gone || wanted.is_recorded && pool.mounts_changed {
+        // Which mounts came last is not written down.
         let (more, code) = mount_all(&pool.name, context);
         (mounted, mount_code) = (mounted + more, mount_code.max(code));
     }
@@ -199,8 +234,13 @@ fn search(pool: &RecordedPool) -> Search {
     }
 }
 
-/// Mounts what was mounted; how many are, and whether some should be and are not.
-fn mount_recorded(pool: &RecordedPool, locked: &[String], context: &mut Context) -> (u64, u8) {
+/// Mounts what was mounted; how many are, and whether some should be and are not. `is_gone` becomes
+/// true if a dataset does not exist any more.
+fn mount_recorded(
+    pool: &RecordedPool,
+    (locked, is_gone): (&[String], &mut bool),
+    context: &mut Context,
+) -> (u64, u8) {
     let (mut done, mut code) = (0, 0);
     for mount in &pool.mounts {
         let request = Request::Mount {
@@ -210,17 +250,34 @@ fn mount_recorded(pool: &RecordedPool, locked: &[String], context: &mut Context)
         };
         match context.ask(request) {
             Ok(_) | Err(ControlError::AlreadyMounted { .. }) => done += 1,
-            // It was destroyed in the last second before the crash, or is named already.
-            Err(ControlError::NoSuchDataset { .. }) => {}
             Err(ControlError::KeyNotLoaded { .. }) if !locked.is_empty() => code = 1,
             Err(error) => {
                 let what = format!("cannot mount '{}' at '{}'", mount.dataset, mount.place);
                 context.complain(&with_context(&what, &error));
                 code = 1;
+                if matches!(error, ControlError::NoSuchDataset { .. }) {
+                    *is_gone = true;
+                    clear_place(&mount.place, context);
+                }
             }
         }
     }
     (done, code)
+}
+
+/// Takes the dead mount of a dataset away that does not exist any more: nothing replaces it.
+fn clear_place(place: &str, context: &mut Context) {
+    let cleared = cenote_fuse::clear_stale_mounts(Path::new(place));
+    let failed = cleared.map_or_else(
+        |error| vec![(place.into(), error)],
+        |cleared| cleared.failed,
+    );
+    for (place, error) in failed {
+        context.complain(&format!(
+            "a dead mount stays at {}: {error}",
+            place.display()
+        ));
+    }
 }
 
 /// Serves what commands served; how many are, and whether some should be and are not.
@@ -234,8 +291,6 @@ fn serve_recorded(pool: &RecordedPool, context: &mut Context) -> (u64, u8) {
         };
         match context.ask(Request::Nbd { act }) {
             Ok(_) => done += 1,
-            // It was destroyed in the last second before the crash.
-            Err(ControlError::NoSuchDataset { .. }) => {}
             Err(error) => {
                 let what = format!("cannot serve '{}'", export.dataset);
                 context.complain(&with_context(&what, &error));
@@ -256,8 +311,6 @@ fn serve_sites(pool: &RecordedPool, context: &mut Context) -> (u64, u8) {
         };
         match context.ask(Request::Http { act }) {
             Ok(_) => done += 1,
-            // It was destroyed in the last second before the crash.
-            Err(ControlError::NoSuchDataset { .. }) => {}
             Err(error) => {
                 let what = format!("cannot serve '{}'", recorded.site.dataset);
                 context.complain(&with_context(&what, &error));
@@ -266,6 +319,63 @@ fn serve_sites(pool: &RecordedPool, context: &mut Context) -> (u64, u8) {
         }
     }
     (done, code)
+}
+
+/// `cenote daemon forget POOL...`: missing pools are not expected any more.
+pub fn forget(pools: &[&str], socket: &Path, context: &mut Context) -> Outcome {
+    let names = pools.iter().map(|&name| name.to_owned()).collect();
+    match context.ask(Request::DaemonForgetPools { pools: names }) {
+        Ok(_) => Ok(0),
+        // Nobody runs. Whoever starts one now reads the record after taking the socket's lock.
+        Err(ControlError::Unreachable { .. }) => forget_in_files(pools, socket),
+        Err(ControlError::NoSuchPool { pool }) => failed(format!(
+            "'{pool}' is not a missing pool; 'zpool export' lets go of one that is imported"
+        )),
+        Err(error) => failed(error.to_string()),
+    }
+}
+
+fn forget_in_files(pools: &[&str], socket: &Path) -> Outcome {
+    let places = Places::of_socket(socket);
+    let death = death::of_socket(socket);
+    let lost = death.iter().flat_map(|death| &death.loss.pools);
+    let lost = lost.map(|pool| (pool.name.clone(), pool.guid));
+    let mut known: Vec<(String, u64)> = lost.collect();
+    if let Some(file) = places.cache_file.as_deref() {
+        let cached = cached_pools(file, socket).map_err(|error| Stop::Failed(error.to_string()))?;
+        known.extend(cached.into_iter().map(|pool| (pool.name, pool.guid)));
+    }
+    let mut guids = Vec::new();
+    for name in pools {
+        let mut found = known.iter();
+        match found.find(|(known, guid)| known == name || guid.to_string() == *name) {
+            Some((_, guid)) => guids.push(*guid),
+            None => return failed(format!("'{name}' is not a missing pool")),
+        }
+    }
+    let is_kept = |guid: &u64| !guids.contains(guid);
+    let record = death::record(socket).map_err(|error| Stop::Failed(error.to_string()))?;
+    if let Some(mut record) = record {
+        record.pools.retain(|pool| is_kept(&pool.guid));
+        record.stopped.retain(|pool| is_kept(&pool.guid));
+        record.failed.retain(|failed| is_kept(&failed.guid));
+        if let Some(lost) = &mut record.lost {
+            lost.pools.retain(|pool| is_kept(&pool.guid));
+        }
+        record.lost = record.lost.filter(|lost| !lost.is_empty());
+        record.revision += 1;
+        let file = places.record.unwrap_or_else(|| beside_socket(socket));
+        let stored = match record.is_empty() {
+            true => record::remove(&file),
+            false => record.store(&file),
+        };
+        stored.map_err(|error| Stop::Failed(format!("{}: {error}", file.display())))?;
+    }
+    if let Some(file) = places.cache_file.as_deref() {
+        let forgotten = forget_cached(file, socket, &guids);
+        forgotten.map_err(|error| Stop::Failed(error.to_string()))?;
+    }
+    Ok(0)
 }
 
 /// Mounts what its properties ask for.

@@ -17,6 +17,7 @@ use crate::context::{Context, Outcome, mismatch, usage};
 use crate::format::json::document;
 use crate::format::number::{nicebytes, nicenum};
 use crate::getopt::Grammar;
+use crate::missing;
 use crate::texts::{cannot_open, diagnosis_line, with_context};
 
 /// The narrowest name column.
@@ -101,11 +102,22 @@ fn report(operands: &[String], options: &Options, context: &mut Context) -> u8 {
     if pools.is_empty() && operands.is_empty() {
         context.complain("no pools available");
         context.complain_of_lost();
+        context.complain_of_missing();
         context.complain_of_record();
         return code;
     }
-    print_pools(&pools, operands.is_empty(), options, context);
+    // With names nobody asks about others.
+    let missing = match operands.is_empty() {
+        true => context.missing(),
+        false => Vec::new(),
+    };
+    let all = operands.is_empty() && missing.is_empty();
+    print_pools(&pools, (operands.is_empty(), all), options, context);
     context.complain_of_lost();
+    let zone = context.zone.clone();
+    for pool in missing {
+        context.complain(&missing::text(&pool, &zone));
+    }
     context.complain_of_record();
     code
 }
@@ -122,7 +134,13 @@ fn unread(tables: &[String]) -> String {
     text
 }
 
-fn print_pools(pools: &[PoolStatus], all: bool, options: &Options, context: &mut Context) {
+/// Prints the pools: whether they are all that there are, and whether all are there.
+fn print_pools(
+    pools: &[PoolStatus],
+    (all, are_there): (bool, bool),
+    options: &Options,
+    context: &mut Context,
+) {
     let mut printed = false;
     for pool in pools {
         let well = pool
@@ -142,7 +160,7 @@ fn print_pools(pools: &[PoolStatus], all: bool, options: &Options, context: &mut
         let text = pool_text(pool, options, context);
         context.print(&text);
     }
-    if options.only_unhealthy && all && !printed {
+    if options.only_unhealthy && are_there && !printed {
         context.line("all pools are healthy");
     }
 }

@@ -14,7 +14,8 @@ fn units(place: &Path) -> Vec<PathBuf> {
     for name in ["cenote", "zpool", "zfs"] {
         symlink(env!("CARGO_BIN_EXE_cenote"), place.join(name)).expect("a link");
     }
-    let mut files = vec![source().join("cenote.service")];
+    let own = ["cenote.service", "cenote-pools.service"];
+    let mut files: Vec<PathBuf> = own.iter().map(|name| source().join(name)).collect();
     for entry in fs::read_dir(source().join("zfs")).expect("units") {
         files.push(entry.expect("a file").path());
     }

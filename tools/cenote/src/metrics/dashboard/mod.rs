@@ -17,7 +17,7 @@ mod layout;
 mod others;
 mod overview;
 mod pool;
-mod recorder;
+pub mod recorder;
 mod views;
 
 use std::net::SocketAddr;

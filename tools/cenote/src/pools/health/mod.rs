@@ -17,8 +17,8 @@ pub use report::in_words;
 use cenote_advisor::limits::{FULL_PERCENT, Limits, SCRUB_DAYS};
 use cenote_advisor::{Facts, Severity, findings};
 use cenote_control::model::{
-    ControlError, DatasetKind, Depth, ErrorRecord, KindSet, PoolStatus, PropertySelection, Request,
-    Response, Value,
+    ControlError, DatasetKind, Depth, ErrorRecord, KindSet, MissingPool, PoolStatus,
+    PropertySelection, Request, Response, Value,
 };
 use found::Health;
 
@@ -35,7 +35,8 @@ pub const COMMAND: Command = Command {
             errors of each device are listed, those before a restart too. The exit\n\
             code is 0 when all is well, 1 when something wants attention, 2 when data is\n\
             damaged or one more failure would lose some, 3 when nobody could be asked, the\n\
-            daemon died, or nobody knows whether one did.",
+            daemon died, nobody knows whether one did, or a pool is missing: it should be\n\
+            imported, and is not.",
     flags: &[
         JSON,
         option(
@@ -70,7 +71,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
         scrub_days: arguments.number("scrub-days")?.unwrap_or(SCRUB_DAYS),
         full_percent: arguments.number("full")?.unwrap_or(FULL_PERCENT),
     };
-    let quiet = arguments.has("quiet");
+    let (quiet, asks_disks) = (arguments.has("quiet"), !arguments.has("no-smart"));
     let history_max = arguments.number("history")?.unwrap_or(5);
     let mut names = Vec::new();
     for word in &arguments.operands {
@@ -86,38 +87,34 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
             return Ok(UNKNOWN);
         }
     };
-    let mut healths = Vec::new();
-    for status in pools {
-        let facts = Facts {
-            capacity: capacity(&status.name, context),
-            created: created(&status.name, context),
-            now: context.now,
-        };
-        let mut found = findings(&status, &facts, limits);
-        if !arguments.has("no-smart") {
-            found.extend(smart::findings(&status.vdevs));
-        }
-        found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
-        healths.push(Health {
-            history: history(&status.name, context),
-            status,
-            capacity: facts.capacity,
-            findings: found,
-        });
-    }
+    let pools = pools.into_iter();
+    let judge = |status| judge(status, (limits, asks_disks), context);
+    let mut healths: Vec<Health> = pools.map(judge).collect();
+    let missing = missing_of(&names, context);
     if arguments.has("json") {
         if quiet {
             healths.retain(|health| health.severity() != Severity::Note);
         }
-        context.line(&report::json(&healths).to_string());
+        context.line(&report::json(&healths, &missing).to_string());
     } else {
-        let text = report::text(&healths, quiet, history_max, context);
+        let mut text = report::text(&healths, quiet, history_max, context);
+        for pool in &missing {
+            text.push_str(if text.is_empty() { "" } else { "\n" });
+            text.push_str(&report::missing(pool, context));
+        }
+        if text.is_empty() && !quiet {
+            text.push_str("no pools are imported\n");
+        }
         context.print(&text);
     }
     context.complain_of_lost();
     let has_no_record = context.complain_of_record();
     if !unknown.is_empty() {
-        for message in unknown {
+        let is_told = |message: &String| {
+            let mut missing = missing.iter();
+            missing.any(|pool| message.starts_with(&format!("{}: ", pool.name)))
+        };
+        for message in unknown.iter().filter(|message| !is_told(message)) {
             context.complain(&format!("cenote health: {message}"));
         }
         return Ok(UNKNOWN);
@@ -129,6 +126,43 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     } else {
         0
     }))
+}
+
+/// What is wrong with a pool.
+fn judge(
+    status: PoolStatus,
+    (limits, asks_disks): (Limits, bool),
+    context: &mut Context,
+) -> Health {
+    let facts = Facts {
+        capacity: capacity(&status.name, context),
+        created: created(&status.name, context),
+        now: context.now,
+    };
+    let mut found = findings(&status, &facts, limits);
+    if asks_disks {
+        found.extend(smart::findings(&status.vdevs));
+    }
+    found.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
+    Health {
+        history: history(&status.name, context),
+        status,
+        capacity: facts.capacity,
+        findings: found,
+    }
+}
+
+/// The pools that should be imported and are not: all, or those of these names.
+fn missing_of(names: &[String], context: &mut Context) -> Vec<MissingPool> {
+    let mut missing = context.missing();
+    if !names.is_empty() {
+        missing.retain(|pool| names.contains(&pool.name));
+        if missing.is_empty() {
+            // Nobody asked about them.
+            context.forget_death();
+        }
+    }
+    missing
 }
 
 /// The pools' states, and what to say of those that could not be asked about.

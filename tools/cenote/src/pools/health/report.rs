@@ -4,8 +4,9 @@ use super::found::Health;
 use crate::context::Context;
 use crate::format::date::{Form, date};
 use crate::format::json::{Json, Object};
+use crate::missing;
 use cenote_advisor::Severity;
-use cenote_control::model::{ErrorKind, ErrorRecord, RunState};
+use cenote_control::model::{ErrorKind, ErrorRecord, MissingPool, RunState};
 
 /// One paragraph for each pool, with so many earlier errors; with `quiet` only for those that are
 /// not well.
@@ -36,10 +37,19 @@ pub fn text(healths: &[Health], quiet: bool, history: u64, context: &Context) ->
             text.push_str(&past(record, context));
         }
     }
-    if text.is_empty() && !quiet {
-        text.push_str("no pools are imported\n");
-    }
     text
+}
+
+/// The paragraph for a pool that should be imported, and is not.
+pub fn missing(pool: &MissingPool, context: &Context) -> String {
+    let why = missing::why(pool, &context.zone);
+    let advice = missing::advice(pool);
+    format!(
+        "{}: missing (it should be imported, and is not)\n  {:<9}  {why}\n  {:<9}  -> {advice}\n",
+        pool.name,
+        Severity::Danger.label(),
+        ""
+    )
 }
 
 /// A line about what went wrong earlier.
@@ -103,7 +113,7 @@ fn headline(health: &Health, severity: Severity, context: &Context) -> String {
 }
 
 /// The same for programs.
-pub fn json(healths: &[Health]) -> Json {
+pub fn json(healths: &[Health], missing: &[MissingPool]) -> Json {
     let mut pools = Object::new();
     for health in healths {
         let mut pool = Object::new();
@@ -124,6 +134,22 @@ pub fn json(healths: &[Health]) -> Json {
         let history = health.history.iter().map(past_json);
         pool.put("history", history.collect::<Vec<Json>>());
         pools.put(&health.status.name, pool);
+    }
+    for missing in missing {
+        let mut finding = Object::new();
+        finding.put("severity", Severity::Danger.word());
+        finding.put("device", "");
+        finding.put("what", missing.reason.as_str());
+        finding.put("advice", missing::advice(missing));
+        let mut pool = Object::new();
+        pool.put("severity", Severity::Danger.word());
+        pool.put("state", "MISSING");
+        if let Some(tried) = missing.tried {
+            pool.put("tried", tried);
+        }
+        pool.put("findings", vec![Json::from(finding)]);
+        pool.put("history", Vec::<Json>::new());
+        pools.put(&missing.name, pool);
     }
     let mut document = Object::new();
     document.put("pools", pools);
