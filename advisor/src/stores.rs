@@ -61,6 +61,17 @@ fn of_store(pool: &str, store: &StoreStatus) -> Vec<Finding> {
         let what = format!("object {key} in the store is damaged: {what}{others}");
         push(Severity::Danger, what, advice);
     }
+    if let Some(lost) = store.lost.as_ref().filter(|_| store.damaged_count == 0) {
+        let what = format!(
+            "the store has lost objects, first {lost}; {} were put again from this machine",
+            store.put_again
+        );
+        let advice = format!(
+            "find out what removes or restores objects in the store; then run \
+             'zpool scrub {pool}' and 'cenote cloud verify {pool}', which ends this warning"
+        );
+        push(Severity::Attention, what, advice);
+    }
     let pending = nicebytes(store.pending_bytes);
     let away = store
         .unreachable_seconds

@@ -13,6 +13,7 @@ use crate::format::commit::{Commit, LogPoint, Tip};
 use crate::format::current::Current;
 use crate::format::device::Identity;
 use crate::format::{CommitNumber, Hash, ObjectNumber, WriterId, key};
+use crate::kept::Kept;
 use crate::map::Map;
 use crate::store::{Client, Request, StoreError, Tag};
 use std::collections::HashMap;
@@ -21,6 +22,8 @@ use std::sync::Arc;
 /// Commits that are asked for at once, at first and at most.
 const WINDOW_MIN: u64 = 2;
 const WINDOW_MAX: u64 = 32;
+/// Names that are listed at once.
+const NAMES_AT_ONCE: usize = 1000;
 /// How often opening starts anew because the device changes meanwhile.
 const TRIES: usize = 10;
 
@@ -49,6 +52,8 @@ pub(crate) struct Loaded {
     pub(crate) checkpoints: Checkpoints,
     /// How far each log that was seen had come.
     pub(crate) points: HashMap<[u8; 16], LogPoint>,
+    /// The objects that led here.
+    pub(crate) kept: Kept,
 }
 
 /// Turns a failure of the store into one of the device.
@@ -85,14 +90,34 @@ pub(crate) fn in_object<T>(
     })
 }
 
-/// The identity of the device in the store, and the object's bytes.
+/// The identity of the device in the store, and the object's bytes; by its copy if the object is
+/// lost. What is found wrong with the object is listed.
 pub(crate) fn identity(client: &Client) -> Result<(Identity, Arc<Vec<u8>>)> {
-    let found = client.get(key::DEVICE);
-    match found.map_err(|e| store_error(client, e))? {
-        Some((bytes, _)) => Ok((in_object(key::DEVICE, Identity::decode(&bytes))?, bytes)),
-        None => Err(CloudError::NoDevice {
+    let first = match identity_in(client, key::DEVICE) {
+        Ok(Some(found)) => return Ok(found),
+        Ok(None) => CloudError::NoDevice {
             store: client.name(),
-        }),
+        },
+        Err(error) if error.damaged_object().is_some() => error,
+        Err(error) => return Err(error),
+    };
+    // If the copy is not to be had either, what is wrong with the object itself says more.
+    match identity_in(client, key::DEVICE_COPY) {
+        Ok(Some(found)) => {
+            let what = first.damaged_object().map(|(_, what)| what);
+            let what = what.unwrap_or_else(|| "it is missing".to_owned());
+            client.note_damage(key::DEVICE, what);
+            Ok(found)
+        }
+        _ => Err(first),
+    }
+}
+
+fn identity_in(client: &Client, key: &str) -> Result<Option<(Identity, Arc<Vec<u8>>)>> {
+    let found = client.get(key);
+    match found.map_err(|e| store_error(client, e))? {
+        Some((bytes, _)) => Ok(Some((in_object(key, Identity::decode(&bytes))?, bytes))),
+        None => Ok(None),
     }
 }
 
@@ -139,26 +164,51 @@ pub(crate) fn current(
 /// # Errors
 /// Objects that are missing or wrong, and [`CloudError::Restless`].
 pub(crate) fn load(client: &Client, identity: &Identity, map_bytes: u64) -> Result<Loaded> {
+    let mut gaps = Vec::new();
     for _ in 0..TRIES {
-        let current = current(client, identity)?;
+        let current = readable_current(client, identity)?;
         let seen = current.as_ref().map(|(current, _)| current.number);
+        let (current, is_found) = match current {
+            Some(current) => (Some(current), true),
+            None => (newest_root(client)?, false),
+        };
         let mut loaded = match current {
             Some((current, tag)) => match from_checkpoint(client, identity, map_bytes, current) {
                 Ok(mut loaded) => {
-                    loaded.checkpoints.current = Some((current.number, tag));
+                    loaded.checkpoints.current = is_found.then_some((current.number, tag));
                     loaded
                 }
                 // It was removed, so there has to be a newer one.
                 Err(CloudError::Missing { .. }) if has_moved(client, identity, seen)? => continue,
+                // Or `current` is older than the store, and what it names was removed in time.
+                Err(error @ CloudError::Missing { .. }) => match newest_root(client)? {
+                    Some((newest, _)) if newest.number > current.number => {
+                        let loaded = from_checkpoint(client, identity, map_bytes, newest);
+                        let mut loaded = loaded?;
+                        loaded.checkpoints.current = Some((current.number, tag));
+                        loaded
+                    }
+                    _ => return Err(error),
+                },
                 Err(error) => return Err(error),
             },
             None => empty(identity, map_bytes),
         };
-        if follow(client, identity, &mut loaded)? && !has_moved(client, identity, seen)? {
+        let is_whole = follow(client, identity, &mut loaded)?;
+        if is_whole && !has_moved(client, identity, seen)? {
             return Ok(loaded);
         }
+        gaps.extend((!is_whole).then(|| loaded.tip.number.next()));
     }
-    Err(CloudError::Restless)
+    // A commit that is being put is there the next time.
+    match gaps.as_slice() {
+        [gap, rest @ ..] if rest.len() + 1 == TRIES && rest.iter().all(|own| own == gap) => {
+            Err(CloudError::Missing {
+                key: key::commit(*gap),
+            })
+        }
+        _ => Err(CloudError::Restless),
+    }
 }
 
 /// Whether `current` says something else than `seen`.
@@ -167,8 +217,46 @@ pub(crate) fn has_moved(
     identity: &Identity,
     seen: Option<CommitNumber>,
 ) -> Result<bool> {
-    let now = current(client, identity)?;
+    let now = readable_current(client, identity)?;
     Ok(now.map(|(current, _)| current.number) != seen)
+}
+
+/// What `current` says, if it says anything. It is a hint: one that is damaged is listed, and as if
+/// it were not there.
+fn readable_current(
+    client: &Client,
+    identity: &Identity,
+) -> Result<Option<(Current, Option<Tag>)>> {
+    match current(client, identity) {
+        Err(error) if error.damaged_object().is_some() => {
+            let what = error.damaged_object().map(|(_, what)| what);
+            client.note_damage(key::CURRENT, what.unwrap_or_default());
+            Ok(None)
+        }
+        found => found,
+    }
+}
+
+/// The newest root of a checkpoint, for when `current` does not name one: a device that has roots
+/// and no `current` has lost it, and its first commits are removed by then. A new device has none.
+fn newest_root(client: &Client) -> Result<Option<(Current, Option<Tag>)>> {
+    let mut newest = None;
+    let mut after = None;
+    loop {
+        // Who may not list has to do without.
+        let found = client.try_list(key::MAP, after.take(), NAMES_AT_ONCE);
+        let Some(last) = found.last() else { break };
+        after = Some(last.key.clone());
+        let numbers = found.iter().filter_map(|meta| key::root_number(&meta.key));
+        newest = numbers.max().max(newest);
+    }
+    let Some(number) = newest else {
+        return Ok(None);
+    };
+    let bytes = needed(client, &key::root(number))?;
+    client.note_damage(key::CURRENT, "it does not name a checkpoint");
+    let root = Hash::of(&bytes);
+    Ok(Some((Current { number, root }, None)))
 }
 
 /// The device before its first commit.
@@ -184,6 +272,7 @@ fn empty(identity: &Identity, map_bytes: u64) -> Loaded {
         hash,
         checkpoints: Checkpoints::default(),
         points: HashMap::new(),
+        kept: Kept::default(),
     }
 }
 
@@ -193,14 +282,18 @@ fn from_checkpoint(
     map_bytes: u64,
     current: Current,
 ) -> Result<Loaded> {
-    let newest = checkpoint(client, identity, current.number, current.root)?;
+    let mut kept = Kept::default();
+    let (newest, bytes) = checkpoint(client, identity, current.number, current.root)?;
+    kept.roots.insert(current.number, bytes);
     let mut map = Map::new(map_bytes);
     let (tip, hash) = (newest.tip.clone(), newest.hash);
     let (oldest, waste) = (newest.oldest, newest.waste.clone());
     let full = match newest.base {
         Base::Pages(_) => (current.number, current.root),
         Base::Earlier { number, root } => {
-            map.load(checkpoint(client, identity, number, root)?);
+            let (base, bytes) = checkpoint(client, identity, number, root)?;
+            kept.roots.insert(number, bytes);
+            map.load(base);
             (number, root)
         }
     };
@@ -217,6 +310,7 @@ fn from_checkpoint(
             oldest,
             waste,
         },
+        kept,
     })
 }
 
@@ -226,14 +320,15 @@ pub(crate) fn checkpoint(
     identity: &Identity,
     number: CommitNumber,
     root: Hash,
-) -> Result<Checkpoint> {
+) -> Result<(Checkpoint, Arc<Vec<u8>>)> {
     let key = key::root(number);
     let bytes = needed(client, &key)?;
     if Hash::of(&bytes) != root {
         let source = crate::format::FormatError::Checksum;
         return Err(CloudError::Format { key, source });
     }
-    in_object(&key, Checkpoint::decode(identity.uuid, number, &bytes))
+    let decoded = in_object(&key, Checkpoint::decode(identity.uuid, number, &bytes))?;
+    Ok((decoded, bytes))
 }
 
 /// Adds commits until one is missing; says whether that is the end, as far as commits tell.
@@ -268,7 +363,12 @@ fn follow(client: &Client, identity: &Identity, loaded: &mut Loaded) -> Result<b
     }
 }
 
-fn add(identity: &Identity, loaded: &mut Loaded, number: CommitNumber, bytes: &[u8]) -> Result<()> {
+fn add(
+    identity: &Identity,
+    loaded: &mut Loaded,
+    number: CommitNumber,
+    bytes: &Arc<Vec<u8>>,
+) -> Result<()> {
     let key = key::commit(number);
     let commit = in_object(&key, Commit::decode(identity.uuid, number, bytes))?;
     let numbers_go_on =
@@ -281,5 +381,6 @@ fn add(identity: &Identity, loaded: &mut Loaded, number: CommitNumber, bytes: &[
     loaded.points.insert(commit.tip.log.id, commit.tip.log);
     loaded.map.apply(commit);
     loaded.checkpoints.commits_since += 1;
+    loaded.kept.last = Some((number, Arc::clone(bytes)));
     Ok(())
 }

@@ -22,6 +22,7 @@ use crate::format::current::Current;
 use crate::format::page::{self, PAGE_EXTENTS_MAX};
 use crate::format::{CommitNumber, Extent, Hash, ObjectNumber, SECTOR, key};
 use crate::map::{Fetched, MergedPage, Merger, Page, PageKey, Place};
+use crate::origin::Origin;
 use crate::pack::{Chunk, cloned, inline_extents, is_label, pack_into_objects};
 use crate::store::{Answer, Condition, Put, Request, StoreError, Tag};
 use crate::work::Work;
@@ -79,8 +80,9 @@ impl Core {
         match size {
             Size::Light => self.light_checkpoint(work)?,
             Size::Full => {
-                self.move_inline()?;
                 self.learn_clock(work)?;
+                self.ensure_predecessor(work)?;
+                self.move_inline()?;
                 let made = self.full_checkpoint(work);
                 if made.is_err() {
                     self.state().map.thaw();
@@ -106,13 +108,16 @@ impl Core {
         let pages = pages.iter().map(|page| page.part);
         let pages = pages.map(|part| key::pages(part.checkpoint, part.part));
         let root = state.checkpoints.full.map(|full| key::root(full.0));
+        let last = state.tip.number;
         let needed: BTreeSet<String> = data
             .chain(pages)
             .chain(root)
-            .chain([key::DEVICE.to_owned()])
+            .chain([key::DEVICE, key::DEVICE_COPY, key::CURRENT].map(str::to_owned))
             .collect();
         drop(state);
-        self.client.retain_damaged(|key| needed.contains(key));
+        let is_last = |key: &str| key::commit_number(key) == Some(last);
+        self.client
+            .retain_damaged(|key| needed.contains(key) || is_last(key));
     }
 
     /// Finds out how far the store's clock is ahead, by when it says that the newest commit came.
@@ -125,10 +130,22 @@ impl Core {
             (tip.number, tip.written)
         };
         let key = key::commit(number);
-        let meta = self.client.head(&key);
+        match self.client.head(&key) {
+            Ok(Some(meta)) => {
+                work.clock = Some(meta.modified.cast_signed() - written.cast_signed());
+                return Ok(());
+            }
+            Ok(None) => self.recover(work, "it is missing".to_owned())?,
+            Err(StoreError::Damaged { what, .. }) => self.recover(work, what)?,
+            Err(error) => return Err(store_error(&self.client, error)),
+        }
+        // That was put a moment ago.
+        let meta = self.client.head(key::CURRENT);
         let meta = meta.map_err(|e| store_error(&self.client, e))?;
+        let key = key::CURRENT.to_owned();
         let meta = meta.ok_or(CloudError::Missing { key })?;
-        work.clock = Some(meta.modified.cast_signed() - written.cast_signed());
+        let now = self.client.env().wall_clock().as_secs();
+        work.clock = Some(meta.modified.cast_signed() - now.cast_signed());
         Ok(())
     }
 
@@ -227,7 +244,7 @@ impl Core {
                 size: state.tip.size,
             }
         };
-        let (pages, gains) = self.merge(&snapshot)?;
+        let (pages, gains) = self.merge(&snapshot, &work.rescued)?;
         let size = snapshot.size;
         let labels = snapshot.tail.iter().filter(|piece| {
             matches!(piece.value, Place::Inline { .. })
@@ -268,11 +285,18 @@ impl Core {
 
     /// Merges the tail into pages. Says which pages there are then, and how many sectors of which
     /// objects live more than before.
-    fn merge(&self, snapshot: &Snapshot) -> Result<(Vec<PageRef>, HashMap<ObjectNumber, i64>)> {
+    fn merge(
+        &self,
+        snapshot: &Snapshot,
+        rescued: &Fetched,
+    ) -> Result<(Vec<PageRef>, HashMap<ObjectNumber, i64>)> {
         let sparse = sparse_parts(&snapshot.pages);
         let many = snapshot.pages.len() > 1;
-        let unwanted =
-            |page: &PageRef| sparse.contains(&page.part) || (many && page.length < SMALL_PAGE);
+        let unwanted = |page: &PageRef| {
+            sparse.contains(&page.part)
+                || (many && page.length < SMALL_PAGE)
+                || rescued.contains_key(&PageKey::of(page))
+        };
         let mut merger = Merger::new(Arc::clone(&snapshot.tail), &snapshot.pages, unwanted);
         let mut parts = Parts {
             core: self,
@@ -282,7 +306,7 @@ impl Core {
             pages: Vec::new(),
             open: 0,
         };
-        let mut ahead = Fetched::new();
+        let mut ahead = rescued.clone();
         loop {
             let old = match merger.wanted() {
                 Some(page) => Some(self.old_page(&page, &merger, &mut ahead)?),
@@ -311,9 +335,11 @@ impl Core {
             if let Some(page) = state.map.page_in_memory(page) {
                 return Ok(page);
             }
-            missing.retain(|page| state.map.page_in_memory(page).is_none());
+            missing.retain(|page| {
+                !ahead.contains_key(&PageKey::of(page)) && state.map.page_in_memory(page).is_none()
+            });
         }
-        ahead.extend(self.fetch_pages(&missing)?);
+        ahead.extend(self.fetch_pages(&missing, Origin::Nearest)?);
         Ok(ahead.remove(&key).expect("it was fetched"))
     }
 
@@ -332,8 +358,15 @@ impl Core {
         let number = checkpoint.tip.number;
         let bytes = Arc::new(checkpoint.encode(self.identity.uuid));
         let root = Hash::of(&bytes);
-        self.put_map_object(key::root(number), bytes)?;
+        self.put_map_object(key::root(number), Arc::clone(&bytes))?;
         let tag = self.set_current(Current { number, root })?;
+        let base = match checkpoint.base {
+            Base::Earlier { number, .. } => number,
+            Base::Pages(_) => number,
+        };
+        let roots = &mut self.state().kept.roots;
+        roots.retain(|own, _| *own == base);
+        roots.insert(number, bytes);
         Ok((root, tag))
     }
 
@@ -349,7 +382,7 @@ impl Core {
     ///
     /// A store that never takes the right version (Ceph 16 compares it with its quotes) is asked
     /// without condition, once it is certain that nobody else has replaced it.
-    fn set_current(&self, current: Current) -> Result<Option<Tag>> {
+    pub(crate) fn set_current(&self, current: Current) -> Result<Option<Tag>> {
         let body = Arc::new(current.encode(self.identity.uuid));
         let known = self.state().checkpoints.current.clone();
         let mut condition = match &known {

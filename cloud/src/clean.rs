@@ -22,6 +22,7 @@ use crate::format::checkpoint::{ObjectEntry, Waste};
 use crate::format::{CommitNumber, ObjectNumber, WriterId, key};
 use crate::work::Work;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Names that are removed at once.
@@ -45,6 +46,7 @@ impl Core {
         if std::mem::replace(&mut work.has_begun, true) {
             return Ok(());
         }
+        self.put_copy_of_identity()?;
         if let Some((writer, next)) = work.unfinished.take() {
             self.remove_orphans(writer, next)?;
         }
@@ -55,6 +57,14 @@ impl Core {
             .is_some_and(|left| left <= Duration::from_secs(1));
         work.clean_at = is_due.then(|| self.now());
         Ok(())
+    }
+
+    /// Makes sure that there are two objects that say which device this is.
+    fn put_copy_of_identity(&self) -> Result<()> {
+        let bytes = Arc::clone(&self.seen.identity);
+        let put = self.client.put_in_place(key::DEVICE_COPY, &bytes);
+        // Where it cannot be replaced, verifications go on naming it.
+        put.map(drop).map_err(|e| store_error(&self.client, e))
     }
 
     /// Removes what `writer`, which can commit no more, put under numbers from `next` on.

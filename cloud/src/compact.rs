@@ -24,6 +24,7 @@ use crate::format::checkpoint::ObjectEntry;
 use crate::format::data::{DataTable, Piece};
 use crate::format::{Hash, ObjectNumber, SECTOR, key};
 use crate::map::{Fetched, Lookup, Place};
+use crate::origin::Origin;
 use crate::pack::{Chunk, pack_into_objects};
 use crate::store::{Answer, Request, StoreError};
 use crate::work::Work;
@@ -116,6 +117,7 @@ impl Core {
         let moved = package.objects.iter().map(|packed| packed.object.length);
         self.counters.compacted.add(moved.sum());
         drop(chunks);
+        self.ensure_predecessor(work)?;
         let says = self.unchanged();
         self.commit(package, says, None)?;
         work.has_moved = true;
@@ -188,7 +190,7 @@ impl Core {
                 missing.extend(state.map.pages_missing(piece.start, piece.sectors));
             }
             missing.dedup();
-            let mut fetched = self.fetch_pages(&missing)?;
+            let mut fetched = self.fetch_pages(&missing, Origin::Nearest)?;
             for piece in group {
                 let live = self.live_of(number, piece, &mut fetched)?;
                 if !live.is_empty() {
@@ -212,7 +214,9 @@ impl Core {
             let lookup = self.state().map.lookup(piece.start, piece.sectors, fetched);
             match lookup {
                 Lookup::Found(found) => break found,
-                Lookup::Missing(pages) => fetched.extend(self.fetch_pages(&pages)?),
+                Lookup::Missing(pages) => {
+                    fetched.extend(self.fetch_pages(&pages, Origin::Nearest)?)
+                }
             }
         };
         let is_live = |place: &Place, start: u64| match place {

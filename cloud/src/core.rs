@@ -13,11 +13,13 @@ use crate::chain::Checkpoints;
 use crate::error::CloudError;
 use crate::format::commit::{LogPoint, Tip};
 use crate::format::device::Identity;
-use crate::format::{Class, Hash, SECTOR, WriterId};
+use crate::format::{Class, CommitNumber, Hash, SECTOR, WriterId};
+use crate::kept::{Kept, Loss};
 use crate::local::Place;
 use crate::log::{AppendError, Event, Log, Logged, MemoryUse, PAYLOAD_MAX, Payload};
 use crate::map::Map;
-use crate::options::{Drive, Options, WriteMode};
+use crate::options::{CachePolicy, Drive, Options, WriteMode};
+use crate::origin::Origin;
 use crate::queue::{Limits, Queue, Sequence};
 use crate::store::Client;
 use cenote_base::metrics::Counter;
@@ -42,6 +44,10 @@ pub(crate) struct State {
     pub(crate) hash: Hash,
     pub(crate) checkpoints: Checkpoints,
     pub(crate) queue: Queue,
+    /// What is put again if the store loses it.
+    pub(crate) kept: Kept,
+    /// What the store was found to have lost since the last verification that found all of it.
+    pub(crate) loss: Option<Loss>,
     /// Why nothing can be changed any more.
     pub(crate) failure: Option<Arc<CloudError>>,
     /// Whether the device is being closed, so that nothing may come any more.
@@ -56,6 +62,8 @@ pub(crate) struct Order {
     pub(crate) log: Option<Log>,
     /// What counts positions where there is no log.
     pub(crate) point: LogPoint,
+    /// The point up to which the store has everything, and the commit that says so.
+    pub(crate) trim: (LogPoint, CommitNumber),
 }
 
 /// What a device has done since it was opened.
@@ -90,6 +98,8 @@ pub(crate) struct Core {
     pub(crate) client: Arc<Client>,
     pub(crate) place: Option<Arc<dyn Place>>,
     pub(crate) cache: Cache,
+    /// What was fetched for a verification.
+    pub(crate) fetched: Cache,
     pub(crate) memory: MemoryUse,
     pub(crate) counters: Counters,
     /// Bytes a second that went up lately.
@@ -105,6 +115,8 @@ pub(crate) struct Core {
     pub(crate) is_stopping: AtomicBool,
     /// Somebody wants what is hardly needed to be compacted now.
     pub(crate) wants_compaction: AtomicBool,
+    /// Something was found damaged that may be put again.
+    pub(crate) wants_repair: AtomicBool,
     /// Held while a write that is not of whole sectors reads, changes and writes.
     unaligned: Mutex<(), ranks::CloudUnaligned>,
 }
@@ -127,6 +139,7 @@ pub(crate) struct Parts {
 
 impl Core {
     pub(crate) fn new(parts: Parts) -> Self {
+        let fetched = Cache::new(parts.options.fetched_bytes, CachePolicy::Metadata);
         Self {
             identity: parts.identity,
             seen: parts.seen,
@@ -134,6 +147,7 @@ impl Core {
             options: parts.options,
             client: parts.client,
             place: parts.place,
+            fetched,
             cache: parts.cache,
             memory: parts.memory,
             counters: Counters::default(),
@@ -145,6 +159,7 @@ impl Core {
             job: Job::new(),
             is_stopping: AtomicBool::new(false),
             wants_compaction: AtomicBool::new(false),
+            wants_repair: AtomicBool::new(false),
             unaligned: Mutex::new(()),
         }
     }
@@ -227,8 +242,8 @@ impl Core {
         let length = usize::try_from(last - first).expect("a buffer and its borders");
         let mut whole = vec![0; length];
         let edge = SECTOR as usize;
-        self.read(first, &mut whole[..edge])?;
-        self.read(last - SECTOR, &mut whole[length - edge..])?;
+        self.read(first, &mut whole[..edge], Origin::Nearest)?;
+        self.read(last - SECTOR, &mut whole[length - edge..], Origin::Nearest)?;
         let from = (offset - first) as usize;
         whole[from..from + bytes.len()].copy_from_slice(bytes);
         self.write_sectors(first / SECTOR, &whole, class)
@@ -323,6 +338,9 @@ impl Core {
             let rounds = self.state().rounds;
             if let Some(sequence) = self.try_append(event, bytes)? {
                 return Ok(sequence);
+            }
+            if self.trim_log().map_err(|error| self.fail(error))? {
+                continue;
             }
             self.counters.waits.add(1);
             self.wait(

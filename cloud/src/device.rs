@@ -7,6 +7,7 @@ use crate::format::{Class, SECTOR};
 use crate::local::Place;
 use crate::open::{self, Known, LogAside};
 use crate::options::{Drive, Options};
+use crate::origin::Origin;
 use crate::queue::Sequence;
 use crate::space::{Counts, Space};
 use crate::status::Status;
@@ -258,12 +259,20 @@ impl CloudDevice {
     /// # Errors
     /// As reads.
     pub fn prefetch(&self, ranges: &[Range<u64>]) -> std::result::Result<(), Arc<CloudError>> {
+        self.prefetch_from(ranges, Origin::Nearest)
+    }
+
+    fn prefetch_from(
+        &self,
+        ranges: &[Range<u64>],
+        origin: Origin,
+    ) -> std::result::Result<(), Arc<CloudError>> {
         for range in ranges {
             let length = range.end.saturating_sub(range.start);
             let checked = self.check_range(range.start, length);
             checked.map_err(|error| Arc::new(error.into()))?;
         }
-        self.core.prefetch(ranges).map_err(Arc::new)
+        self.core.prefetch(ranges, origin).map_err(Arc::new)
     }
 
     /// The parts of `[offset, offset + length)` that were written and not discarded: everything
@@ -295,6 +304,15 @@ impl CloudDevice {
         goes_on: &mut dyn FnMut(u64, u64) -> bool,
     ) -> std::result::Result<Verified, Arc<CloudError>> {
         self.core.verify(goes_on).map_err(Arc::new)
+    }
+
+    /// Puts again what is known to be damaged or missing in the store, as far as this side still
+    /// has it; [`Status::damaged`] has what is left.
+    ///
+    /// # Errors
+    /// What keeps the device from being changed any more.
+    pub fn put_again(&self) -> std::result::Result<(), Arc<CloudError>> {
+        self.core.repair()
     }
 
     /// Has objects compacted now of which little is needed; [`Self::is_compacting`] tells when that
@@ -338,6 +356,24 @@ impl CloudDevice {
     /// How the device is.
     pub fn status(&self) -> Status {
         self.core.status()
+    }
+
+    fn read_from(
+        &self,
+        offset: u64,
+        buffer: &mut [u8],
+        origin: Origin,
+    ) -> std::result::Result<(), DeviceError> {
+        rt::assert_io_allowed();
+        let length = buffer.len() as u64;
+        self.check_range(offset, length)?;
+        let read = self.core.read(offset, buffer, origin);
+        read.map_err(|error| DeviceError::Read {
+            path: self.path.clone(),
+            offset,
+            length,
+            source: io_error(&error),
+        })
     }
 
     fn check_range(&self, offset: u64, length: u64) -> std::result::Result<(), DeviceError> {
@@ -402,16 +438,24 @@ impl Device for CloudDevice {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> std::result::Result<(), DeviceError> {
-        rt::assert_io_allowed();
-        let length = buffer.len() as u64;
-        self.check_range(offset, length)?;
-        let read = self.core.read(offset, buffer);
-        read.map_err(|error| DeviceError::Read {
-            path: self.path.clone(),
-            offset,
-            length,
-            source: io_error(&error),
-        })
+        self.read_from(offset, buffer, Origin::Nearest)
+    }
+
+    fn read_medium(&self, offset: u64, buffer: &mut [u8]) -> std::result::Result<(), DeviceError> {
+        self.read_from(offset, buffer, Origin::Stored)
+    }
+
+    fn prefetch_medium(&self, ranges: &[Range<u64>]) {
+        // What is wrong with them, the reads tell.
+        let _ = self.prefetch_from(ranges, Origin::Stored);
+    }
+
+    /// Objects that lead to the data are verified here: no read of the device is about them. What
+    /// is wrong with them is listed.
+    fn begin_verification(&self) {
+        self.core.forget_fetched();
+        // A store that does not answer is reported by the reads that follow.
+        let _ = self.core.verify_map();
     }
 
     fn prefetch(&self, ranges: &[Range<u64>]) {

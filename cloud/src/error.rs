@@ -94,6 +94,17 @@ pub enum CloudError {
         /// Its last commit.
         commit: CommitNumber,
     },
+    /// The store has an older state than this machine has seen.
+    #[error(
+        "the store has commit {found}, and this machine put commit {known}: the store was set back \
+         or has lost objects; -f goes on from commit {found}, and keeps the local log aside"
+    )]
+    SetBack {
+        /// The newest commit in the store.
+        found: CommitNumber,
+        /// The newest that this machine knows of.
+        known: CommitNumber,
+    },
     /// Somebody else took the device over.
     #[error("taken over by host '{host}' with commit {commit}")]
     Fenced {

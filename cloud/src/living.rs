@@ -12,6 +12,7 @@ use crate::core::Core;
 use crate::error::{CloudError, Result};
 use crate::format::data::Piece;
 use crate::format::{Hash, ObjectNumber, SECTOR};
+use crate::origin::Origin;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -115,7 +116,7 @@ impl Core {
             let place = ((from - piece.start) * SECTOR) as usize;
             let target = &mut whole[place..place + ((to - from) * SECTOR) as usize];
             let Some(sector) = own else {
-                return match self.read_sectors(from, target) {
+                return match self.read_sectors(from, target, Origin::Nearest) {
                     Err(error) if error.damaged_object().is_some() => Ok(false),
                     read => read.map(|()| true),
                 };

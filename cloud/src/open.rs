@@ -74,15 +74,27 @@ pub(crate) fn create(
         size,
         created: env.wall_clock().as_secs(),
     };
-    let object = (key::DEVICE.to_owned(), Arc::new(identity.encode()));
-    let put = client.put_new(vec![object]).map_err(fail)?.pop();
-    match put {
-        Some(Put::Taken(bytes)) => Err(CloudError::Exists {
-            store: client.name(),
-            uuid: chain::in_object(key::DEVICE, Identity::decode(&bytes))?.uuid,
-        }),
-        _ => Ok(identity),
+    let exists = |uuid| CloudError::Exists {
+        store: client.name(),
+        uuid,
+    };
+    // A device from before there were copies has none.
+    match chain::identity(&client) {
+        Ok((found, _)) => return Err(exists(found.uuid)),
+        Err(CloudError::NoDevice { .. }) => {}
+        Err(error) => return Err(error),
     }
+    let bytes = Arc::new(identity.encode());
+    // Of two who make one at the same time the copy decides: who loses has put nothing else.
+    for key in [key::DEVICE_COPY, key::DEVICE] {
+        let object = (key.to_owned(), Arc::clone(&bytes));
+        if let Some(Put::Taken(bytes)) = client.put_new(vec![object]).map_err(fail)?.pop() {
+            return Err(exists(
+                chain::in_object(key, Identity::decode(&bytes))?.uuid,
+            ));
+        }
+    }
+    Ok(identity)
 }
 
 /// The log and the records that the store does not have.
@@ -118,6 +130,7 @@ impl Core {
             hash: state.hash,
             checkpoints: state.checkpoints.clone(),
             points: self.seen.points.clone(),
+            kept: state.kept.clone(),
         };
         drop(state);
         Some(Known {
@@ -193,17 +206,31 @@ pub(crate) fn open(
         order: Order {
             log: resumed.log,
             point: resumed.point,
+            trim: (loaded.tip.log, loaded.tip.number),
         },
-        work: Work::new(loaded.tip.log, loaded.tip.number, resumed.unfinished),
+        work: Work::new(resumed.unfinished),
         state: state(loaded, queue),
     });
+    core.load_noted();
+    // What was found lost on the way is put again first.
+    core.wants_repair
+        .store(core.client.damaged().1 > 0, Ordering::Relaxed);
     Ok((core, aside))
 }
 
-/// Makes sure that the store keeps a name that is taken.
+/// Makes sure that the store keeps a name that is taken. An identity that is lost is put again
+/// before.
 fn refuse_without_conditions(client: &Client, identity: &Arc<Vec<u8>>) -> Result<()> {
-    let keeps = client.keeps_name(key::DEVICE, identity);
-    match keeps.map_err(|e| store_error(client, e))? {
+    if client.is_damaged(key::DEVICE) {
+        let put = client.put_in_place(key::DEVICE, identity);
+        put.map_err(|e| store_error(client, e))?;
+    }
+    let keeps = || {
+        let keeps = client.keeps_name(key::DEVICE, identity);
+        keeps.map_err(|e| store_error(client, e))
+    };
+    // A name that was free, because the object is lost, is taken by the first try.
+    match keeps()? || keeps()? {
         true => Ok(()),
         false => Err(CloudError::NoConditions {
             store: client.described(),
@@ -228,6 +255,8 @@ fn state(loaded: Loaded, queue: Queue) -> State {
         hash: loaded.hash,
         checkpoints: loaded.checkpoints,
         queue,
+        kept: loaded.kept,
+        loss: None,
         failure: None,
         is_ending: false,
         rounds: 0,
@@ -283,6 +312,8 @@ impl Opening<'_> {
                 continue;
             }
             loaded.hash = Hash::of(&bytes);
+            loaded.kept.first = Some((number, Arc::clone(&bytes)));
+            loaded.kept.last = loaded.kept.first.clone();
             loaded.tip = commit.tip.clone();
             loaded.map.apply(commit);
             loaded.checkpoints.commits_since += 1;
@@ -359,6 +390,13 @@ impl Opening<'_> {
             }
             (found, _) => found,
         };
+        if let Some(known) = found.as_ref().map(|found| found.commit)
+            && known > loaded.tip.number
+            && !self.options.is_forced
+        {
+            let found = loaded.tip.number;
+            return Err(CloudError::SetBack { found, known });
+        }
         self.check_released(loaded)?;
         if let Some(found) = found {
             self.set_aside(loaded, found, place, aside)?;

@@ -70,6 +70,8 @@ pub struct Options {
     pub tail_bytes_min: u64,
     /// Objects that are dead are kept for so long, for those who read as of an older commit.
     pub keep: Duration,
+    /// Before a commit is put the one before it is asked for, unless that was done within this time.
+    pub predecessor_interval: Duration,
     /// Objects of which less than this share lives are compacted, in hundredths.
     pub compact_percent: u64,
     /// Bytes that are fetched around metadata.
@@ -103,6 +105,7 @@ impl Default for Options {
             checkpoint_commits: 64,
             tail_bytes_min: 8 << 20,
             keep: Duration::from_secs(24 * 3600),
+            predecessor_interval: Duration::from_secs(1),
             compact_percent: 25,
             // A round trip of 25 ms at 12 MB/s.
             window_bytes: 320 << 10,

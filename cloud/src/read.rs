@@ -7,11 +7,15 @@
 //! *Damage*: a request takes more than is wanted, so where an object is damaged the wanted parts
 //! are asked for alone: those that are there are given.
 //!
+//! *Verification* reads what the store has: no cache answers it. What is in no commit yet is read
+//! from the local log, not from memory. Ranges that are fetched ahead for it are kept in a memory of
+//! their own, which is empty when a verification begins.
+//!
 //! An object may be removed between the lookup and the request, once compaction has moved what
 //! lives of it: then the lookup is done again. If it says the same, somebody else may have removed
 //! it: the next commit's name tells.
 
-use crate::cache::Name;
+use crate::cache::{Cache, Name};
 use crate::chain::{self, store_error};
 use crate::core::Core;
 use crate::error::{CloudError, Result};
@@ -19,7 +23,8 @@ use crate::extent_map::Piece;
 use crate::format::checkpoint::{ObjectEntry, PageRef};
 use crate::format::{Class, ObjectNumber, SECTOR, key, page};
 use crate::log::Payload;
-use crate::map::{Fetched, Lookup, PageKey, Place};
+use crate::map::{Fetched, Lookup, Page, PageKey, Place};
+use crate::origin::Origin;
 use crate::store::{Answer, Request, StoreError};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -61,6 +66,7 @@ impl Core {
         &self,
         offset: u64,
         buffer: &mut [u8],
+        origin: Origin,
     ) -> std::result::Result<(), Arc<CloudError>> {
         if buffer.is_empty() {
             return Ok(());
@@ -74,12 +80,12 @@ impl Core {
         let first = offset / SECTOR;
         let last = end.div_ceil(SECTOR);
         if offset.is_multiple_of(SECTOR) && end.is_multiple_of(SECTOR) {
-            let read = self.read_sectors(first, buffer);
+            let read = self.read_sectors(first, buffer, origin);
             return read.map_err(|error| self.noted(error));
         }
         let length = usize::try_from((last - first) * SECTOR).expect("a buffer and its borders");
         let mut whole = vec![0; length];
-        let read = self.read_sectors(first, &mut whole);
+        let read = self.read_sectors(first, &mut whole, origin);
         read.map_err(|error| self.noted(error))?;
         let from = (offset - first * SECTOR) as usize;
         buffer.copy_from_slice(&whole[from..from + buffer.len()]);
@@ -92,11 +98,25 @@ impl Core {
             && !self.client.is_damaged(key)
         {
             self.client.note_damage(key, what);
+            self.wants_repair.store(true, Ordering::Relaxed);
+            self.job.wake();
         }
         Arc::new(error)
     }
 
-    pub(crate) fn read_sectors(&self, start: u64, buffer: &mut [u8]) -> Result<()> {
+    fn cache_for(&self, origin: Origin) -> &Cache {
+        match origin {
+            Origin::Nearest => &self.cache,
+            Origin::Stored => &self.fetched,
+        }
+    }
+
+    /// Forgets what was fetched for a verification before.
+    pub(crate) fn forget_fetched(&self) {
+        drop(self.fetched.take());
+    }
+
+    pub(crate) fn read_sectors(&self, start: u64, buffer: &mut [u8], origin: Origin) -> Result<()> {
         let sectors = buffer.len() as u64 / SECTOR;
         let mut tries = 0;
         loop {
@@ -108,7 +128,11 @@ impl Core {
                 match piece.value {
                     Source::Zero => target.fill(0),
                     Source::Queue(payload, sector) => {
-                        payload.read((sector * SECTOR) as usize, target)?;
+                        let from = (sector * SECTOR) as usize;
+                        match origin {
+                            Origin::Nearest => payload.read(from, target)?,
+                            Origin::Stored => payload.read_logged(from, target)?,
+                        }
                     }
                     Source::Memory(bytes, sector) => {
                         let from = (sector * SECTOR) as usize;
@@ -125,7 +149,7 @@ impl Core {
                 }
             }
             tries += 1;
-            match self.fetch(&wanted, buffer) {
+            match self.fetch(&wanted, buffer, origin) {
                 Err(CloudError::Missing { .. }) if tries < TRIES => {}
                 Err(error @ CloudError::Missing { .. }) => {
                     self.look_for_others()?;
@@ -174,7 +198,7 @@ impl Core {
                 Ok(pieces) => return Ok(pieces),
                 Err(missing) => missing,
             };
-            match self.fetch_pages(&missing) {
+            match self.fetch_pages(&missing, Origin::Nearest) {
                 Ok(new) => {
                     self.state().map.keep(&new);
                     fetched.extend(new);
@@ -236,16 +260,14 @@ impl Core {
     }
 
     /// Fetches pages of the map.
-    pub(crate) fn fetch_pages(&self, pages: &[PageRef]) -> Result<Fetched> {
+    pub(crate) fn fetch_pages(&self, pages: &[PageRef], origin: Origin) -> Result<Fetched> {
+        let cache = self.cache_for(origin);
         let mut fetched = Fetched::new();
         let mut missing = Vec::new();
         for page in pages {
             let mut bytes = vec![0; usize::try_from(page.length).unwrap_or(0)];
             let name = page_name(page);
-            match self
-                .cache
-                .get(name, Class::Metadata, page.offset, &mut bytes)
-            {
+            match cache.get(name, Class::Metadata, page.offset, &mut bytes) {
                 true => self.take_page(page, &bytes, &mut fetched)?,
                 false => missing.push(page),
             }
@@ -261,10 +283,21 @@ impl Core {
             let bytes = bytes.ok_or_else(|| CloudError::Missing { key: key() })?;
             self.take_page(page, &bytes, &mut fetched)?;
             let name = page_name(page);
-            self.cache
-                .insert(name, Class::Metadata, page.offset, &bytes);
+            cache.insert(name, Class::Metadata, page.offset, &bytes);
         }
         Ok(fetched)
+    }
+
+    /// A page that is in the read cache, and is one.
+    pub(crate) fn page_from_cache(&self, page: &PageRef) -> Option<Page> {
+        let mut bytes = vec![0; usize::try_from(page.length).ok()?];
+        let name = page_name(page);
+        let is_here = self
+            .cache
+            .get(name, Class::Metadata, page.offset, &mut bytes);
+        let mut fetched = Fetched::new();
+        (is_here && self.take_page(page, &bytes, &mut fetched).is_ok()).then_some(())?;
+        fetched.remove(&PageKey::of(page))
     }
 
     fn take_page(&self, page: &PageRef, bytes: &[u8], fetched: &mut Fetched) -> Result<()> {
@@ -278,18 +311,19 @@ impl Core {
     }
 
     /// Fills the buffer with parts of objects.
-    fn fetch(&self, wanted: &[Wanted], buffer: &mut [u8]) -> Result<()> {
+    fn fetch(&self, wanted: &[Wanted], buffer: &mut [u8], origin: Origin) -> Result<()> {
         let mut open = Vec::new();
         for part in wanted {
             let length = (part.range.end - part.range.start) as usize;
             let target = &mut buffer[part.at..part.at + length];
             let (name, class) = (name(&part.object), part.object.class);
-            if !self.cache.get(name, class, part.range.start, target) {
+            let cache = self.cache_for(origin);
+            if !cache.get(name, class, part.range.start, target) {
                 open.push(part.clone());
             }
         }
-        let fetched = match self.fetch_ranges(&self.plan(&open)) {
-            Err(CloudError::Damaged { .. }) => self.fetch_ranges(&exactly(&open))?,
+        let fetched = match self.fetch_ranges(&self.plan(&open, origin), origin) {
+            Err(CloudError::Damaged { .. }) => self.fetch_ranges(&exactly(&open), origin)?,
             fetched => fetched?,
         };
         for part in open {
@@ -301,8 +335,9 @@ impl Core {
     }
 
     /// The requests by which parts of objects are fetched.
-    fn plan(&self, open: &[Wanted]) -> Vec<Fetch> {
-        let mut ranges: Vec<Fetch> = open.iter().map(|part| self.widened(part)).collect();
+    fn plan(&self, open: &[Wanted], origin: Origin) -> Vec<Fetch> {
+        let widened = open.iter().map(|part| self.widened(part, origin));
+        let mut ranges: Vec<Fetch> = widened.collect();
         ranges.sort_unstable_by_key(|(object, range)| (object.number, range.start));
         let mut plan: Vec<Fetch> = Vec::new();
         for (object, range) in ranges {
@@ -321,7 +356,7 @@ impl Core {
 
     /// What is fetched for a part: of metadata all of the windows that it lies in, as far as they
     /// are not here. An object is divided into windows, so that none is fetched twice.
-    fn widened(&self, part: &Wanted) -> Fetch {
+    fn widened(&self, part: &Wanted, origin: Origin) -> Fetch {
         let Range { start, end } = part.range;
         if part.object.class == Class::Contents {
             return (part.object, start..end);
@@ -331,14 +366,17 @@ impl Core {
         let last = end.next_multiple_of(window).min(part.object.length);
         let is_here = |range: Range<u64>| {
             let (name, length) = (name(&part.object), range.end - range.start);
-            length > 0 && self.cache.is_in_memory(name, range.start, length)
+            length > 0
+                && self
+                    .cache_for(origin)
+                    .is_in_memory(name, range.start, length)
         };
         let first = if is_here(first..start) { start } else { first };
         let last = if is_here(end..last) { end } else { last };
         (part.object, first..last.max(end))
     }
 
-    fn fetch_ranges(&self, plan: &[Fetch]) -> Result<Ranges> {
+    fn fetch_ranges(&self, plan: &[Fetch], origin: Origin) -> Result<Ranges> {
         let gets = plan.iter().map(|(object, range)| Request::Get {
             key: key::data(object.writer, object.number),
             range: Some(range.clone()),
@@ -349,8 +387,8 @@ impl Core {
         for ((object, range), answer) in plan.iter().zip(answers) {
             match self.taken(object, range, answer) {
                 Ok(bytes) => {
-                    self.cache
-                        .insert(name(object), object.class, range.start, &bytes);
+                    let cache = self.cache_for(origin);
+                    cache.insert(name(object), object.class, range.start, &bytes);
                     fetched.insert((object.number, range.start), bytes);
                 }
                 // What came beside it is kept for others.
@@ -419,7 +457,8 @@ impl Core {
     }
 
     /// Fetches ranges of the device so that later reads find them.
-    pub(crate) fn prefetch(&self, ranges: &[Range<u64>]) -> Result<()> {
+    pub(crate) fn prefetch(&self, ranges: &[Range<u64>], origin: Origin) -> Result<()> {
+        let cache = self.cache_for(origin);
         let sectors = ranges.iter().filter_map(|range| {
             let start = range.start / SECTOR;
             let sectors = range.end.div_ceil(SECTOR).saturating_sub(start);
@@ -431,7 +470,7 @@ impl Core {
             missing.extend(self.state().map.pages_missing(*start, *sectors));
         }
         missing.dedup();
-        let pages = self.fetch_pages(&missing)?;
+        let pages = self.fetch_pages(&missing, Origin::Nearest)?;
         self.state().map.keep(&pages);
         let mut wanted = Vec::new();
         for (start, sectors) in sectors {
@@ -441,7 +480,7 @@ impl Core {
                 };
                 let range = sector * SECTOR..(sector + piece.sectors) * SECTOR;
                 let length = range.end - range.start;
-                if self.cache.is_in_memory(name(&object), range.start, length) {
+                if cache.is_in_memory(name(&object), range.start, length) {
                     continue;
                 }
                 let part = Wanted {
@@ -450,22 +489,17 @@ impl Core {
                     at: 0,
                 };
                 let mut bytes = vec![0; length as usize];
-                match self
-                    .cache
-                    .get(name(&object), object.class, part.range.start, &mut bytes)
-                {
-                    true => self
-                        .cache
-                        .keep(name(&object), part.range.start, Arc::new(bytes)),
+                match cache.get(name(&object), object.class, part.range.start, &mut bytes) {
+                    true => cache.keep(name(&object), part.range.start, Arc::new(bytes)),
                     false => wanted.push(part),
                 }
             }
         }
-        let plan = self.plan(&wanted);
-        for ((number, start), bytes) in self.fetch_ranges(&plan)? {
+        let plan = self.plan(&wanted, origin);
+        for ((number, start), bytes) in self.fetch_ranges(&plan, origin)? {
             let object = plan.iter().find(|(object, _)| object.number == number);
             if let Some((object, _)) = object.filter(|(own, _)| own.class == Class::Contents) {
-                self.cache.keep(name(object), start, bytes);
+                cache.keep(name(object), start, bytes);
             }
         }
         Ok(())

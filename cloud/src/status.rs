@@ -2,6 +2,7 @@
 
 use crate::core::Core;
 use crate::format::{CommitNumber, Uuid};
+use crate::kept::Loss;
 use crate::store::{AwaitedObject, DamagedObject, StoreHealth};
 use std::time::Duration;
 
@@ -46,6 +47,8 @@ pub struct Status {
     pub damaged: Vec<DamagedObject>,
     /// How many there are.
     pub damaged_count: u64,
+    /// What the store was found to have lost since the last verification that found all of it.
+    pub loss: Option<Loss>,
 }
 
 impl Core {
@@ -87,6 +90,7 @@ impl Core {
             failure: state.failure.as_ref().map(ToString::to_string),
             damaged,
             damaged_count,
+            loss: state.loss.clone(),
         }
     }
 }

@@ -28,11 +28,27 @@ impl Core {
     pub(crate) fn step(&self) -> std::result::Result<bool, Arc<CloudError>> {
         self.check()?;
         let mut work = self.work.lock();
-        self.step_with(&mut work).map_err(|error| self.fail(error))
+        let done = self.step_with(&mut work);
+        self.save_noted(&mut work);
+        done.map_err(|error| self.fail(error))
+    }
+
+    /// Puts again what is known to be damaged, as far as this side has it.
+    pub(crate) fn repair(&self) -> std::result::Result<(), Arc<CloudError>> {
+        self.check()?;
+        let mut work = self.work.lock();
+        work.given_up.clear();
+        let done = self.put_again(&mut work);
+        self.save_noted(&mut work);
+        done.map_err(|error| self.fail(error))
     }
 
     fn step_with(&self, work: &mut Work) -> Result<bool> {
         self.notice_sleep(work)?;
+        if self.wants_repair.load(Ordering::Relaxed) {
+            self.put_again(work)?;
+            return Ok(true);
+        }
         if let Some(size) = self.due_checkpoint(work) {
             self.checkpoint(work, size)?;
             if size == Size::Full {
@@ -60,12 +76,14 @@ impl Core {
         self.changed.notify_all();
         if let Some(batch) = batch {
             self.commit_batch(work, &batch, false)?;
-            self.make_room(work)?;
+            // What is in the batch still holds its place in the log.
+            drop(batch);
+            self.make_room()?;
             self.resume_upkeep(work)?;
             return Ok(true);
         }
         if wants_room {
-            self.make_room(work)?;
+            self.make_room()?;
             return Ok(true);
         }
         if !work.compaction.is_empty() {
@@ -113,6 +131,7 @@ impl Core {
     }
 
     fn commit_batch(&self, work: &mut Work, batch: &Batch, is_released: bool) -> Result<()> {
+        self.ensure_predecessor(work)?;
         let start = self.now();
         let (chunks, holes) = chunks(batch.image.iter())?;
         let package = pack(&self.packing(), &chunks, holes);
@@ -124,7 +143,8 @@ impl Core {
             mark: batch.mark,
         };
         let sent = self.commit(package, says, Some(batch))?;
-        work.trim = (batch.end, self.state().tip.number);
+        let commit = self.state().tip.number;
+        self.order.lock().trim = (batch.end, commit);
         work.uploaded += sent;
         let took = self.now().saturating_sub(start).as_secs_f64().max(0.001);
         // A small batch measures the round trip, not the rate.
@@ -136,22 +156,32 @@ impl Core {
     }
 
     /// Lets the log use what is in the store, and says that there may be room.
-    fn make_room(&self, work: &Work) -> Result<()> {
-        let (point, commit) = work.trim;
-        let mut order = self.order.lock();
-        if let Some(log) = &mut order.log
-            && log.trim(point, commit)?
-        {
-            let (device, tail) = (log.device(), log.tail());
-            drop(order);
-            device.flush()?;
-            if let Some(log) = &mut self.order.lock().log {
-                log.trimmed(tail);
-            }
-        }
+    fn make_room(&self) -> Result<()> {
+        self.trim_log()?;
         self.state().rounds += 1;
         self.changed.notify_all();
         Ok(())
+    }
+
+    /// Lets the log use what is in the store, as far as nobody reads it; says whether that is
+    /// anything. The store is not asked, so whoever needs room does this first: the uploader may be
+    /// waiting for a store that is away.
+    pub(crate) fn trim_log(&self) -> Result<bool> {
+        let mut order = self.order.lock();
+        let (point, commit) = order.trim;
+        let Some(log) = &mut order.log else {
+            return Ok(false);
+        };
+        if !log.trim(point, commit)? {
+            return Ok(false);
+        }
+        let (device, tail) = (log.device(), log.tail());
+        drop(order);
+        device.flush()?;
+        if let Some(log) = &mut self.order.lock().log {
+            log.trimmed(tail);
+        }
+        Ok(true)
     }
 
     /// Uploads what is left and says that the writer is done: anybody may go on from here. Nothing
@@ -186,6 +216,7 @@ impl Core {
                     log: point,
                     mark: None,
                 };
+                self.ensure_predecessor(&mut work)?;
                 self.commit(Package::default(), says, None)?;
                 break;
             };
@@ -203,6 +234,8 @@ impl Core {
             self.learn_clock(&mut work)?;
         }
         let size = self.due_checkpoint(&work).unwrap_or(Size::Light);
-        self.checkpoint(&mut work, size)
+        self.checkpoint(&mut work, size)?;
+        self.save_noted(&mut work);
+        Ok(())
     }
 }

@@ -85,6 +85,7 @@ impl Core {
         }
         let mut state = self.state();
         state.hash = Hash::of(&bytes);
+        state.kept.last = Some((commit.tip.number, bytes));
         state.tip = commit.tip.clone();
         state.map.apply(commit);
         state.checkpoints.commits_since += 1;

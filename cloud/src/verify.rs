@@ -1,8 +1,9 @@
 //! Verification: whether everything that the map points to is in the store, and is what was put.
 //!
 //! Every object of which something lives is fetched whole, and each of its pieces is compared with
-//! its check; every page of the map is fetched and decoded. Commits were followed at the opening.
-//! One object is in memory at a time, of at most 64 MiB.
+//! its check; every page of the map is fetched and decoded; so are the identity and its copy,
+//! `current`, the roots and the commits behind them. No cache answers anything of that. One object
+//! is in memory at a time, of at most 64 MiB.
 //!
 //! *A fault* is damage of bytes that are needed. An object may be damaged where nobody looks any
 //! more: a mirror writes what it repairs elsewhere. That is a *remark*; compaction takes such an
@@ -16,9 +17,12 @@ use crate::format::checkpoint::ObjectEntry;
 use crate::format::data::{DataTable, Piece};
 use crate::format::{Hash, SECTOR, key};
 use crate::living::Living;
-use crate::store::{Answer, Request, StoreError};
+use crate::origin::Origin;
+use crate::store::{Answer, DamagedObject, Request, StoreError};
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Pages of the map that are fetched at once.
 const PAGES_AT_ONCE: usize = 64;
@@ -88,21 +92,15 @@ impl Core {
     /// Looks at everything that the map points to. `goes_on` is told how many bytes are done and
     /// how many there are, and says whether to go on.
     pub(crate) fn verify(&self, goes_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<Verified> {
+        self.forget_fetched();
         let mut verified = Verified::default();
-        let pages = self.state().map.pages();
-        for group in pages.chunks(PAGES_AT_ONCE) {
-            verified.pages += group.len() as u64;
-            if self.fetch_pages(group).is_ok() {
-                continue;
-            }
-            for page in group {
-                match self.fetch_pages(std::slice::from_ref(page)) {
-                    Ok(_) => {}
-                    Err(error) => match error.damaged_object() {
-                        Some((key, what)) => verified.add(key.to_owned(), what, Vec::new()),
-                        None => return Err(error),
-                    },
-                }
+        let (pages, faults) = self.faults_of_map()?;
+        verified.pages = pages;
+        for DamagedObject { key, what } in faults {
+            // Devices from before there were copies have none until they are written to.
+            match key == key::DEVICE_COPY {
+                true => verified.remark(&key, what, Vec::new()),
+                false => verified.add(key, what, Vec::new()),
             }
         }
         let objects = self.state().map.objects().copied().collect::<Vec<_>>();
@@ -114,14 +112,71 @@ impl Core {
             if !goes_on(verified.bytes, total) {
                 return Ok(verified);
             }
-            suspects.extend(self.verify_object(object)?);
+            match self.verify_object(object)? {
+                Some(suspect) => suspects.push(suspect),
+                None => self
+                    .client
+                    .clear_damage(&key::data(object.writer, object.number)),
+            }
             verified.objects += 1;
             verified.bytes += object.length;
         }
         goes_on(verified.bytes, total);
         self.judge(suspects, &mut verified)?;
         verified.is_complete = true;
+        for fault in &verified.faults {
+            self.client.note_damage(&fault.key, &fault.what);
+        }
+        for remark in &verified.remarks {
+            self.client.excuse_damage(&remark.key);
+        }
+        if verified.faulty == 0 {
+            self.state().loss = None;
+        }
         Ok(verified)
+    }
+
+    /// Looks at the objects that lead to the data; lists what is wrong with them.
+    pub(crate) fn verify_map(&self) -> Result<()> {
+        let (_, faults) = self.faults_of_map()?;
+        for DamagedObject { key, what } in faults {
+            self.client.note_damage(&key, what);
+            self.wants_repair.store(true, Ordering::Relaxed);
+        }
+        self.job.wake();
+        Ok(())
+    }
+
+    /// How many pages of the map there are, and what is wrong with them and with the objects that
+    /// lead to them. Those that are well are taken off the list.
+    fn faults_of_map(&self) -> Result<(u64, Vec<DamagedObject>)> {
+        let mut faults = self.faults_of_chain()?;
+        let pages = self.state().map.pages();
+        let mut damaged = BTreeMap::new();
+        for group in pages.chunks(PAGES_AT_ONCE) {
+            if self.fetch_pages(group, Origin::Stored).is_ok() {
+                continue;
+            }
+            for page in group {
+                let Err(error) = self.fetch_pages(std::slice::from_ref(page), Origin::Stored)
+                else {
+                    continue;
+                };
+                match error.damaged_object() {
+                    Some((key, what)) => drop(damaged.insert(key.to_owned(), what)),
+                    None => return Err(error),
+                }
+            }
+        }
+        for page in pages.iter() {
+            let key = key::pages(page.part.checkpoint, page.part.part);
+            if !damaged.contains_key(&key) {
+                self.client.clear_damage(&key);
+            }
+        }
+        let damaged = damaged.into_iter();
+        faults.extend(damaged.map(|(key, what)| DamagedObject { key, what }));
+        Ok((pages.len() as u64, faults))
     }
 
     /// What is wrong with an object, if anything is.

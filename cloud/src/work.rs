@@ -1,15 +1,13 @@
 //! What the uploader knows from step to step.
 
-use crate::format::commit::LogPoint;
-use crate::format::{CommitNumber, ObjectNumber, WriterId};
-use std::collections::VecDeque;
+use crate::format::{ObjectNumber, WriterId};
+use crate::map::Fetched;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// What the uploader knows.
 #[derive(Debug)]
 pub(crate) struct Work {
-    /// The point up to which the store has everything, and the commit that says so.
-    pub(crate) trim: (LogPoint, CommitNumber),
     /// How many seconds the store's clock is ahead of ours, once it is known.
     pub(crate) clock: Option<i64>,
     /// Objects that are to be compacted, the emptiest first.
@@ -24,26 +22,33 @@ pub(crate) struct Work {
     pub(crate) clean_at: Option<Duration>,
     /// Bytes that writers had uploaded since compaction had a turn.
     pub(crate) uploaded: u64,
+    /// When the newest commit was last found in the store, by the monotonic clock.
+    pub(crate) ensured: Option<Duration>,
+    /// Pages that the next full checkpoint writes again, because the store has lost them.
+    pub(crate) rescued: Fetched,
+    /// Damaged objects that are not here as a whole.
+    pub(crate) given_up: BTreeSet<ObjectNumber>,
+    /// What was written down of damaged objects.
+    pub(crate) noted: Vec<u8>,
     /// What the wall clock and the monotonic one said at the last step.
     pub(crate) clocks: Option<(Duration, Duration)>,
 }
 
 impl Work {
-    /// That of a device whose newest commit is `commit`.
-    pub(crate) fn new(
-        point: LogPoint,
-        commit: CommitNumber,
-        unfinished: Option<(WriterId, ObjectNumber)>,
-    ) -> Self {
+    /// That of a device whose writer before left this `unfinished`.
+    pub(crate) fn new(unfinished: Option<(WriterId, ObjectNumber)>) -> Self {
         Self {
             unfinished,
-            trim: (point, commit),
             clock: None,
             compaction: VecDeque::new(),
             has_moved: false,
             has_begun: false,
             clean_at: None,
             uploaded: 0,
+            ensured: None,
+            rescued: Fetched::new(),
+            given_up: BTreeSet::new(),
+            noted: Vec::new(),
             clocks: None,
         }
     }

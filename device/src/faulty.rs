@@ -118,6 +118,35 @@ impl FaultyDevice {
     }
 }
 
+impl FaultyDevice {
+    /// Reads by `read`, and lets the faults have their way.
+    fn read_by(
+        &self,
+        offset: u64,
+        buffer: &mut [u8],
+        read: impl FnOnce(&dyn Device, &mut [u8]) -> Result<(), DeviceError>,
+    ) -> Result<(), DeviceError> {
+        let length = buffer.len() as u64;
+        check_range(self.path(), self.size(), offset, length)?;
+        let faults = self.faults.read();
+        if faults.missing {
+            return Err(self.failure(offset, length, io::ErrorKind::NotConnected));
+        }
+        let end = offset + length;
+        let touches = |range: &Range<u64>| range.start < end && offset < range.end;
+        if faults.errors.iter().any(touches) {
+            return Err(self.failure(offset, length, io::ErrorKind::Other));
+        }
+        read(self.inner.as_ref(), buffer)?;
+        for range in faults.noise.iter().filter(|range| touches(range)) {
+            for position in range.start.max(offset)..range.end.min(end) {
+                buffer[(position - offset) as usize] = noise_byte(position);
+            }
+        }
+        Ok(())
+    }
+}
+
 /// A byte that depends on its offset only and looks random.
 fn noise_byte(offset: u64) -> u8 {
     let mut word = offset.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -144,24 +173,15 @@ impl Device for FaultyDevice {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
-        let length = buffer.len() as u64;
-        check_range(self.path(), self.size(), offset, length)?;
-        let faults = self.faults.read();
-        if faults.missing {
-            return Err(self.failure(offset, length, io::ErrorKind::NotConnected));
-        }
-        let end = offset + length;
-        let touches = |range: &Range<u64>| range.start < end && offset < range.end;
-        if faults.errors.iter().any(touches) {
-            return Err(self.failure(offset, length, io::ErrorKind::Other));
-        }
-        self.inner.read_at(offset, buffer)?;
-        for range in faults.noise.iter().filter(|range| touches(range)) {
-            for position in range.start.max(offset)..range.end.min(end) {
-                buffer[(position - offset) as usize] = noise_byte(position);
-            }
-        }
-        Ok(())
+        self.read_by(offset, buffer, |inner, buffer| {
+            inner.read_at(offset, buffer)
+        })
+    }
+
+    fn read_medium(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+        self.read_by(offset, buffer, |inner, buffer| {
+            inner.read_medium(offset, buffer)
+        })
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
@@ -189,6 +209,14 @@ impl Device for FaultyDevice {
 
     fn prefetch(&self, ranges: &[Range<u64>]) {
         self.inner.prefetch(ranges);
+    }
+
+    fn prefetch_medium(&self, ranges: &[Range<u64>]) {
+        self.inner.prefetch_medium(ranges);
+    }
+
+    fn begin_verification(&self) {
+        self.inner.begin_verification();
     }
 
     fn complete_group(&self, txg: u64) {

@@ -73,6 +73,24 @@ pub trait Device: Debug + Send + Sync {
     /// fetch all of them at once. What is wrong with them, the reads tell.
     fn prefetch(&self, _ranges: &[Range<u64>]) {}
 
+    /// As [`Self::read_at`], of the medium itself. A device that keeps copies nearer than its medium
+    /// does not answer from those.
+    ///
+    /// A device that wraps another one passes it on.
+    fn read_medium(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+        self.read_at(offset, buffer)
+    }
+
+    /// As [`Self::prefetch`], for [`Self::read_medium`].
+    fn prefetch_medium(&self, ranges: &[Range<u64>]) {
+        self.prefetch(ranges);
+    }
+
+    /// Says that a verification of the medium begins: what was read of it before proves nothing. A
+    /// device that has more on its medium than what is read checks that here, and reports it by its
+    /// own ways.
+    fn begin_verification(&self) {}
+
     /// Writes all of `bytes` at `offset`. Durable only after [`Self::flush`].
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError>;
 

@@ -66,6 +66,15 @@ impl Device for WindowDevice {
             .read_vectored(self.translate(offset, length)?, buffers)
     }
 
+    fn read_medium(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+        self.inner
+            .read_medium(self.translate(offset, buffer.len() as u64)?, buffer)
+    }
+
+    fn begin_verification(&self) {
+        self.inner.begin_verification();
+    }
+
     fn write_at(&self, offset: u64, bytes: &[u8]) -> Result<(), DeviceError> {
         self.inner
             .write_at(self.translate(offset, bytes.len() as u64)?, bytes)

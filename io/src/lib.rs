@@ -19,7 +19,7 @@ mod suspension;
 mod workers;
 pub mod write;
 
-pub use cenote_vdev::{AllocationClass, IoClass, IoContext, Patience};
+pub use cenote_vdev::{AllocationClass, IoClass, IoContext, Patience, ReadFrom};
 pub use copies::{MendScope, Mended};
 pub use crypt::ObjsetKeys;
 pub use error::IoError;

@@ -77,6 +77,13 @@ impl Shape {
         self.tree.leaves.iter().any(crate::leaf::Leaf::is_in_store)
     }
 
+    /// Says to all devices that what they have is to be verified.
+    pub fn begin_verification(&self) {
+        for leaf in &self.tree.leaves {
+            leaf.begin_verification();
+        }
+    }
+
     /// Reads the blocks without verifying them; `None` where a healthy leaf did not give one.
     pub fn read_batch(&self, reads: &[BatchRead], io: &IoContext) -> Vec<Option<BlockBuffer>> {
         self.read_batch_telling(reads, io, &mut |_| {})

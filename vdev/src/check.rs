@@ -1,7 +1,7 @@
 //! Judging every copy of a block, as a scrub does: each mirror copy, each column, all parity.
 
 use crate::error::VdevError;
-use crate::io_context::IoContext;
+use crate::io_context::{IoContext, ReadFrom};
 use crate::leaf::{Fitness, Place};
 use crate::request::{Blame, Faults, Request};
 use crate::shape::Shape;
@@ -147,6 +147,7 @@ impl Shape {
             Layout::Indirect(_) => self.check_indirect(request, &mut ballot)?,
             Layout::Hole | Layout::Missing => unreachable!("locate refuses these"),
         };
+        let data = data.or_else(|| self.nearer_copy(request));
         let verdicts = ballot.0.into_iter().map(|((leaf, role), health)| {
             if health == CopyHealth::Wrong && request.blame == Blame::Each {
                 self.charge(&[leaf]);
@@ -156,6 +157,22 @@ impl Shape {
         });
         let verdicts = verdicts.collect();
         Ok(CopyReport { verdicts, data })
+    }
+
+    /// A block that no medium has, from what a device keeps of it nearer than its medium: a store
+    /// may have lost what the local side still has.
+    fn nearer_copy(&self, request: &Request<'_>) -> Option<Vec<u8>> {
+        if request.io.from == ReadFrom::Nearest || !self.is_in_store() {
+            return None;
+        }
+        let io = request.io.read_from(ReadFrom::Nearest).without_windows();
+        // The medium was blamed already.
+        let nearer = Request {
+            blame: Blame::Nobody,
+            io: &io,
+            ..*request
+        };
+        self.read_request(&nearer).ok().map(|found| found.bytes)
     }
 
     /// Verdicts on the leaves of a slot that cannot be read now.

@@ -22,13 +22,26 @@ pub enum Patience {
     Never,
 }
 
-/// What a request is made for: its class, its patience, and what was read ahead for it.
+/// Which copy a read is of, where a device keeps some nearer than its medium.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// The nearest.
+    #[default]
+    Nearest,
+    /// The medium's own: what is nearer says nothing about it.
+    Medium,
+}
+
+/// What a request is made for: its class, its patience, whether it is about the medium, and what
+/// was read ahead for it.
 #[derive(Clone, Debug)]
 pub struct IoContext {
     /// The queue of a device in which reads wait. Repairs go by it, too.
     pub class: IoClass,
     /// What a read does when its devices are gone.
     pub patience: Patience,
+    /// Which copy of a device a read is of.
+    pub from: ReadFrom,
     /// Bytes that were read ahead and answer reads first.
     pub(crate) windows: Option<Arc<Windows>>,
 }
@@ -43,13 +56,20 @@ impl IoContext {
     /// The syncing thread needs it to write a transaction group.
     pub const SYNCING: Self = Self::new(IoClass::SyncRead, Patience::Always);
 
-    /// A scrub, resilver, rebuild or verification reads all there is, in the background.
+    /// A resilver or rebuild reads all there is, in the background.
     pub const SCRUB: Self = Self::new(IoClass::Scrub, Patience::Usual);
+
+    /// A scrub or verification does the same, to learn what the medium has.
+    pub const VERIFICATION: Self = Self {
+        from: ReadFrom::Medium,
+        ..Self::SCRUB
+    };
 
     const fn new(class: IoClass, patience: Patience) -> Self {
         Self {
             class,
             patience,
+            from: ReadFrom::Nearest,
             windows: None,
         }
     }
@@ -72,6 +92,15 @@ impl IoContext {
         }
     }
 
+    /// The same request, of this copy.
+    #[must_use]
+    pub fn read_from(&self, from: ReadFrom) -> Self {
+        Self {
+            from,
+            ..self.clone()
+        }
+    }
+
     /// The same request, answered from these windows where they have the bytes.
     #[must_use]
     pub fn with_windows(&self, windows: Windows) -> Self {
@@ -84,7 +113,10 @@ impl IoContext {
     /// The same request without what was read ahead, to be kept for later.
     #[must_use]
     pub fn without_windows(&self) -> Self {
-        Self::new(self.class, self.patience)
+        Self {
+            windows: None,
+            ..self.clone()
+        }
     }
 
     /// The class in which a repair is written.

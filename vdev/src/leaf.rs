@@ -3,7 +3,7 @@
 use crate::access::Access;
 use crate::counters::VdevCounters;
 use crate::error::LeafProblem;
-use crate::io_context::IoContext;
+use crate::io_context::{IoContext, ReadFrom};
 use crate::missed::Missed;
 use crate::queue::{IoClass, Queue};
 use crate::state::{VdevAux, VdevState};
@@ -189,7 +189,17 @@ impl Leaf {
             };
             let ranges: Vec<Range<u64>> = parts.map(bytes).collect();
             let _admitted = self.queue.enter(io.class, self.env.as_ref());
-            device.prefetch(&ranges);
+            match io.from {
+                ReadFrom::Nearest => device.prefetch(&ranges),
+                ReadFrom::Medium => device.prefetch_medium(&ranges),
+            }
+        }
+    }
+
+    /// Says that what the device has is to be verified: see [`Device::begin_verification`].
+    pub(crate) fn begin_verification(&self) {
+        if let Some(device) = self.device.as_ref().filter(|_| !self.access.is_over()) {
+            device.begin_verification();
         }
     }
 
@@ -278,7 +288,7 @@ impl Leaf {
             return Ok(());
         }
         self.counted(buffer.len(), io.class, false, |device| {
-            device.read_at(place.on_device(), buffer)
+            read_from(device, io.from, place.on_device(), buffer)
         })
     }
 
@@ -295,7 +305,7 @@ impl Leaf {
             return Ok(());
         }
         self.counted(buffer.len(), io.class, true, |device| {
-            device.read_at(place.on_device(), buffer)
+            read_from(device, io.from, place.on_device(), buffer)
         })
     }
 
@@ -317,7 +327,15 @@ impl Leaf {
     ) -> Result<(), LeafProblem> {
         let length = buffers.iter().map(|buffer| buffer.len()).sum();
         self.counted(length, io.class, buffers.len() > 1, |device| {
-            device.read_vectored(place.on_device(), buffers)
+            if io.from == ReadFrom::Nearest {
+                return device.read_vectored(place.on_device(), buffers);
+            }
+            let mut offset = place.on_device();
+            for buffer in buffers {
+                device.read_medium(offset, buffer)?;
+                offset = offset.saturating_add(buffer.len() as u64);
+            }
+            Ok(())
         })
     }
 
@@ -335,8 +353,26 @@ impl Leaf {
             }
         }
         self.counted(length, io.class, false, |device| {
-            device.read_vec(place.on_device(), length)
+            if io.from == ReadFrom::Nearest {
+                return device.read_vec(place.on_device(), length);
+            }
+            let mut bytes = vec![0; length];
+            device.read_medium(place.on_device(), &mut bytes)?;
+            Ok(bytes)
         })
+    }
+}
+
+/// Reads the copy of a device that is meant.
+fn read_from(
+    device: &dyn Device,
+    from: ReadFrom,
+    offset: u64,
+    buffer: &mut [u8],
+) -> Result<(), DeviceError> {
+    match from {
+        ReadFrom::Nearest => device.read_at(offset, buffer),
+        ReadFrom::Medium => device.read_medium(offset, buffer),
     }
 }
 

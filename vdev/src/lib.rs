@@ -71,7 +71,7 @@ pub use dtl::{DtlKind, ResilverTarget};
 pub use error::{LeafFailure, LeafFailures, LeafProblem, VdevError};
 pub use flush::FlushMark;
 pub use indirect_mapping::IndirectEntry;
-pub use io_context::{IoContext, Patience};
+pub use io_context::{IoContext, Patience, ReadFrom};
 pub use kept::Kept;
 pub use labels::{DeviceLabels, FoundUberblock, Label, LabelHealth};
 pub use labels_write::{

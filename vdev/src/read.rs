@@ -67,7 +67,7 @@ impl Shape {
         })
     }
 
-    fn read_request(&self, request: &Request<'_>) -> Result<ReadOutcome, VdevError> {
+    pub(crate) fn read_request(&self, request: &Request<'_>) -> Result<ReadOutcome, VdevError> {
         let Request {
             dva, size, birth, ..
         } = *request;

@@ -4,6 +4,8 @@ use super::{CommitNumber, ObjectNumber, WriterId};
 
 /// The identity.
 pub const DEVICE: &str = "device";
+/// The identity once more: who opens the device needs one of them.
+pub const DEVICE_COPY: &str = "device-copy";
 /// The newest checkpoint's number.
 pub const CURRENT: &str = "current";
 /// What all commits' names begin with.
@@ -51,6 +53,12 @@ pub fn data_name(key: &str) -> Option<(WriterId, ObjectNumber)> {
 /// The root of checkpoint `number`.
 pub fn root(number: CommitNumber) -> String {
     format!("{MAP}{:020}/root", number.0)
+}
+
+/// The checkpoint of which a name is that of the root.
+pub fn root_number(key: &str) -> Option<CommitNumber> {
+    let number = key.strip_prefix(MAP)?.strip_suffix("/root")?;
+    number.parse().ok().map(CommitNumber)
 }
 
 /// The `part`-th object of pages of checkpoint `number`.

@@ -141,6 +141,30 @@ impl Payload {
         Ok(())
     }
 
+    /// The same from the log, and checked; from memory where there is no log.
+    ///
+    /// # Errors
+    /// As [`Self::all`].
+    pub fn read_logged(&self, offset: usize, buffer: &mut [u8]) -> Result<(), PayloadError> {
+        if self.place.is_none() {
+            return self.read(offset, buffer);
+        }
+        let bytes = self.logged()?;
+        buffer.copy_from_slice(&bytes[offset..offset + buffer.len()]);
+        Ok(())
+    }
+
+    /// All bytes as the log has them, checked.
+    fn logged(&self) -> Result<Vec<u8>, PayloadError> {
+        let place = self.place.as_ref().expect("it is in the log");
+        let mut bytes = vec![0; self.length];
+        place.ring.read(place.position, &mut bytes)?;
+        match Hash::of(&bytes) == self.digest {
+            true => Ok(bytes),
+            false => Err(PayloadError::Changed(place.position)),
+        }
+    }
+
     /// All bytes, checked.
     ///
     /// # Errors
@@ -149,13 +173,7 @@ impl Payload {
         if let Some(bytes) = self.copy() {
             return Ok(bytes);
         }
-        let mut bytes = vec![0; self.length];
-        self.read(0, &mut bytes)?;
-        if Hash::of(&bytes) != self.digest {
-            let position = self.place.as_ref().map_or(0, |place| place.position);
-            return Err(PayloadError::Changed(position));
-        }
-        Ok(Arc::new(bytes))
+        self.logged().map(Arc::new)
     }
 }
 

@@ -252,7 +252,7 @@ impl Client {
     /// Whether the store answers for another object than `suspect`; `None` if none is known yet.
     fn ask_witness(&self, suspect: &str) -> Option<bool> {
         let witness = self.witness.get()?;
-        let keys = [key::DEVICE, key::CURRENT];
+        let keys = [key::DEVICE, key::DEVICE_COPY, key::CURRENT];
         let others = keys.into_iter().filter(|key| *key != suspect);
         Some(others.into_iter().any(|key| {
             let get = Request::Get {
@@ -260,8 +260,10 @@ impl Client {
                 range: None,
             };
             match self.try_once(&[get]).pop() {
-                Some(Ok(Answer::Get(bytes, _))) if key == key::DEVICE => bytes == witness.identity,
-                Some(Ok(Answer::Get(bytes, _))) => Current::decode(witness.uuid, &bytes).is_ok(),
+                Some(Ok(Answer::Get(bytes, _))) if key == key::CURRENT => {
+                    Current::decode(witness.uuid, &bytes).is_ok()
+                }
+                Some(Ok(Answer::Get(bytes, _))) => bytes == witness.identity,
                 _ => false,
             }
         }))
@@ -286,6 +288,16 @@ impl Client {
     /// Lists an object whose bytes are not what was put.
     pub(crate) fn note_damage(&self, key: &str, what: impl ToString) {
         self.damage.note(key, what.to_string(), true);
+    }
+
+    /// Takes an object off the list of damaged ones: it was found to be what was put.
+    pub(crate) fn clear_damage(&self, key: &str) {
+        self.damage.retain(|own| own != key);
+    }
+
+    /// Says of a damaged object that nothing in it is needed that is not intact.
+    pub(crate) fn excuse_damage(&self, key: &str) {
+        self.damage.excuse(key);
     }
 
     /// Whether an object is known to be damaged.
@@ -466,6 +478,33 @@ impl Client {
         Ok(outcomes.map(|put| put.expect("all have ended")).collect())
     }
 
+    /// Puts bytes under a name that never had others, whatever is there now: it was damaged. Says
+    /// whether it is done. What is there is replaced by one try: a store may keep it for a time that
+    /// its owner chose, or have a directory in its place, and nobody is to wait for that.
+    ///
+    /// # Errors
+    /// Those that remain once patience is over, while the name is free.
+    pub fn put_in_place(&self, key: &str, body: &Arc<Vec<u8>>) -> Result<bool, StoreError> {
+        let object = (key.to_owned(), Arc::clone(body));
+        let mut is_done = match self.put_new(vec![object]) {
+            Ok(puts) => puts == [Put::Done],
+            Err(StoreError::Damaged { .. }) => false,
+            Err(error) => return Err(error),
+        };
+        if !is_done {
+            let put = Request::Put {
+                key: key.into(),
+                body: Arc::clone(body),
+                condition: Condition::None,
+            };
+            is_done = matches!(self.try_once(&[put]).as_slice(), [Ok(_)]);
+        }
+        if is_done {
+            self.clear_damage(key);
+        }
+        Ok(is_done)
+    }
+
     /// Replaces the version `tag` of `key`, or puts it if there is no version.
     ///
     /// A store that never takes the right version (Ceph 16 compares it with its quotes) is asked
@@ -536,6 +575,19 @@ impl Client {
         match self.run_one(request)? {
             Answer::List(found) => Ok(found),
             _ => Err(wrong_answer()),
+        }
+    }
+
+    /// As [`Self::list`], tried once; nothing if that fails.
+    pub fn try_list(&self, prefix: &str, after: Option<String>, limit: usize) -> Vec<Meta> {
+        let request = Request::List {
+            prefix: prefix.into(),
+            after,
+            limit,
+        };
+        match self.try_once(&[request]).pop() {
+            Some(Ok(Answer::List(found))) => found,
+            _ => Vec::new(),
         }
     }
 

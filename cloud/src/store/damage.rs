@@ -86,6 +86,8 @@ struct Entry {
     what: String,
     /// Whether parts of it may be readable all the same.
     is_partial: bool,
+    /// Whether something is needed of it that is not intact, as far as that is known.
+    is_needed: bool,
 }
 
 #[derive(Debug, Default)]
@@ -110,7 +112,11 @@ impl DamageList {
             listed.more = listed.more.saturating_add(1);
             return;
         }
-        let entry = Entry { what, is_partial };
+        let entry = Entry {
+            what,
+            is_partial,
+            is_needed: true,
+        };
         listed.entries.insert(key.to_owned(), entry);
     }
 
@@ -134,23 +140,31 @@ impl DamageList {
         }
     }
 
-    /// Forgets objects that nobody needs any more.
+    /// Forgets objects that nobody needs any more, or that are well.
     pub(super) fn retain(&self, mut is_needed: impl FnMut(&str) -> bool) {
         let mut listed = self.listed();
         listed.entries.retain(|key, _| is_needed(key));
         listed.more = 0;
     }
 
-    /// The first of them, in the order of their names, and how many there are.
+    /// Notes that nothing in an object is needed that is not intact.
+    pub(super) fn excuse(&self, key: &str) {
+        if let Some(entry) = self.listed().entries.get_mut(key) {
+            entry.is_needed = false;
+        }
+    }
+
+    /// The first of them that are needed, in the order of their names, and how many there are.
     pub(super) fn list(&self) -> (Vec<DamagedObject>, u64) {
         let listed = self.listed();
-        let entries = listed.entries.iter();
+        let entries = listed.entries.iter().filter(|(_, entry)| entry.is_needed);
         let objects = entries.map(|(key, entry)| DamagedObject {
             key: key.clone(),
             what: entry.what.clone(),
         });
-        let count = listed.entries.len() as u64 + listed.more;
-        (objects.collect(), count)
+        let objects: Vec<DamagedObject> = objects.collect();
+        let count = objects.len() as u64 + listed.more;
+        (objects, count)
     }
 }
 

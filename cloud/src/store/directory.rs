@@ -157,7 +157,9 @@ impl DirectoryStore {
     fn check(&self) -> Result<(), StoreError> {
         let is_it = std::fs::metadata(&self.root).is_ok_and(|found| {
             let is_same = (found.dev(), found.ino()) == self.identity;
-            found.is_dir() && (is_same || self.root.join(key::DEVICE).is_file())
+            let is_device = |key: &str| self.root.join(key).is_file();
+            let is_ours = is_same || is_device(key::DEVICE) || is_device(key::DEVICE_COPY);
+            found.is_dir() && is_ours
         });
         match is_it {
             true => Ok(()),

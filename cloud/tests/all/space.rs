@@ -482,3 +482,24 @@ fn upkeep_hinders_nobody() {
     let device = open();
     assert!(device.read_vec(0, 16 << 20).expect("readable") == contents);
 }
+
+/// What was uploaded kept its place in the log until the next upload: a writer waited for a store
+/// that was away, although the log held next to nothing that the store did not have.
+#[test]
+fn what_is_uploaded_leaves_room_in_the_log_while_the_store_is_away() {
+    let world = World::new(1 << 30, Options::default());
+    let place = Arc::new(SimulatedPlace::new(16 * MIB, 4 * MIB));
+    let opened = world.try_open(&world.options, Some(place));
+    let (device, connection) = opened.expect("it is there");
+    let mut random = Random::new(4);
+    let write = |at: u64, bytes: &[u8]| device.write_at(at * MIB, bytes);
+    for at in 0..14 {
+        write(at, &noise(&mut random, MIB)).expect("room");
+    }
+    device.upload().expect("the store works");
+    connection.cut_after(0);
+    for at in 14..28 {
+        write(at, &noise(&mut random, MIB)).expect("room for all that is not in the store");
+    }
+    assert_eq!(device.status().pending_bytes, 14 * MIB);
+}

@@ -92,7 +92,7 @@ pub use setting::SettingRow;
 pub use shell_word::shell_word;
 pub use snapshots::{RollBack, SnapshotChange};
 pub use space::{AccountKind, AccountOwner, Hold, KeptBy, SnapshotSpace, SpaceAccount};
-pub use store::{StoreAct, StoreReport, StoreRequests, StoreStatus};
+pub use store::{StoreAct, StoreFault, StoreReport, StoreRequests, StoreStatus, StoreVerified};
 pub use ublk::{UblkAct, UblkDisk, UblkFailure, UblkLeft, UblkStatus};
 pub use value::{Pair, Property, Source, Value};
 pub use vdev::{

@@ -394,7 +394,7 @@ impl Request {
             },
             Request::Stores { act, .. } => match act {
                 StoreAct::Status => Access::Read,
-                StoreAct::Sync | StoreAct::Compact => Access::Change,
+                StoreAct::Sync | StoreAct::Compact | StoreAct::Verify => Access::Change,
             },
             Request::Nbd { act } => match act {
                 NbdAct::Status => Access::Read,

@@ -51,6 +51,12 @@ pub struct StoreStatus {
     /// How many there are.
     #[serde(default)]
     pub damaged_count: u64,
+    /// What the store was found to have lost first, since a verification found all of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost: Option<String>,
+    /// Objects that were put again from this side since then.
+    #[serde(default)]
+    pub put_again: u64,
     /// Why nothing can be written to it any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
@@ -72,6 +78,38 @@ pub enum StoreAct {
     Sync,
     /// Compact objects of which little is needed.
     Compact,
+    /// Compare everything that is needed with its checksums, and put again what the store has lost.
+    Verify,
+}
+
+/// An object in a store that is not as it was put.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreFault {
+    /// Its name.
+    pub key: String,
+    /// What is wrong with it.
+    pub what: String,
+    /// The bytes of the device that it concerns, from and to.
+    pub ranges: Vec<(u64, u64)>,
+}
+
+/// The outcome of a verification of a device in a store.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreVerified {
+    /// Data objects that were looked at.
+    pub objects: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Pages of the map that were looked at.
+    pub pages: u64,
+    /// Objects with something wrong.
+    pub faulty: u64,
+    /// The first of them.
+    pub faults: Vec<StoreFault>,
+    /// Damage of bytes that nothing needs, and what cannot be judged.
+    pub remarks: Vec<StoreFault>,
+    /// Objects that were put again from this side.
+    pub put_again: u64,
 }
 
 /// Requests of one kind to a store.
@@ -121,4 +159,7 @@ pub struct StoreReport {
     pub deleted: u64,
     /// Requests since then, by kind.
     pub requests: Vec<StoreRequests>,
+    /// What a verification found, if one was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verified: Option<StoreVerified>,
 }

@@ -4,10 +4,11 @@ use super::leave::{failed, upload_before};
 use super::status::{devices_of, status};
 use crate::context::Context;
 use cenote_base::rt;
-use cenote_cloud::CloudDevice;
 use cenote_cloud::store::RequestKind;
+use cenote_cloud::{CloudDevice, ObjectFault};
 use cenote_control::model::{
-    ControlError, Part, Response, StoreAct, StoreRefusal, StoreReport, StoreRequests,
+    ControlError, Part, Response, StoreAct, StoreFault, StoreRefusal, StoreReport, StoreRequests,
+    StoreVerified,
 };
 use cenote_control::protocol::Reply;
 use std::time::Duration;
@@ -32,7 +33,7 @@ pub(crate) fn act_on_stores(
         return Err(refusal.into());
     }
     match act {
-        StoreAct::Status => {}
+        StoreAct::Status | StoreAct::Verify => {}
         StoreAct::Sync => upload_before(&imported, &devices, false, Some(reply))?,
         StoreAct::Compact => {
             for (place, device) in &devices {
@@ -40,9 +41,77 @@ pub(crate) fn act_on_stores(
             }
         }
     }
-    let reports = devices.iter().map(|(place, device)| report(place, device));
-    let stores = reports.collect();
+    let mut stores = Vec::new();
+    for (place, device) in &devices {
+        let verified = match act {
+            StoreAct::Verify => Some(verify(place, device, reply)?),
+            _ => None,
+        };
+        stores.push(StoreReport {
+            verified,
+            ..report(place, device)
+        });
+    }
     Ok(Response::Stores { stores })
+}
+
+/// Verifies a device, puts again what the store has lost, and verifies it once more then.
+fn verify(
+    place: &str,
+    device: &CloudDevice,
+    reply: &mut dyn Reply,
+) -> Result<StoreVerified, ControlError> {
+    let before = put_again(device);
+    let mut verified = verify_once(place, device, reply)?;
+    if device.status().damaged_count > 0 {
+        let done = device.put_again();
+        done.map_err(|error| failed(place, &error))?;
+    }
+    let count = put_again(device).saturating_sub(before);
+    if count > 0 {
+        verified = verify_once(place, device, reply)?;
+    }
+    Ok(StoreVerified {
+        put_again: count,
+        ..verified
+    })
+}
+
+fn put_again(device: &CloudDevice) -> u64 {
+    let loss = device.status().loss;
+    loss.map_or(0, |loss| loss.put_again)
+}
+
+fn verify_once(
+    place: &str,
+    device: &CloudDevice,
+    reply: &mut dyn Reply,
+) -> Result<StoreVerified, ControlError> {
+    let verified = device.verify(&mut |done, total| {
+        let part = Part::Progress(format!("verifying {place}"), done, total);
+        !reply.cancelled() && reply.part(part).is_ok()
+    });
+    let verified = verified.map_err(|error| failed(place, &error))?;
+    if !verified.is_complete {
+        return Err(ControlError::Interrupted);
+    }
+    let faults = |faults: Vec<ObjectFault>| {
+        let faults = faults.into_iter().map(|fault| StoreFault {
+            key: fault.key,
+            what: fault.what,
+            ranges: fault.ranges.into_iter().map(|r| (r.start, r.end)).collect(),
+        });
+        faults.collect()
+    };
+    Ok(StoreVerified {
+        objects: verified.objects,
+        bytes: verified.bytes,
+        pages: verified.pages,
+        faulty: verified.faulty,
+        faults: faults(verified.faults),
+        remarks: faults(verified.remarks),
+        put_again: 0,
+    })
 }
 
 fn compact(place: &str, device: &CloudDevice, reply: &mut dyn Reply) -> Result<(), ControlError> {
@@ -91,5 +160,6 @@ pub(crate) fn report(place: &str, device: &CloudDevice) -> StoreReport {
         compacted_bytes: counts.compacted,
         deleted: counts.deleted,
         requests: requests.collect(),
+        verified: None,
     }
 }

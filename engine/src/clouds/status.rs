@@ -73,6 +73,8 @@ pub(crate) fn status(place: String, device: &CloudDevice) -> StoreStatus {
         last_error: status.store.last_error,
         damaged: damaged.collect(),
         damaged_count: status.damaged_count,
+        put_again: status.loss.as_ref().map_or(0, |loss| loss.put_again),
+        lost: status.loss.map(|loss| loss.what),
         failure: status.failure,
         log_aside: device.log_aside().map(|log| log.name.clone()),
         log_aside_bytes: device.log_aside().map_or(0, |log| log.bytes),

@@ -12,7 +12,7 @@ use cenote_dmu::ObjectSet;
 use cenote_dmu::zap::ZapValue;
 use cenote_dsl::write::{SyncContext, SyncTask};
 use cenote_dsl::{Dataset, DslError, ErrorEntry, pointer_in};
-use cenote_io::{IoClass, IoContext, MendScope};
+use cenote_io::{IoClass, IoContext, MendScope, ReadFrom};
 use cenote_ondisk::BlockPointer;
 use cenote_ondisk::object_directory::{OBJECT_DIRECTORY, keys};
 use cenote_ondisk::scan::{ErrorScrub, ScanFunction, ScanState};
@@ -133,10 +133,11 @@ impl Pool {
             level: Level(level),
             block: BlockId(entry.block),
         };
+        let io = io.read_from(ReadFrom::Medium);
         let mended = self
             .cache()
             .pipeline()
-            .mend(pointer, bookmark, MendScope::All, io);
+            .mend(pointer, bookmark, MendScope::All, &io);
         mended.is_ok_and(|mended| mended.lost == 0)
     }
 }

@@ -112,11 +112,11 @@ fn mend_log(log: &IntentLog, mender: &Mender, walked: &mut Walked) {
         let mended =
             mender
                 .pipeline
-                .mend_log_block(&pointer, bookmark, &is_valid, &IoContext::SCRUB);
+                .mend_log_block(&pointer, bookmark, &is_valid, &IoContext::VERIFICATION);
         note(walked, bookmark, &pointer, mended.ok());
         for write in log.owned_writes(&block) {
             let pipeline = &mender.pipeline;
-            let mended = pipeline.mend(&write, bookmark, MendScope::All, &IoContext::SCRUB);
+            let mended = pipeline.mend(&write, bookmark, MendScope::All, &IoContext::VERIFICATION);
             note(walked, bookmark, &write, mended.ok());
         }
     }

@@ -36,6 +36,8 @@ pub(super) struct Worker {
     buffers: Arc<MemoryBudget>,
     /// Its own, so that nobody who reads waits behind a scan's jobs; none before it works.
     workers: Option<Arc<Workers>>,
+    /// The scan that devices were told of.
+    announced: Option<u64>,
 }
 
 /// Why a turn failed.
@@ -70,6 +72,7 @@ impl Worker {
             scans: Arc::clone(scans),
             buffers: Arc::clone(buffers),
             workers: None,
+            announced: None,
         };
         let guard = syncer.guard("a scan");
         scans.job.start("scan", guarded(worker, guard))
@@ -96,6 +99,9 @@ impl Worker {
             false => Due::All(scan.txg_min, scan.txg_max),
             true => Due::Stale(all_txgs(&targets)),
         };
+        if matches!(due, Due::All(..)) && self.announced.replace(generation) != Some(generation) {
+            syncer.vdevs.shape().begin_verification();
+        }
         let plan = plan::plan(&mos, &scan)?;
         let before = repaired_bytes(&syncer.vdevs.shape());
         let (order, mut walked) = self.walk(control, syncer, &plan, due.clone());

@@ -41,6 +41,15 @@ impl Due {
             Self::Stale(_) => MendScope::Stale,
         }
     }
+
+    /// A scrub is about what devices have. A resilver reads what others hold for one that lacks it,
+    /// from wherever that is nearest.
+    fn io(&self) -> IoContext {
+        match self {
+            Self::All(..) => IoContext::VERIFICATION,
+            Self::Stale(_) => IoContext::SCRUB,
+        }
+    }
 }
 
 /// What reads and mends.
@@ -73,7 +82,7 @@ impl Mender {
     /// Mends a block; the stored bytes if that took reading them all.
     fn mend(&self, visit: &Visit) -> (Option<Vec<u8>>, bool) {
         let _lease = self.lease(visit.pointer.physical_size());
-        self.mend_leased(visit, &IoContext::SCRUB)
+        self.mend_leased(visit, &self.due.io())
     }
 
     /// Memory for blocks of so many bytes. A block larger than the budget is at least the only
@@ -137,11 +146,12 @@ impl Reader for Mender {
         let _lease = self.lease(sizes.fold(0, u64::saturating_add));
         let io = match self.due.scope() {
             MendScope::All => {
+                let io = self.due.io();
                 let places = group.iter().flat_map(places_of).collect::<Vec<_>>();
                 let vdevs = self.pipeline.vdevs();
-                IoContext::SCRUB.with_windows(vdevs.read_windows(&places, &IoContext::SCRUB))
+                io.with_windows(vdevs.read_windows(&places, &io))
             }
-            MendScope::Stale => IoContext::SCRUB,
+            MendScope::Stale => self.due.io(),
         };
         let mend = |visit: &Visit| Outcome {
             contents: None,

@@ -113,7 +113,7 @@ fn check_at_once<'a>(
         engine
             .pipeline
             .vdevs()
-            .read_batch(&reads, &IoContext::SCRUB),
+            .read_batch(&reads, &IoContext::VERIFICATION),
     ) {
         stored[index] = bytes;
     }
@@ -158,9 +158,11 @@ fn check(engine: &Engine, visit: &Visit, keys: Option<&ObjsetKeys>, wanted: bool
     };
     let stored = match stored {
         Some(stored) => Ok(stored),
-        None => engine
-            .pipeline
-            .read_stored(&visit.pointer, visit.bookmark, &IoContext::SCRUB),
+        None => {
+            engine
+                .pipeline
+                .read_stored(&visit.pointer, visit.bookmark, &IoContext::VERIFICATION)
+        }
     };
     match stored {
         Ok(stored) => decode(engine, visit, &stored, keys, wanted, bad_copies),
@@ -189,7 +191,13 @@ fn check_copies(engine: &Engine, visit: &Visit) -> (u64, Option<Vec<u8>>) {
     let is_bad = |health| matches!(health, CopyHealth::Unreadable | CopyHealth::Wrong);
     let (mut bad, mut stored) = (0, None);
     for dva in pointer.dvas() {
-        match vdevs.check_copies(dva, read.size, read.birth, &verify, &IoContext::SCRUB) {
+        match vdevs.check_copies(
+            dva,
+            read.size,
+            read.birth,
+            &verify,
+            &IoContext::VERIFICATION,
+        ) {
             Ok(report) => {
                 let verdicts = report.verdicts.iter();
                 bad += verdicts.filter(|verdict| is_bad(verdict.health)).count() as u64;

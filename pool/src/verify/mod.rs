@@ -94,6 +94,7 @@ pub fn verify(
 
 /// A verification of all that was born after `since`.
 fn begin(pool: &Pool, since: Txg) -> Result<Walk, ImportError> {
+    pool.cache().pipeline().vdevs().begin_verification();
     let claims = pool.metaslabs().iter().map(|vdev| {
         (
             vdev.vdev.0,

@@ -168,13 +168,14 @@ impl Inspection<'_> {
     /// A gang block's header and members have allocations of their own.
     fn claim_gang(&mut self, visit: &Visit) -> bool {
         let pipeline = self.engine.pipeline();
-        let parts = match pipeline.gang_parts(&visit.pointer, visit.bookmark, &IoContext::SCRUB) {
-            Ok(parts) => parts,
-            Err(error) => {
-                self.books.push_damaged(visit, error.to_string());
-                return false;
-            }
-        };
+        let parts =
+            match pipeline.gang_parts(&visit.pointer, visit.bookmark, &IoContext::VERIFICATION) {
+                Ok(parts) => parts,
+                Err(error) => {
+                    self.books.push_damaged(visit, error.to_string());
+                    return false;
+                }
+            };
         let vdevs = pipeline.vdevs();
         // A header takes what any 512-byte block takes on its vdev (format/1d.6).
         let header_bytes = |pointer: &BlockPointer| vdevs.asize(pointer.dva(0).vdev(), 512, Txg(0));

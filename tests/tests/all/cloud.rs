@@ -370,6 +370,103 @@ fn a_disk_is_mirrored_by_a_store_and_moves_there() -> Result<()> {
     store.judge(&site, &["a"])
 }
 
+/// The newest data objects of a store.
+fn newest(store: &Path, count: usize) -> Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(store.join("data"))? {
+        let entry = entry?;
+        found.push((entry.metadata()?.modified()?, entry.path()));
+    }
+    found.sort();
+    let paths = found.into_iter().rev().map(|(_, path)| path);
+    Ok(paths.take(count).collect())
+}
+
+fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        match entry.file_type()?.is_dir() {
+            true => copy_tree(&entry.path(), &target)?,
+            false => drop(fs::copy(entry.path(), target)?),
+        }
+    }
+    Ok(())
+}
+
+/// Objects were removed, or the store was set back, below a pool in use: a scrub read the read cache
+/// and found no errors, health was well, and with the local side all that only it had was lost.
+#[test]
+fn what_a_store_loses_below_a_pool_in_use_is_put_again() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let store = Store::new()?;
+    let url = store.url("a");
+    let site = site_with(&format!("{url}?size=1G&log=32M"))?;
+    let files = |first: u64| (first..first + 4).map(|seed| (seed, noise(seed, 400_000)));
+    let write = |first: u64| -> Result<()> {
+        for (seed, bytes) in files(first) {
+            fs::write(site.path(&format!("tank/f{seed}")), bytes)?;
+        }
+        site.ok("cenote cloud sync tank").map(drop)
+    };
+    write(0)?;
+    for object in newest(&store.path("a"), 2)? {
+        fs::remove_file(object)?;
+    }
+    has(&site.ok("zpool status -x")?, "all pools are healthy")?;
+    site.ok("zpool scrub -w tank")?;
+    let status = site.ok("zpool status tank")?;
+    ensure!(!status.contains("repaired 0B"), "{status}");
+    has(&status, "errors: No known data errors")?;
+    site.fails("cenote health tank")?;
+    has(&status, "it is missing")?;
+    site.ok("cenote cloud sync tank")?;
+    site.ok("cenote cloud verify -q tank")?;
+    site.ok("zpool clear tank")?;
+
+    // The same, found by a verification.
+    write(4)?;
+    for object in newest(&store.path("a"), 1)? {
+        fs::remove_file(object)?;
+    }
+    has(
+        &site.ok("cenote cloud verify -q tank")?,
+        "put again from this machine",
+    )?;
+
+    // Set back by an upload, which the next upload notices.
+    copy_tree(&store.path("a"), &store.path("older"))?;
+    write(8)?;
+    fs::rename(store.path("a"), store.path("newer"))?;
+    fs::rename(store.path("older"), store.path("a"))?;
+    write(12)?;
+    has(
+        &site.ok("zpool status tank")?,
+        "the store has lost objects, first commit/",
+    )?;
+    site.fails("cenote health tank")?;
+    site.ok("cenote cloud verify -q tank")?;
+    has(&site.ok("zpool status tank")?, "everything is uploaded")?;
+    ensure!(!site.ok("zpool status tank")?.contains("lost"), "verified");
+
+    // The identity has a copy.
+    fs::remove_file(store.path("a/device"))?;
+    site.kill()?;
+    fs::remove_dir_all(site.cenote().directory().join("state/cloud"))?;
+    site.start()?;
+    import(&site, "-f", &[&url])?;
+    for (seed, bytes) in (0..16).step_by(4).flat_map(files) {
+        let found = fs::read(site.path(&format!("tank/f{seed}")))?;
+        ensure!(found == bytes, "f{seed} is wrong");
+    }
+    ensure!(store.path("a/device").exists(), "it is put again");
+    site.ok("zpool export tank")?;
+    store.judge(&site, &["a"])
+}
+
 /// A device that is shown as a file until this goes away.
 struct Shown(Child);
 

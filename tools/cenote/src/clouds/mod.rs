@@ -23,7 +23,8 @@ pub const COMMAND: Command = Command {
             file:///DIRECTORY.\n\
             'status' shows its state and the requests since it was opened;\n\
             'sync' uploads all changes and waits until they are in the store;\n\
-            'verify' downloads everything that is needed and compares it with its checksums;\n\
+            'verify' downloads everything that is needed and compares it with its checksums; of a\n\
+            pool that is imported, it uploads again what the store has lost and this machine has;\n\
             'compact' rewrites objects of which only a small part is needed;\n\
             'price' estimates the cost of a month;\n\
             'copy' copies between devices and images: FROM and TO are URLs, files or block\n\

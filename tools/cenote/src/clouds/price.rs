@@ -100,7 +100,10 @@ fn print(place: &str, cost: Cost, is_open: bool, context: &mut Context) {
             cost.requests, cost.egress
         ));
     }
-    context.line(&format!("  {:.2} to fetch everything once", cost.restore));
+    context.line(&format!(
+        "  {:.2} to fetch everything once, as each scrub and each 'cenote cloud verify' does",
+        cost.restore
+    ));
 }
 
 fn json(cost: Cost) -> Object {

@@ -6,7 +6,7 @@ use crate::context::{Context, Stop, failed, mismatch};
 use crate::reading::progress::{Progress, Style};
 use cenote_cloud::location::is_location;
 use cenote_cloud::{CloudDevice, Opening, StoreOpener};
-use cenote_control::model::{Part, Request, Response, StoreAct, StoreReport};
+use cenote_control::model::{ControlError, Part, Request, Response, StoreAct, StoreReport};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -26,6 +26,19 @@ pub fn ask(
     style: Style,
     context: &mut Context,
 ) -> Result<Vec<StoreReport>, Stop> {
+    match try_to_ask(pool, act, style, context)? {
+        Ok(stores) => Ok(stores),
+        Err(error) => failed(format!("{pool}: {error}")),
+    }
+}
+
+/// The same, with what the daemon refuses.
+pub fn try_to_ask(
+    pool: &str,
+    act: StoreAct,
+    style: Style,
+    context: &mut Context,
+) -> Result<Result<Vec<StoreReport>, ControlError>, Stop> {
     let request = Request::Stores {
         pool: pool.to_owned(),
         act,
@@ -42,9 +55,9 @@ pub fn ask(
         shown.finish();
     }
     match answer {
-        Ok(Response::Stores { stores }) => Ok(stores),
+        Ok(Response::Stores { stores }) => Ok(Ok(stores)),
         Ok(_) => failed(mismatch().to_string()),
-        Err(error) => failed(format!("{pool}: {error}")),
+        Err(error) => Ok(Err(error)),
     }
 }
 

@@ -46,6 +46,7 @@ pub fn lines(store: &StoreStatus) -> Vec<String> {
             error.as_deref().unwrap_or("no reason is known")
         ),
     });
+    lines.extend(loss(store));
     lines.extend(damage(store));
     lines.push(pending(store));
     let cache = match store.writethrough {
@@ -64,6 +65,18 @@ pub fn lines(store: &StoreStatus) -> Vec<String> {
         ));
     }
     lines
+}
+
+/// What the store was found to have lost.
+fn loss(store: &StoreStatus) -> Option<String> {
+    let lost = store.lost.as_ref()?;
+    let put_again = match store.put_again {
+        0 => String::new(),
+        count => format!("; {count} objects were put again from this machine"),
+    };
+    Some(format!(
+        "the store has lost objects, first {lost}{put_again}"
+    ))
 }
 
 /// Which objects are damaged.
@@ -130,6 +143,7 @@ pub fn json_of(store: &StoreStatus) -> Object {
             object.put(name, value);
         }
     }
+    object.put("put_again", store.put_again);
     object.put("damaged_count", store.damaged_count);
     let damaged = store.damaged.iter().map(|(key, what)| {
         let mut entry = Object::new();
@@ -139,6 +153,7 @@ pub fn json_of(store: &StoreStatus) -> Object {
     });
     object.put("damaged", damaged.collect::<Vec<Json>>());
     let texts = [
+        ("lost", &store.lost),
         ("last_error", &store.last_error),
         ("failure", &store.failure),
         ("log_aside", &store.log_aside),
