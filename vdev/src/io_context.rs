@@ -60,16 +60,17 @@ impl IoContext {
     pub const SCRUB: Self = Self::new(IoClass::Scrub, Patience::Usual);
 
     /// A scrub or verification does the same, to learn what the medium has.
-    pub const VERIFICATION: Self = Self {
-        from: ReadFrom::Medium,
-        ..Self::SCRUB
-    };
+    pub const VERIFICATION: Self = Self::of(IoClass::Scrub, Patience::Usual, ReadFrom::Medium);
 
     const fn new(class: IoClass, patience: Patience) -> Self {
+        Self::of(class, patience, ReadFrom::Nearest)
+    }
+
+    const fn of(class: IoClass, patience: Patience, from: ReadFrom) -> Self {
         Self {
             class,
             patience,
-            from: ReadFrom::Nearest,
+            from,
             windows: None,
         }
     }
