@@ -14,7 +14,7 @@ use cenote_pool::Pool;
 use cenote_vdev::VdevState;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// One imported pool and how it was asked for.
@@ -39,9 +39,6 @@ pub(crate) struct Imported {
     pub heads: OpenHeads,
     /// Whether the daemon ends when devices are lost: `failmode=panic`.
     pub panics: AtomicBool,
-    /// The end of what devices missed when a resilver was begun for just that: what it could not
-    /// bring, another one cannot.
-    pub resilver_tried: AtomicU64,
     /// Whether its devices are watched: `autoexpand`.
     pub growth: Job,
     /// What became of the intent logs.
@@ -62,7 +59,6 @@ impl Imported {
             since: pool.env().monotonic(),
             damage: DamageLog::of(&pool),
             pool: Arc::new(pool),
-            resilver_tried: AtomicU64::new(0),
             altroot,
             mount_options: Vec::new(),
             cache_file: Mutex::default(),

@@ -60,10 +60,11 @@ pub(super) fn modified(dataset: &DatasetName) -> StreamRefusal {
 }
 
 pub(super) fn no_room(dataset: &DatasetName, refusal: SpaceRefusal) -> StreamRefusal {
-    let dataset = text(dataset);
+    let (dataset, pool) = (text(dataset), dataset.pool().to_owned());
     match refusal {
         SpaceRefusal::Quota => StreamRefusal::QuotaReached { dataset },
         SpaceRefusal::NoSpace => StreamRefusal::NoSpace,
+        SpaceRefusal::Unknown => StreamRefusal::SpaceUnknown { dataset, pool },
     }
 }
 
@@ -132,9 +133,6 @@ pub(super) fn of_dsl(wants: Wants, dataset: &DatasetName, error: &DslError) -> C
         DslError::KeyRequired { .. } => StreamRefusal::ParentKeyNotLoaded,
         DslError::FeatureDisabled { .. } => StreamRefusal::PoolTooOld,
         DslError::NoSpaceFor { .. } => StreamRefusal::NoSpace,
-        DslError::AboveRefquota { name, .. } => StreamRefusal::QuotaReached {
-            dataset: text(name),
-        },
         DslError::ParentNotFilesystem { .. } => StreamRefusal::InvalidParent,
         error => other(error),
     })

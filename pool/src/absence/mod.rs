@@ -4,5 +4,4 @@
 pub(crate) mod away;
 pub(crate) mod behind;
 pub(crate) mod clear;
-mod logs;
 pub(crate) mod returning;

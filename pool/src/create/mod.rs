@@ -271,7 +271,6 @@ fn pool_config(request: &CreateRequest, root: VdevConfig, hostid: u64) -> PoolCo
         create_txg: None,
         has_per_vdev_zaps: true,
         previous: None,
-        logs_have_groups: false,
         vdev_tree: Some(root),
     }
 }
@@ -337,7 +336,7 @@ pub fn create(
     let pool = Pool::of_syncer(syncer, options, &env);
     pool.note_devices(known);
     pool.resume_treatments();
-    pool.begin_watching();
+    pool.begin_aging();
     Ok(pool)
 }
 

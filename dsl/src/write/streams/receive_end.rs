@@ -58,7 +58,13 @@ impl EndReceive {
         }
         context.deadlist_entries(target.phys().deadlist)?;
         context.deadlist_entries(received.deadlist)?;
-        target.check_refquota(received.referenced_bytes)
+        let quota = target.stored_number(Property::RefQuota)?;
+        match quota != 0 && received.referenced_bytes > quota {
+            true => Err(DslError::NoSpaceFor {
+                name: target.name().clone(),
+            }),
+            false => Ok(()),
+        }
     }
 }
 

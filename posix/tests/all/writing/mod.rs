@@ -2,11 +2,9 @@
 
 mod caching;
 mod data;
-mod halfway;
 mod legacy;
 mod model;
 mod names;
-mod recount;
 mod tape;
 mod values;
 

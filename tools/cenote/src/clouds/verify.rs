@@ -53,10 +53,8 @@ fn by_daemon(
     context: &mut Context,
 ) -> Result<Option<All>, Stop> {
     // Without a daemon that has the pool none is started.
-    match connect::opened(pool) {
-        Ok(Some(_)) => {}
-        Ok(None) => return Ok(None),
-        Err(error) => return failed(format!("{pool}: {error}")),
+    if connect::opened(pool).is_none() {
+        return Ok(None);
     }
     match try_to_ask(pool, StoreAct::Verify, style(arguments), context)? {
         Ok(stores) => {

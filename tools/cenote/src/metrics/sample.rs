@@ -441,8 +441,7 @@ pub mod testing {
 
     use super::*;
     use cenote_control::model::{
-        Due, MetricFamily, MetricKind, MetricSeries, NbdClient, PoolHealth, Vdev, VdevKind,
-        VdevTree,
+        MetricFamily, MetricKind, MetricSeries, NbdClient, PoolHealth, Vdev, VdevKind, VdevTree,
     };
     use std::time::Duration;
 
@@ -491,7 +490,6 @@ pub mod testing {
             health: PoolHealth::Online,
             condition: None,
             scan: None,
-            due: Due::default(),
             rebuilds: Vec::new(),
             removal: None,
             checkpoint: None,
