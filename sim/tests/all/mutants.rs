@@ -12,11 +12,14 @@ enum Value {
 
 use Value::{LaterGroup, Number};
 
+/// The kind of pool, the place, the value, and what is said of it.
+type Found = (&'static str, (u64, u64, usize), Value, &'static str);
+
 /// Faults that mutants found: the kind of pool; the object of the meta object set (0 for dnodes),
 /// the block in it and the byte in that; the value; and what is said of it now. What became of the
 /// pool before stands above each.
 #[rustfmt::skip]
-const FOUND: &[(&str, (u64, u64, usize), Value, &str)] = &[
+const FOUND: &[Found] = &[
     // The log of the group that was being written was freed, and the syncing thread panicked; the
     // import waited for ever, with the devices.
     ("mirror2", (73, 0, 0), LaterGroup(3), "the table of unflushed metaslabs of top-level vdev 0"),
