@@ -143,6 +143,7 @@ impl Core {
 }
 
 /// Opens the device in `store`, with what `place` has for it on this side.
+// tidy: allow(long-function, one step of the opening after another)
 pub(crate) fn open(
     store: Arc<dyn Store>,
     find_place: impl FnOnce(&Identity) -> Result<Option<Arc<dyn Place>>>,

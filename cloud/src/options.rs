@@ -70,7 +70,8 @@ pub struct Options {
     pub tail_bytes_min: u64,
     /// Objects that are dead are kept for so long, for those who read as of an older commit.
     pub keep: Duration,
-    /// Before a commit is put the one before it is asked for, unless that was done within this time.
+    /// Before a commit is put the one before it is asked for, unless that was done within this
+    /// time.
     pub predecessor_interval: Duration,
     /// Objects of which less than this share lives are compacted, in hundredths.
     pub compact_percent: u64,

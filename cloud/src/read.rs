@@ -8,7 +8,8 @@
 //! are asked for alone: those that are there are given.
 //!
 //! *Verification* reads what the store has: no cache answers it. What is in no commit yet is read
-//! from the local log, not from memory. Ranges that are fetched ahead for it are kept in a memory of
+//! from the local log, not from memory. Ranges that are fetched ahead for it are kept in a memory
+//! of
 //! their own, which is empty when a verification begins.
 //!
 //! An object may be removed between the lookup and the request, once compaction has moved what

@@ -73,7 +73,8 @@ pub trait Device: Debug + Send + Sync {
     /// fetch all of them at once. What is wrong with them, the reads tell.
     fn prefetch(&self, _ranges: &[Range<u64>]) {}
 
-    /// As [`Self::read_at`], of the medium itself. A device that keeps copies nearer than its medium
+    /// As [`Self::read_at`], of the medium itself. A device that keeps copies nearer than its
+    /// medium
     /// does not answer from those.
     ///
     /// A device that wraps another one passes it on.

@@ -479,7 +479,8 @@ impl Client {
     }
 
     /// Puts bytes under a name that never had others, whatever is there now: it was damaged. Says
-    /// whether it is done. What is there is replaced by one try: a store may keep it for a time that
+    /// whether it is done. What is there is replaced by one try: a store may keep it for a time
+    /// that
     /// its owner chose, or have a directory in its place, and nobody is to wait for that.
     ///
     /// # Errors

@@ -8,7 +8,8 @@
 //! - what this side still had when that was said is in the store afterwards;
 //! - a store that was set back is noticed by the next commit.
 //!
-//! The layer above is a buffer that knows what each block has to hold, as a pool's checksums do. Its
+//! The layer above is a buffer that knows what each block has to hold, as a pool's checksums do.
+//! Its
 //! scrub is that of a pool: the medium first, and what is wrong there is written again if the
 //! nearest copy is right.
 //!
