@@ -137,7 +137,7 @@ fn leaf_name(vdev: &Vdev) -> String {
     vdev.name(VdevNaming::default())
 }
 
-/// A cache has only copies, but somebody paid for it.
+/// A cache has only copies, so its loss costs speed and no data.
 fn of_caches(status: &PoolStatus, found: &mut Vec<Finding>) {
     let pool = shell_word(&status.name);
     let is_well = |state| matches!(state, VdevState::Online | VdevState::Unknown);

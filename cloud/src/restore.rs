@@ -344,7 +344,7 @@ impl Core {
                 Err(StoreError::Damaged { .. }) => None,
                 Err(error) => return Err(store_error(&self.client, error)),
             };
-            // What is nonsense fences nobody off.
+            // An object without meaning does not fence other writers off.
             let decoded = found.map(|found| {
                 let commit = Commit::decode(self.identity.uuid, *number, &found);
                 commit.map(|_| found)

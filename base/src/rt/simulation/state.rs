@@ -370,7 +370,7 @@ impl State {
             return false;
         };
         if self.limit.is_some_and(|limit| next > limit) && self.failure.is_none() {
-            // Timers go off, and somebody waits in spite of them.
+            // Timers fire, and a thread still waits.
             return false;
         }
         self.now = self.now.max(next);
