@@ -53,7 +53,16 @@ pub fn walk(root: &Path) -> Result<Entries> {
     Ok(entries)
 }
 
-/// What is known about the file at `path`, links not followed.
+/// The number of the object of a file with this inode number. Below `.zfs/snapshot` it says in the
+/// bits above the object's which snapshot the file is of.
+fn object(ino: u64) -> u64 {
+    match ino >> 62 {
+        1 => ino & ((1 << 40) - 1),
+        _ => ino,
+    }
+}
+
+/// What is known about the file at `path`, links not followed; `ino` is its object's number.
 pub fn entry(path: &Path) -> Result<Entry> {
     let metadata = fs::symlink_metadata(path)?;
     let kind = kind(&metadata)?;
@@ -67,7 +76,7 @@ pub fn entry(path: &Path) -> Result<Entry> {
     entry.insert("gid".into(), metadata.gid().into());
     let mtime = metadata.mtime() * 1_000_000_000 + metadata.mtime_nsec();
     entry.insert("mtime".into(), mtime.into());
-    entry.insert("ino".into(), metadata.ino().into());
+    entry.insert("ino".into(), object(metadata.ino()).into());
     if kind != "dir" {
         entry.insert("nlink".into(), metadata.nlink().into());
     }
