@@ -180,7 +180,10 @@ fn snapshots_are_below_dot_zfs() -> Result<()> {
     }
     for name in have.keys().filter(|name| *name != ".") {
         let ino = fs::symlink_metadata(snapshots.join("one").join(name))?.ino();
-        ensure!(ino >> 40 != 0, "{name}: {ino} could be a number of today's files");
+        ensure!(
+            ino >> 40 != 0,
+            "{name}: {ino} could be a number of today's files"
+        );
     }
     let tolerance = Tolerance::of("raidz1-3", &golden.manifest);
     let differences = compare::entries(&want, &have, &tolerance);
