@@ -176,6 +176,13 @@ fn state_of(vdev: &Vdev, means: Means, pool: &str, name: &str) -> Option<(&'stat
             format!("{}, then replace it: {replace}", means.look()),
         ),
         VdevState::Offline => ("was taken offline", online),
+        VdevState::Removed if matches!(vdev.aux, VdevAux::Replaced | VdevAux::Deleted) => (
+            match vdev.aux {
+                VdevAux::Deleted => "was deleted while in use",
+                _ => "was replaced by another file or device while in use",
+            },
+            format!("put the right one in its place and {online}, or replace it: {replace}"),
+        ),
         VdevState::Removed | VdevState::Closed => (
             "was removed",
             format!("{bring_back} and {online}, or replace it: {replace}"),

@@ -275,7 +275,7 @@ fn of_space(status: &PoolStatus, capacity: Option<u64>, limits: Limits, found: &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cenote_control::model::{AllocationClass, Scan, VdevTree};
+    use cenote_control::model::{AllocationClass, Due, Scan, VdevTree};
 
     fn leaf(id: u64, state: VdevState) -> Vdev {
         let mut vdev = Vdev::new(VdevKind::File, id, 100 + id);
@@ -300,6 +300,7 @@ mod tests {
             health: PoolHealth::Online,
             condition: None,
             scan: None,
+            due: Due::default(),
             rebuilds: Vec::new(),
             removal: None,
             checkpoint: None,

@@ -24,6 +24,7 @@ use crate::queue::{Limits, Queue, Sequence};
 use crate::store::Client;
 use cenote_base::metrics::Counter;
 use cenote_base::rt::{Condvar, Job, Mutex, MutexGuard, ranks};
+use cenote_device::Lead;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -185,6 +186,13 @@ impl Core {
         self.place.is_none() || self.options.mode == WriteMode::Writethrough
     }
 
+    /// Whether the next opening will not find the local log: its file was deleted, moved or
+    /// exchanged. It promises nothing any more, so flushes wait for the store.
+    pub(crate) fn has_lost_log(&self) -> bool {
+        let log = self.order.lock().log.as_ref().map(|log| log.device());
+        log.is_some_and(|device| device.lead() != Lead::Here)
+    }
+
     /// Keeps a failure for all who come.
     pub(crate) fn fail(&self, error: CloudError) -> Arc<CloudError> {
         let mut state = self.state();
@@ -292,7 +300,7 @@ impl Core {
         self.check()?;
         self.counters.flushes.add(1);
         let sequence = self.order_point()?;
-        if self.is_writethrough() {
+        if self.is_writethrough() || self.has_lost_log() {
             return self.wait_for(sequence);
         }
         self.sync_log()

@@ -59,6 +59,7 @@ impl Core {
             .log
             .as_ref()
             .map(|log| (log.used(), log.capacity()));
+        let has_lost_log = self.has_lost_log();
         let now = self.now();
         let store = self.client.statistics().health();
         let awaited = self.client.statistics().longest_awaited();
@@ -74,7 +75,7 @@ impl Core {
             host: state.tip.host.clone(),
             written: state.tip.written,
             is_read_only: self.options.is_read_only,
-            is_writethrough: self.is_writethrough(),
+            is_writethrough: self.is_writethrough() || has_lost_log,
             pending_bytes: state.queue.bytes(),
             pending_age: state
                 .queue

@@ -60,7 +60,7 @@ impl Access {
     fn of_head(&self, head: Arc<Head>) -> OpenDataset {
         // It is asked for programs that write, which wait as for all else.
         let dsl = self.dsl.for_io(&IoContext::USER);
-        let space = SpacePolicy::new(&dsl, &self.gate, &self.env, head.id());
+        let space = SpacePolicy::new(&dsl, &self.gate, &head);
         let (gate, env) = (Arc::clone(&self.gate), Arc::clone(&self.env));
         let head = (Arc::clone(&self.dsl), head);
         OpenDataset::of_head(head, gate, env, self.damage.clone())

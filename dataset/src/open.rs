@@ -3,7 +3,7 @@
 use crate::damage::{DamageSink, Unheard};
 use crate::error::DatasetError;
 use crate::log_sink::LogSink;
-use crate::space::{SpacePolicy, SpaceRefusal};
+use crate::space::{SpacePolicy, wait_for_group};
 use crate::sync_policy::SyncPolicy;
 use cenote_base::{Env, Txg};
 use cenote_dmu::{DmuError, ObjectSet, Transaction, TxCost, TxgGate};
@@ -175,10 +175,11 @@ impl OpenDataset {
     /// # Errors
     /// If there is no space, the pool takes no changes, or the dataset is closed.
     pub fn begin(&self, bytes: u64, dirty_bytes: u64) -> Result<Transaction, DatasetError> {
-        if let Some(space) = &self.space {
-            space.check(bytes)?;
-        }
-        self.begin_freeing(dirty_bytes)
+        let cost = TxCost { dirty_bytes };
+        self.unless_closed(match &self.space {
+            Some(space) => space.begin(bytes, cost)?,
+            None => self.gate.begin(cost)?,
+        })
     }
 
     /// As [`Self::begin`], for what makes the dataset smaller: it goes on when there is no space.
@@ -186,30 +187,87 @@ impl OpenDataset {
     /// # Errors
     /// If the pool takes no changes, or the dataset is closed.
     pub fn begin_freeing(&self, dirty_bytes: u64) -> Result<Transaction, DatasetError> {
-        let tx = self.gate.begin(TxCost { dirty_bytes })?;
-        // Only now: the group cannot close before this transaction ends. So whoever closes the
-        // dataset, and then waits for the open group, waits for all changes there will be.
+        let cost = TxCost { dirty_bytes };
+        self.unless_closed(match &self.space {
+            Some(space) => space.begin_freeing(cost)?,
+            None => self.gate.begin(cost)?,
+        })
+    }
+
+    /// Begins a transaction that has the dataset refer to `bytes` more of blocks that are stored
+    /// already; `None` if blocks cannot be shared.
+    ///
+    /// # Errors
+    /// If a quota is used up, the pool takes no changes, or the dataset is closed.
+    pub fn begin_sharing(
+        &self,
+        bytes: u64,
+        dirty_bytes: u64,
+    ) -> Result<Option<Transaction>, DatasetError> {
+        let (Some(space), Some(dsl)) = (&self.space, self.dsl()) else {
+            return Ok(None);
+        };
+        let tx = space.begin_sharing(bytes, TxCost { dirty_bytes })?;
+        // In the transaction: what is freed from now on may be shared.
+        match dsl.begin_cloning() {
+            true => self.unless_closed(tx).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Only in the transaction: its group cannot close before it ends. So if a dataset is closed,
+    /// and the open group is on disk then, all changes are that there will be.
+    fn unless_closed(&self, tx: Transaction) -> Result<Transaction, DatasetError> {
         match self.is_closed() {
             true => Err(DatasetError::Closed),
             false => Ok(tx),
         }
     }
 
+    /// Whether `bytes` more could be written now; nothing is taken of them.
+    ///
+    /// # Errors
+    /// If there is no space, or the pool takes no changes.
+    pub fn check_space(&self, bytes: u64) -> Result<(), DatasetError> {
+        self.space
+            .as_ref()
+            .map_or(Ok(()), |space| space.check(bytes))
+    }
+
+    /// Says in blocks of which size contents are written.
+    pub fn set_block_size(&self, bytes: u64) {
+        if let Some(space) = &self.space {
+            space.set_block_size(bytes);
+        }
+    }
+
+    /// Says how many bytes of contents there can be at most. If all of them are reserved, writing
+    /// never takes more than that.
+    pub fn set_most(&self, bytes: u64) {
+        if let Some(space) = &self.space {
+            space.set_most(bytes);
+        }
+    }
+
+    /// Whether anything that was changed is not on disk.
+    pub fn is_changing(&self) -> bool {
+        match &self.space {
+            Some(space) => space.is_changing(),
+            None => self.gate.has_changes(),
+        }
+    }
+
+    /// Waits for the next transaction group to be on disk.
+    ///
+    /// # Errors
+    /// If the pool takes no more changes.
+    pub fn wait_for_group(&self) -> Result<(), DmuError> {
+        wait_for_group(&self.gate)
+    }
+
     /// Whether blocks that are stored already can be shared at all.
     pub fn can_share(&self) -> bool {
         self.space.is_some()
-    }
-
-    /// Whether the dataset may refer to so many bytes of blocks that are stored already. Asked in
-    /// the transaction that does so.
-    ///
-    /// # Errors
-    /// If a quota is used up.
-    pub fn may_share(&self, bytes: u64) -> Result<bool, SpaceRefusal> {
-        match &self.space {
-            Some(space) => space.may_share(bytes),
-            None => Ok(false),
-        }
     }
 
     /// Waits until everything that was changed before is in a transaction group on disk.

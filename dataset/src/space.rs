@@ -1,27 +1,24 @@
 //! Whether a dataset may grow: quotas, reservations, and the space of the pool.
 //!
-//! The question is asked for each change, and the exact answer costs a way up the tree of
-//! datasets. So an answer is kept for a moment, as long as what was written since is little beside
-//! what was left. Where there is too little, groups that are not on disk yet may give space back:
-//! a few of them are waited for before the refusal.
+//! The question is asked in each transaction that makes a dataset larger. The ledger of
+//! [room](cenote_dsl::Rooms) answers it from memory: from what is on disk, and from what is in
+//! flight below each directory that is limited. If there may be room once more is on disk, the
+//! transaction ends without a change, and another one begins after the next group.
 
-use cenote_base::Env;
-use cenote_base::ObjectId;
-use cenote_base::rt::{Mutex, ranks};
-use cenote_dmu::TxgGate;
-use cenote_dsl::{Dsl, DslError};
+use crate::error::DatasetError;
+use cenote_base::{ObjectId, Txg};
+use cenote_dmu::{DmuError, Transaction, TxCost, TxgGate};
+use cenote_dsl::write::Head;
+use cenote_dsl::{Answer, Dsl, Limit, Request};
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-/// For so long an answer about free space is good for small writes.
-const SPACE_AGE_MAX: Duration = Duration::from_millis(200);
-/// Dirty data brings this share of itself in metadata, at most.
-const DIRTY_OVERHEAD: u64 = 8;
-/// Writes that together take less than this share of the space that was left need not ask again.
-const SPACE_SHARE: u64 = 64;
-/// Groups that somebody waits for before a lack of space is believed: what was freed can be used
-/// again three groups later.
-const SPACE_WAITS_MAX: u32 = 4;
+/// Data brings this share of itself in metadata, at most.
+const METADATA_SHARE: u64 = 16;
+/// Bytes that a transaction may take beside its data: a dnode, and a part of a directory.
+const TRANSACTION_BYTES: u64 = 4 << 10;
+/// The size of blocks if nothing else is known.
+const BLOCK_SIZE: u64 = 128 << 10;
 
 /// Why a dataset may not grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,26 +29,13 @@ pub enum SpaceRefusal {
     /// A quota of a dataset is reached.
     #[error("a quota is used up")]
     Quota,
-    /// Nobody can tell: the pool's metadata cannot be read.
-    #[error("the space that is left cannot be determined")]
-    Unknown,
 }
 
-/// What was known of a dataset's space, and what was written since.
-#[derive(Clone, Copy, Debug, Default)]
-struct Known {
-    at: Duration,
-    left: u64,
-    written: u64,
-    is_quota: bool,
-}
-
-impl Known {
-    /// What a lack of this space is called.
-    fn refusal(&self) -> SpaceRefusal {
-        match self.is_quota {
-            true => SpaceRefusal::Quota,
-            false => SpaceRefusal::NoSpace,
+impl From<Limit> for SpaceRefusal {
+    fn from(limit: Limit) -> Self {
+        match limit {
+            Limit::Pool => Self::NoSpace,
+            Limit::Quota => Self::Quota,
         }
     }
 }
@@ -61,101 +45,122 @@ impl Known {
 pub struct SpacePolicy {
     dsl: Arc<Dsl>,
     gate: Arc<TxgGate>,
-    env: Arc<dyn Env>,
-    id: ObjectId,
-    known: Mutex<Option<Known>, ranks::DatasetSpace>,
+    head: Arc<Head>,
+    block_size: AtomicU64,
 }
 
 impl SpacePolicy {
-    /// The policy of the dataset `id`.
-    pub fn new(dsl: &Arc<Dsl>, gate: &Arc<TxgGate>, env: &Arc<dyn Env>, id: ObjectId) -> Self {
+    /// The policy of a head that is open.
+    pub fn new(dsl: &Arc<Dsl>, gate: &Arc<TxgGate>, head: &Arc<Head>) -> Self {
         Self {
             dsl: Arc::clone(dsl),
             gate: Arc::clone(gate),
-            env: Arc::clone(env),
-            id,
-            known: Mutex::default(),
+            head: Arc::clone(head),
+            block_size: AtomicU64::new(BLOCK_SIZE),
         }
     }
 
-    fn ask(&self) -> Result<Known, DslError> {
-        let dataset = self.dsl.dataset_of(self.id)?;
-        // What is dirty is not accounted yet, and brings metadata along.
-        let dirty = self.gate.dirty_bytes();
-        let dirty = dirty.saturating_add(dirty / DIRTY_OVERHEAD);
-        let left = dataset.available()?.saturating_sub(dirty);
-        let root = self.dsl.root()?.available()?.saturating_sub(dirty);
-        Ok(Known {
-            at: self.env.monotonic(),
-            left,
-            written: 0,
-            is_quota: left < root,
-        })
+    fn id(&self) -> ObjectId {
+        self.head.id()
     }
 
-    /// What is known of the space, fresh enough to take `bytes` more.
-    fn known(&self, bytes: u64) -> Result<Known, SpaceRefusal> {
-        let now = self.env.monotonic();
-        let is_good = |known: &Known| {
-            let written = known.written.saturating_add(bytes);
-            now.saturating_sub(known.at) < SPACE_AGE_MAX && written < known.left / SPACE_SHARE
+    /// The size of the blocks that contents are written in.
+    pub(crate) fn set_block_size(&self, bytes: u64) {
+        self.block_size.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Says how many bytes of contents there can be at most.
+    pub(crate) fn set_most(&self, bytes: u64) {
+        let copies = u64::from(self.head.policy().copies);
+        let most = bytes.saturating_mul(copies);
+        self.dsl.rooms().set_most(self.id(), most);
+    }
+
+    /// What `bytes` of contents take at worst: all copies, with parity and metadata.
+    fn at_worst(&self, bytes: u64) -> u64 {
+        if bytes == 0 {
+            return 0;
+        }
+        let block = self.block_size.load(Ordering::Relaxed);
+        let copies = u64::from(self.head.policy().copies);
+        let data = self.dsl.block_cost(bytes, block).saturating_mul(copies);
+        data.saturating_add(data / METADATA_SHARE)
+            .saturating_add(TRANSACTION_BYTES)
+    }
+
+    /// Begins a transaction that makes the dataset larger by about `bytes`. Waits for groups that
+    /// may give space back.
+    pub(crate) fn begin(&self, bytes: u64, cost: TxCost) -> Result<Transaction, DatasetError> {
+        let request = Request {
+            bytes: self.at_worst(bytes),
+            ..Request::default()
         };
-        {
-            let mut known = self.known.lock();
-            if let Some(known) = known.as_mut().filter(|known| is_good(known)) {
-                known.written = known.written.saturating_add(bytes);
-                return Ok(*known);
-            }
-        }
-        // Without the lock: this may read.
-        let mut asked = self.ask().map_err(|_| SpaceRefusal::Unknown)?;
-        asked.written = bytes;
-        let mut known = self.known.lock();
-        // Whoever asked meanwhile counts what it writes as well.
-        let others = known.filter(|known| known.at >= now);
-        let others = others.map_or(0, |known| known.written);
-        asked.written = asked.written.saturating_add(others);
-        *known = Some(asked);
-        Ok(asked)
+        self.begin_request(request, cost)
     }
 
-    /// Space that the next groups may give back: what is dirty may replace something, and what
-    /// was freed is not free yet.
-    fn is_space_coming(&self, known: &Known) -> bool {
-        let deferred = match known.is_quota {
-            true => 0,
-            false => self.dsl.space().deferred,
+    /// The same for references to blocks that are stored already: they take no space of the pool,
+    /// and count for quotas.
+    pub(crate) fn begin_sharing(
+        &self,
+        bytes: u64,
+        cost: TxCost,
+    ) -> Result<Transaction, DatasetError> {
+        let request = Request {
+            bytes,
+            is_shared: true,
+            ..Request::default()
         };
-        self.gate.dirty_bytes() > 0 || deferred > 0
+        self.begin_request(request, cost)
     }
 
-    /// Whether about so many bytes more may be written. Waits for groups that may give space back.
-    pub fn check(&self, bytes: u64) -> Result<(), SpaceRefusal> {
-        for tries in 0.. {
-            let known = self.known(bytes)?;
-            if bytes == 0 || known.left >= bytes {
-                return Ok(());
+    fn begin_request(&self, request: Request, cost: TxCost) -> Result<Transaction, DatasetError> {
+        let mut first = None;
+        loop {
+            let tx = self.gate.begin(cost)?;
+            let first = *first.get_or_insert(tx.txg());
+            let rooms = self.dsl.rooms();
+            match rooms.reserve(self.id(), tx.txg(), request, first) {
+                Answer::Fits => return Ok(tx),
+                Answer::Refused(limit) => return Err(SpaceRefusal::from(limit).into()),
+                Answer::Wait => drop(tx),
             }
-            let may_wait = tries < SPACE_WAITS_MAX && self.is_space_coming(&known);
-            // A pool that is suspended gives nothing back; it says so itself.
-            if !may_wait || self.gate.wait_synced(self.gate.request_sync()).is_err() {
-                return Err(known.refusal());
-            }
+            wait_for_group(&self.gate)?;
         }
-        unreachable!("the number of tries is bounded");
     }
 
-    /// Whether the dataset may refer to so many bytes of blocks that are stored already. Asked in
-    /// the transaction that does so.
-    pub fn may_share(&self, bytes: u64) -> Result<bool, SpaceRefusal> {
-        if !self.dsl.begin_cloning() {
-            return Ok(false);
-        }
-        // It takes no space of the pool, and counts for quotas.
-        let known = self.known(0)?;
-        match known.is_quota && known.left < bytes {
-            true => Err(SpaceRefusal::Quota),
-            false => Ok(true),
+    /// Begins a transaction that makes the dataset smaller, or changes little.
+    pub(crate) fn begin_freeing(&self, cost: TxCost) -> Result<Transaction, DmuError> {
+        let tx = self.gate.begin(cost)?;
+        self.dsl.rooms().note(self.id(), tx.txg());
+        Ok(tx)
+    }
+
+    /// Whether so many bytes more can be written, of which nothing is taken. Waits as
+    /// [`Self::begin`] does.
+    pub(crate) fn check(&self, bytes: u64) -> Result<(), DatasetError> {
+        let request = Request {
+            bytes,
+            is_whole: true,
+            ..Request::default()
+        };
+        let first = self.gate.open_txg();
+        loop {
+            match self.dsl.rooms().ask(self.id(), request, first) {
+                Answer::Fits => return Ok(()),
+                Answer::Refused(limit) => return Err(SpaceRefusal::from(limit).into()),
+                Answer::Wait => wait_for_group(&self.gate)?,
+            }
         }
     }
+
+    /// Whether anything of the dataset is in flight.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.dsl.rooms().is_changing(self.id())
+    }
+}
+
+/// Waits for the next group to be on disk.
+pub(crate) fn wait_for_group(gate: &TxgGate) -> Result<(), DmuError> {
+    let Txg(synced) = gate.synced_txg();
+    gate.wait_synced(Txg(synced + 1))
 }

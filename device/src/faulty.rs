@@ -1,7 +1,7 @@
 //! A device that misbehaves on request, for tests.
 
 use crate::nature::check_range;
-use crate::{Device, DeviceError, Nature, Purpose};
+use crate::{Device, DeviceError, Lead, Nature, Purpose};
 use cenote_base::rt::{RwLock, ranks};
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -17,6 +17,7 @@ struct Faults {
     write_errors: Vec<Range<u64>>,
     failing_writes: bool,
     writes_left: Option<u64>,
+    lead: Option<Lead>,
 }
 
 /// Wraps a device and spoils it: gone, cut short, noisy or failing in ranges, taking no writes.
@@ -45,6 +46,11 @@ impl FaultyDevice {
     /// From now on every read fails, or none does.
     pub fn set_missing(&self, missing: bool) {
         self.change(|faults| faults.missing = missing);
+    }
+
+    /// From now on its name leads there.
+    pub fn set_lead(&self, lead: Lead) {
+        self.change(|faults| faults.lead = Some(lead));
     }
 
     /// From now on the device ends at byte `size`.
@@ -242,6 +248,11 @@ impl Device for FaultyDevice {
 
     fn path(&self) -> &Path {
         self.inner.path()
+    }
+
+    fn lead(&self) -> Lead {
+        let faults = self.faults.read();
+        faults.lead.unwrap_or_else(|| self.inner.lead())
     }
 
     fn is_writable(&self) -> bool {

@@ -7,8 +7,9 @@
 //! to the caller's memory. What the kernel's cache happens to hold already is taken from there.
 
 use crate::buffer::{AlignedBuf, DIRECT_ALIGNMENT};
+use crate::lead::{self, Identity, Settling};
 use crate::nature::{check_range, total_length};
-use crate::{Device, DeviceError, DeviceKind, Nature, Purpose, file_lock, page_cache};
+use crate::{Device, DeviceError, DeviceKind, Lead, Nature, Purpose, file_lock, page_cache};
 use cenote_base::rt::{self, Mutex, ranks};
 use rustix::buffer::spare_capacity;
 use rustix::fd::AsFd;
@@ -16,7 +17,7 @@ use rustix::fs::{AtFlags, FallocateFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io::{IoSlice, IoSliceMut, Seek, SeekFrom};
-use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -52,6 +53,9 @@ impl Default for FileOptions {
 pub struct FileDevice {
     pub(crate) path: PathBuf,
     pub(crate) file: File,
+    /// What the name led to when it was opened.
+    identity: Identity,
+    settling: Settling,
     size: AtomicU64,
     nature: Nature,
     pub(crate) writable: bool,
@@ -112,10 +116,20 @@ fn open_file(path: &Path, options: FileOptions) -> std::io::Result<(File, bool)>
 }
 
 /// Opens for reading what the kernel caches and no more: without read-ahead.
-fn open_unadvised(path: &Path) -> Option<File> {
+fn open_unadvised(path: &Path, identity: &Identity) -> Option<File> {
     let file = File::open(path).ok()?;
+    is_of(&file, identity).then_some(())?;
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).ok()?;
     Some(file)
+}
+
+/// Whether a second handle is of the same device: names may change between two openings.
+fn is_of(file: &File, identity: &Identity) -> bool {
+    let metadata = file.metadata().ok();
+    metadata
+        .and_then(|metadata| Identity::of(&metadata))
+        .as_ref()
+        == Some(identity)
 }
 
 /// Bytes of a file or block device, which may have grown since it was opened.
@@ -148,19 +162,26 @@ impl FileDevice {
             path: path.into(),
             source,
         };
-        let kind = std::fs::metadata(path).map_err(fail)?.file_type();
-        if !kind.is_file() && !kind.is_block_device() {
-            return Err(DeviceError::NotADevice { path: path.into() });
-        }
-        let claims = options.writable && kind.is_block_device();
+        let not_a_device = || DeviceError::NotADevice { path: path.into() };
+        // Opening a pipe or a tape would wait, or do something.
+        let named = Identity::of(&std::fs::metadata(path).map_err(fail)?);
+        let named = named.ok_or_else(not_a_device)?;
+        let is_block = matches!(named, Identity::Block { .. });
+        let claims = options.writable && is_block;
         let claim = claims.then(|| claim(path)).transpose()?;
         let (file, direct) = open_file(path, options).map_err(fail)?;
         if options.writable {
             file_lock::lock(&file, path)?;
         }
         let metadata = file.metadata().map_err(fail)?;
+        let identity = Identity::of(&metadata).ok_or_else(not_a_device)?;
+        let is_one = claim.as_ref().is_none_or(|claim| is_of(claim, &identity));
+        if identity != named || !is_one {
+            let source = std::io::Error::other("the name led to another device meanwhile");
+            return Err(fail(source));
+        }
         let size = end(&file).map_err(fail)?;
-        let nature = if kind.is_block_device() {
+        let nature = if is_block {
             let logical = rustix::fs::ioctl_blksszget(&file).unwrap_or(512);
             Nature {
                 kind: DeviceKind::Block,
@@ -176,10 +197,9 @@ impl FileDevice {
         };
         // A block device may be shared with another host, whose writes our kernel's cache would
         // hide; a file changes through this kernel only.
-        let buffered = if direct && kind.is_file() {
-            open_unadvised(path)
-        } else {
-            None
+        let buffered = match direct && !is_block {
+            true => open_unadvised(path, &identity),
+            false => None,
         };
         Ok(Self {
             path: path.into(),
@@ -188,6 +208,8 @@ impl FileDevice {
             alignment: Alignment::of(&file),
             claim: Mutex::new(claim),
             file,
+            identity,
+            settling: Settling::new(),
             size: AtomicU64::new(size),
             nature,
             writable: options.writable,
@@ -517,6 +539,14 @@ impl Device for FileDevice {
 
     fn path(&self) -> &Path {
         &self.path
+    }
+
+    fn lead(&self) -> Lead {
+        let lead = lead::look(&self.path, &self.file, &self.identity);
+        match self.identity {
+            Identity::File { .. } => lead,
+            Identity::Block { .. } => self.settling.judge(lead),
+        }
     }
 
     fn is_writable(&self) -> bool {

@@ -10,7 +10,6 @@ use crate::file::FileDevice;
 use crate::nature::check_range;
 use crate::{Device, DeviceError};
 use rustix::io::Errno;
-use std::fs::File;
 use std::io::{self, IoSlice};
 use std::os::unix::fs::FileExt;
 
@@ -131,11 +130,7 @@ impl FileDevice {
             .file
             .write_all_at(&buffer[..wide.min(available)], start);
         let result = match result {
-            // The tail of a file whose size is no multiple of a sector cannot go directly.
-            Err(error) if wide > available && error.raw_os_error() == Some(INVALID) => {
-                let buffered = File::options().write(true).open(&self.path);
-                buffered.and_then(|file| file.write_all_at(bytes, offset))
-            }
+            // Also the tail of a file whose size is no multiple of a sector cannot go directly.
             Err(error) if self.falls_back(&error) => self.file.write_all_at(bytes, offset),
             result => result,
         };

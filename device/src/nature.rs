@@ -1,6 +1,6 @@
 //! The device as the layers above see it.
 
-use crate::{DeviceError, Purpose};
+use crate::{DeviceError, Lead, Purpose};
 use std::fmt::Debug;
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;
@@ -142,6 +142,14 @@ pub trait Device: Debug + Send + Sync {
 
     /// The path that the device was opened by.
     fn path(&self) -> &Path;
+
+    /// Where that path leads by now: a file may be exchanged for another one while it is open.
+    ///
+    /// A device that is no file and no block device, and proves in its own way that it is still the
+    /// one that was opened, answers [`Lead::Here`]. One that wraps another passes the question on.
+    fn lead(&self) -> Lead {
+        Lead::Here
+    }
 
     /// The path, and which part of it when the device is a window.
     fn description(&self) -> String {

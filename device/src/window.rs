@@ -1,7 +1,7 @@
 //! A part of a device as a device of its own: a partition of a disk image.
 
 use crate::nature::{check_range, total_length};
-use crate::{Device, DeviceError, Nature, Purpose};
+use crate::{Device, DeviceError, Lead, Nature, Purpose};
 use std::io::{IoSlice, IoSliceMut};
 use std::path::Path;
 use std::sync::Arc;
@@ -113,6 +113,10 @@ impl Device for WindowDevice {
 
     fn path(&self) -> &Path {
         self.inner.path()
+    }
+
+    fn lead(&self) -> Lead {
+        self.inner.lead()
     }
 
     fn description(&self) -> String {

@@ -350,18 +350,14 @@ impl ObjectSet {
         let object = live.get_or_insert_free(id);
         {
             let mut state = object.write();
-            let has_below = state.committed.is_some() || state.frozen.is_some();
-            let (generation, is_new) = state.generation(tx.txg());
-            let has_below = has_below || !is_new;
+            let has_below = state.committed.is_some() || !state.is_clean();
+            let generation = self.open_generation(tx, (&object, &mut state))?;
             generation.is_replaced |= has_below;
             generation.dnode = Some(Arc::new(new.dnode()));
             state.changes.note(0);
-            if is_new {
-                self.note_dirty(tx, Some(&object))?;
-            }
         }
         if SpecialObject::from_id(id).is_none() {
-            live.fresh.lock().insert(id);
+            self.note_fresh(tx, &object, true);
         }
         Ok(Object::from_live(Arc::clone(self), object).expect("it was just made"))
     }
@@ -387,25 +383,41 @@ impl ObjectSet {
             if state.dnode().is_none() {
                 return Err(self.no_such_object(id));
             }
-            let (generation, is_new) = state.generation(tx.txg());
+            let generation = self.open_generation(tx, (&object, &mut state))?;
             generation.dnode = None;
             generation.is_replaced = true;
-            generation.blocks.clear();
-            generation.freed = Default::default();
+            let blocks = std::mem::take(&mut generation.blocks);
+            let freed = std::mem::take(&mut generation.freed);
+            if let Some(undo) = &mut *tx.undo_log() {
+                undo.emptied(&object, (blocks, freed));
+            }
             generation.spill = DirtySpill::Removed;
             generation.forms.clear();
             let bytes = generation.dirty_bytes - GENERATION_BYTES;
             generation.dirty_bytes = GENERATION_BYTES;
             generation.beside_bytes = 0;
             state.changes.note(0);
-            if is_new {
-                self.note_dirty(tx, Some(&object))?;
-            }
             bytes
         };
         live.remove_dirty_bytes(bytes);
-        live.fresh.lock().remove(&id);
+        self.note_fresh(tx, &object, false);
         Ok(())
+    }
+
+    /// Notes whether an object is allocated and not on disk yet.
+    fn note_fresh(&self, tx: &Transaction, object: &Arc<LiveObject>, is_fresh: bool) {
+        let Some(live) = &self.live else {
+            return;
+        };
+        let mut fresh = live.fresh.lock();
+        let was_fresh = match is_fresh {
+            true => !fresh.insert(object.id),
+            false => fresh.remove(&object.id),
+        };
+        drop(fresh);
+        if let Some(undo) = &mut *tx.undo_log() {
+            undo.fresh(object, was_fresh);
+        }
     }
 
     fn no_such_object(&self, object: ObjectId) -> DmuError {

@@ -73,6 +73,16 @@ pub enum DmuError {
         /// The ZAP.
         object: ObjectId,
     },
+    /// A ZAP has no room for one more entry.
+    #[error("object {object} of object set {objset} has no room for that entry: {problem}")]
+    ZapFull {
+        /// The object set.
+        objset: ObjsetId,
+        /// The ZAP.
+        object: ObjectId,
+        /// What it has too many of.
+        problem: &'static str,
+    },
     /// The pool is suspended.
     #[error("the pool is suspended: {cause}")]
     Suspended {
@@ -96,6 +106,7 @@ impl DmuError {
             | Self::ReadOnly { .. }
             | Self::BadChange { .. }
             | Self::EntryExists { .. }
+            | Self::ZapFull { .. }
             | Self::Suspended { .. }
             | Self::Memory(_)
             | Self::MemoryOnly => false,

@@ -171,6 +171,7 @@ impl Object {
         let Some(live) = &self.live else {
             return self.committed_block(block);
         };
+        self.set().step(self.id())?;
         live.look(block.0, |place| match place {
             Place::Contents(contents) => Ok(Some(Arc::clone(contents))),
             Place::Hole => Ok(None),
@@ -187,6 +188,7 @@ impl Object {
         let Some(live) = &self.live else {
             return self.committed_spill(&self.dnode);
         };
+        self.set().step(self.id())?;
         live.look_at_spill(|place| match place {
             Place::Contents(contents) => Ok(Some(Arc::clone(contents))),
             Place::Hole | Place::Pointer(_) => Ok(None),

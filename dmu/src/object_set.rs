@@ -307,7 +307,31 @@ impl ObjectSet {
         object.is_some_and(|object| object.read().moves_space())
     }
 
+    /// Lets all reads and changes of objects fail after so many, as damage does; `u64::MAX` ends
+    /// that. For tests of what failures leave behind. Returns how many were left of those given
+    /// before.
+    pub fn fail_after(&self, steps: u64) -> u64 {
+        let live = self.live.as_ref();
+        live.map_or(u64::MAX, |live| live.fail_after(steps))
+    }
+
+    /// A step that can fail.
+    pub(crate) fn step(&self, id: ObjectId) -> Result<(), DmuError> {
+        match &self.live {
+            Some(live) if live.is_step_to_fail() => Err(DmuError::Decode {
+                objset: self.id,
+                object: id,
+                source: DecodeError::Inconsistent {
+                    structure: "block",
+                    problem: "it is to fail in a test",
+                },
+            }),
+            _ => Ok(()),
+        }
+    }
+
     fn find_object(self: &Arc<Self>, id: ObjectId) -> Result<Option<Object>, DmuError> {
+        self.step(id)?;
         if self.live.is_some() {
             let live = self.live_object(id)?;
             return Ok(live.and_then(|live| Object::from_live(Arc::clone(self), live)));

@@ -23,6 +23,7 @@
 
 use crate::error::DmuError;
 use crate::group_history::{GateFigures, GroupFigures, GroupHistory, GroupIo};
+use crate::live::undo::UndoLog;
 use crate::object_set::ObjectSet;
 use cenote_base::rt::{self, Condvar, Mutex, MutexGuard, ranks};
 use cenote_base::{Env, MemoryBudget, MemoryExceeded, MemoryLease, Txg, settings};
@@ -401,13 +402,11 @@ impl TxgGate {
         state.figures.assigned += 1;
         state.reserved += cost.dirty_bytes;
         let txg = state.open;
-        Ok(Transaction {
-            txg,
-            hold: Some(Hold {
-                gate: Arc::clone(self),
-                reserved: cost.dirty_bytes,
-            }),
-        })
+        let hold = Hold {
+            gate: Arc::clone(self),
+            reserved: cost.dirty_bytes,
+        };
+        Ok(Transaction::new(txg, Some(hold)))
     }
 
     /// Waits until something changed, or a second is over: settings may change meanwhile.
@@ -692,6 +691,8 @@ fn suspended(cause: &Arc<str>) -> DmuError {
 pub struct Transaction {
     txg: Txg,
     hold: Option<Hold>,
+    /// How to take its changes back, if it may have to.
+    pub(crate) undo: Mutex<Option<UndoLog>, ranks::TransactionUndo>,
 }
 
 #[derive(Debug)]
@@ -703,7 +704,12 @@ struct Hold {
 impl Transaction {
     /// The transaction in which the syncing thread changes the meta object set.
     pub fn syncing(txg: Txg) -> Self {
-        Self { txg, hold: None }
+        Self::new(txg, None)
+    }
+
+    fn new(txg: Txg, hold: Option<Hold>) -> Self {
+        let undo = Mutex::default();
+        Self { txg, hold, undo }
     }
 
     /// The group.

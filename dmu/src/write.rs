@@ -19,6 +19,7 @@ use cenote_cache::{Block, BlockBuffer};
 use cenote_io::{CompressedForm, StoredForm};
 use cenote_ondisk::dnode::{DNODE_SLOTS_MAX, FLAG_SPILL_BLKPTR};
 use cenote_ondisk::{BlockPointer, Dnode, ObjectType};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The largest spill block (format/2b 2).
@@ -70,12 +71,8 @@ impl Object {
         if SpecialObject::from_id(self.id()).is_some() && !tx.is_syncing() {
             return Err(self.bad_change("what owners use is counted when a group is written"));
         }
-        let (generation, is_new) = state.generation(tx.txg());
-        let result = change(generation);
-        if is_new {
-            self.set().note_dirty(tx, Some(live))?;
-        }
-        Ok(result)
+        let generation = self.set().open_generation(tx, (live, state))?;
+        Ok(change(generation))
     }
 
     /// Writes `data` at `offset`. The object grows as far as needed.
@@ -94,8 +91,9 @@ impl Object {
                 self.write_block(tx, block, Arc::new(BlockBuffer::copy_of(piece)))?;
             } else {
                 let start = usize::try_from(start).expect("at most 16 MiB");
-                self.write_part_from(tx, (block, start), |contents| {
-                    contents[start..start + piece.len()].copy_from_slice(piece);
+                let range = start..start + piece.len();
+                self.write_part_from(tx, (block, range.clone()), |contents| {
+                    contents[range].copy_from_slice(piece);
                 })?;
             }
             at = at
@@ -267,7 +265,7 @@ impl Object {
         (block, start): (BlockId, usize),
         dirty: Dirty,
     ) -> Result<(), DmuError> {
-        let (set, _) = self.writable()?;
+        let (set, live) = self.writable()?;
         let size = state.dnode().map_or(0, |dnode| dnode.data_block_size);
         let Some(begin) = block.0.checked_mul(size) else {
             return Err(self.bad_change(TOO_FAR));
@@ -280,6 +278,9 @@ impl Object {
                 Arc::make_mut(dnode).block_id_max = block;
             }
             generation.forms.remove(&block.0);
+            if let Some(undo) = &mut *tx.undo_log() {
+                undo.block(live, block.0, generation.blocks.get(&block.0));
+            }
             let replaced = generation.blocks.insert(block.0, dirty);
             let replaced = replaced.as_ref().map_or(0, bytes_of);
             generation.dirty_bytes = generation.dirty_bytes + bytes - replaced;
@@ -301,14 +302,14 @@ impl Object {
         block: BlockId,
         change: impl FnOnce(&mut [u8]),
     ) -> Result<(), DmuError> {
-        self.write_part_from(tx, (block, 0), change)
+        self.write_part_from(tx, (block, 0..usize::MAX), change)
     }
 
-    /// As [`Self::write_part`] of something that changes bytes from `start` of the block on only.
-    fn write_part_from(
+    /// As [`Self::write_part`] of something that changes no bytes but these.
+    pub(crate) fn write_part_from(
         &self,
         tx: &Transaction,
-        (block, start): (BlockId, usize),
+        (block, range): (BlockId, Range<usize>),
         change: impl FnOnce(&mut [u8]),
     ) -> Result<(), DmuError> {
         let (_, live) = self.writable()?;
@@ -320,12 +321,21 @@ impl Object {
             let is_open = state.open.as_ref().is_some_and(|open| open.txg == tx.txg());
             if is_open
                 && let Some(open) = &mut state.open
-                && let Some(Dirty::Contents(contents)) = open.blocks.get_mut(&block.0)
+                && matches!(open.blocks.get(&block.0), Some(Dirty::Contents(_)))
             {
                 drop(place);
+                self.set().open_generation(tx, (live, &mut state))?;
+                let open = state.open.as_mut().expect("it is open");
+                let dirty = open.blocks.get_mut(&block.0).expect("it was found");
+                if let Some(undo) = &mut *tx.undo_log() {
+                    undo.bytes(live, (block.0, &range), dirty);
+                }
+                let Dirty::Contents(contents) = dirty else {
+                    unreachable!("it was found to be contents");
+                };
                 change(&mut Arc::make_mut(contents)[..]);
                 let begin = block.0.saturating_mul(size);
-                state.changes.note(begin.saturating_add(start as u64));
+                state.changes.note(begin.saturating_add(range.start as u64));
                 return Ok(());
             }
             let size = usize::try_from(size).expect("at most 16 MiB");
@@ -353,7 +363,7 @@ impl Object {
             }
             change(&mut contents);
             let dirty = Dirty::Contents(Arc::new(contents));
-            return self.put_block(tx, &mut state, (block, start), dirty);
+            return self.put_block(tx, &mut state, (block, range.start), dirty);
         }
     }
 
@@ -413,7 +423,9 @@ impl Object {
         }
         let start = usize::try_from(start).expect("at most 16 MiB");
         let end = usize::try_from(end).expect("at most 16 MiB");
-        self.write_part_from(tx, (block, start), |contents| contents[start..end].fill(0))
+        self.write_part_from(tx, (block, start..end), |contents| {
+            contents[start..end].fill(0);
+        })
     }
 
     /// Frees the blocks `[first, end)`; an end of [`u64::MAX`] cuts the object off.
@@ -425,6 +437,12 @@ impl Object {
             let mut kept = generation.blocks.split_off(&first);
             let mut behind = kept.split_off(&end);
             generation.blocks.append(&mut behind);
+            if let Some(undo) = &mut *tx.undo_log() {
+                undo.freed(live, &generation.freed, first, end);
+                for (block, dirty) in &kept {
+                    undo.block(live, *block, Some(dirty));
+                }
+            }
             let bytes = kept.values().map(bytes_of).sum::<u64>();
             generation.dirty_bytes = generation.dirty_bytes + FREED_BLOCK_BYTES - bytes;
             generation.freed.insert(first, end);
@@ -493,6 +511,11 @@ impl Object {
         set.add_dirty_bytes(after);
         set.remove_dirty_bytes(before);
         Ok(())
+    }
+
+    /// Has the dnode written with the transaction's group as it is.
+    pub(crate) fn touch(&self, tx: &Transaction) -> Result<(), DmuError> {
+        self.change_dnode(tx, |_, _| Ok(()))
     }
 
     /// Replaces the bonus buffer, whose length changes with it.
@@ -601,7 +624,7 @@ impl Object {
         let contents = self.block(BlockId(0))?;
         if contents.is_some() {
             // Have it in the open generation, so that nothing of the old size is left below.
-            let as_it_is = (BlockId(0), usize::MAX);
+            let as_it_is = (BlockId(0), usize::MAX..usize::MAX);
             self.write_part_from(tx, as_it_is, |_| {})?;
         }
         drop(contents);
@@ -616,6 +639,12 @@ impl Object {
         state.changes.note(size.min(old));
         let (before, after) = self.change(tx, &mut state, |generation| {
             let before = generation.dirty_bytes;
+            if let Some(undo) = &mut *tx.undo_log() {
+                undo.freed(live, &generation.freed, 0, u64::MAX);
+                for (block, dirty) in &generation.blocks {
+                    undo.block(live, *block, Some(dirty));
+                }
+            }
             generation.freed.insert(0, u64::MAX);
             for dirty in generation.blocks.values_mut() {
                 match dirty {

@@ -8,6 +8,7 @@ use crate::moment::{Change, Changes};
 use crate::name::DatasetName;
 use crate::object_directory::{ObjectDirectory, keys};
 use crate::objset_cache::ObjsetCache;
+use crate::room::Rooms;
 use crate::sharing::Sharing;
 use crate::write::Heads;
 use cenote_base::ObjectId;
@@ -59,6 +60,7 @@ pub struct DslState {
     pub(crate) objsets: ObjsetCache,
     pub(crate) heads: Heads,
     pub(crate) changes: Changes,
+    rooms: Rooms,
     keys: KeyStore,
     sharing: Mutex<Sharing, ranks::SharedBlocks>,
     /// Whether blocks were cloned since the pool was opened.
@@ -132,6 +134,7 @@ impl Dsl {
             objsets: ObjsetCache::default(),
             heads: Heads::default(),
             changes: Changes::default(),
+            rooms: Rooms::default(),
             keys: KeyStore::default(),
             sharing: Mutex::default(),
             has_cloned: AtomicBool::new(false),
@@ -227,6 +230,16 @@ impl Dsl {
     /// Replaces the figures of the pool's devices.
     pub fn set_space(&self, space: SpaceFacts) {
         *self.space.write() = space;
+    }
+
+    /// What `bytes` count for that are stored in blocks of `block` bytes, one copy of them.
+    pub fn block_cost(&self, bytes: u64, block: u64) -> u64 {
+        self.space.read().cost(bytes, block)
+    }
+
+    /// How much the open heads may still grow.
+    pub fn rooms(&self) -> &Rooms {
+        &self.rooms
     }
 
     /// How much 512 bytes of a vdev's space count, in bytes (format/3a, `used`).

@@ -163,6 +163,16 @@ pub enum DslError {
         /// The new name.
         name: DatasetName,
     },
+    /// A dataset would refer to more than its `refquota` allows.
+    #[error("'{name}': quota exceeded: {referenced} bytes, and refquota is {quota}")]
+    AboveRefquota {
+        /// The dataset.
+        name: DatasetName,
+        /// What it would refer to.
+        referenced: u64,
+        /// The limit.
+        quota: u64,
+    },
     /// A limit on the number of file systems or snapshots is reached.
     #[error("{property} is reached")]
     LimitReached {

@@ -5,6 +5,7 @@
 //! (cli/contract-zfs 1); what stands on a disk is only required to be nameable at all, so that
 //! hidden datasets (`$MOS`, `%recv`) and names of other releases can still be spoken of.
 
+use std::borrow::Cow;
 use std::fmt;
 
 /// Bytes of a full name, the snapshot part included.
@@ -48,6 +49,22 @@ pub enum NameError {
     BookmarkUnexpected,
     #[error("maximum name nesting depth exceeded")]
     NestingTooDeep,
+}
+
+/// A name from a disk as it is spoken of: a terminal obeys control characters, and a new line would
+/// make two lines of one. No name that a user gives has a backslash, so none is meant by mistake.
+fn shown(component: &str) -> Cow<'_, str> {
+    if !component.contains(char::is_control) {
+        return component.into();
+    }
+    let mut text = String::with_capacity(component.len() + 8);
+    for c in component.chars() {
+        match c.is_control() {
+            true => text.extend(c.escape_default()),
+            false => text.push(c),
+        }
+    }
+    text.into()
 }
 
 /// OpenZFS prints the character in quotes, except the one that has a meaning of its own.
@@ -146,13 +163,28 @@ impl DatasetName {
             return Err(NameError::InvalidCharacter(bad));
         }
         let dataset = self.dataset_text();
-        let text = format!("{dataset}{separator}{component}");
+        if dataset.len() + 1 + component.len() > NAME_LENGTH_MAX {
+            return Err(NameError::TooLong);
+        }
+        let text = format!("{dataset}{separator}{}", shown(component));
         let delimiter = if separator == '/' {
             text.len()
         } else {
             dataset.len()
         };
-        Self::from_disk(text, delimiter)
+        if text[..delimiter].matches('/').count() > NESTING_MAX {
+            return Err(NameError::NestingTooDeep);
+        }
+        Ok(Self { text, delimiter })
+    }
+
+    /// Whether a user could have given this name. Other names come from disks that somebody
+    /// prepared: they are listed, and nothing is mounted by them.
+    ///
+    /// # Errors
+    /// Says why not.
+    pub fn check(&self) -> Result<(), NameError> {
+        Self::parse(&self.text).map(drop)
     }
 
     fn from_disk(text: String, delimiter: usize) -> Result<Self, NameError> {
@@ -369,6 +401,22 @@ mod tests {
         assert!(pool.child(b"\xff").is_err());
         assert!(pool.child(&[b'a'; 251]).is_err(), "255 bytes in all");
         assert_eq!(pool.snapshot(b"s").expect("nameable").as_str(), "tank@s");
+    }
+
+    /// A pool that somebody prepared had such names, and a terminal obeyed them.
+    #[test]
+    fn names_from_disk_are_shown_without_control_characters() {
+        let pool = DatasetName::of_pool("tank").expect("short");
+        let child = pool.child(b"a\x1b[2J\nb").expect("nameable");
+        assert_eq!(child.as_str(), r"tank/a\u{1b}[2J\nb");
+        assert!(child.check().is_err());
+        assert!(pool.child(b"..").expect("nameable").check().is_err());
+        assert!(pool.child(b".").expect("nameable").check().is_err());
+        assert_eq!(pool.child(b"a b:c-d").expect("nameable").check(), Ok(()));
+        assert_eq!(
+            pool.child(&[7; 250]).expect("250 bytes").kind(),
+            NameKind::Head
+        );
     }
 
     #[test]

@@ -5,10 +5,14 @@ use crate::deadlist::Deadlist;
 use crate::directory::Directory;
 use crate::dsl::Dsl;
 use crate::error::DslError;
+use crate::name::NESTING_MAX;
 use crate::object_directory::keys;
 use crate::property::table::Property;
-use cenote_base::settings;
+use crate::room::PoolRoom;
+use cenote_base::{ObjectId, Txg, settings};
 use cenote_ondisk::bpobj::BpobjHeader;
+use cenote_ondisk::dsl_dir::DslDir;
+use std::sync::Arc;
 
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
@@ -17,6 +21,9 @@ const GIB: u64 = 1 << 30;
 const SLOP_MAX: u64 = 128 * GIB;
 /// The reserve is at least this, or half of a pool that is smaller than twice this.
 const SLOP_MIN: u64 = 128 * MIB;
+
+/// What dedup and cloning save counts only where less than this share of the pool is left.
+const SAVED_SHARE: u64 = 8;
 
 /// The part of `space` that only the system may use: so that a full pool can still be freed.
 pub fn slop(normal: u64, embedded_log: u64) -> u64 {
@@ -28,19 +35,74 @@ pub fn slop(normal: u64, embedded_log: u64) -> u64 {
 impl Dsl {
     /// Bytes that all datasets together may use, the reserve not included.
     pub fn usable_space(&self) -> Result<u64, DslError> {
+        Ok(self.room_with(self.saved_space()?, 0)?.usable)
+    }
+
+    /// What the pool as a whole has, for the ledger of room; `is_freeing` says that destroyed
+    /// datasets are being freed.
+    pub(crate) fn pool_room(&self, is_freeing: bool) -> Result<PoolRoom, DslError> {
+        let freeing = if is_freeing { self.freeing()? } else { 0 };
+        let room = self.room_with(0, freeing)?;
+        // What dedup and cloning save takes long to compute, and matters where there is little.
+        let margin = room.usable_later / SAVED_SHARE;
+        match self.rooms().root_used() {
+            Some(used) if used.saturating_add(margin) < room.usable => Ok(room),
+            _ => self.room_with(self.saved_space()?, freeing),
+        }
+    }
+
+    /// The reserve takes what was freed and is not usable yet, up to its half.
+    fn room_with(&self, saved: u64, freeing: u64) -> Result<PoolRoom, DslError> {
         let space = self.space();
-        let saved = self.saved_space()?;
+        let slop = slop(space.normal, space.embedded_log);
         let total = space
             .normal
             .saturating_add(space.special_allocated)
             .saturating_add(space.dedup_allocated)
-            .saturating_add(saved);
-        let held = space
-            .checkpoint
-            .saturating_add(space.deferred)
-            .saturating_add(self.deferred_bytes()?)
-            .saturating_add(slop(space.normal, space.embedded_log));
-        Ok(total.saturating_sub(held))
+            .saturating_add(saved)
+            .saturating_sub(space.checkpoint);
+        let deferred = space.deferred.saturating_add(self.deferred_bytes()?);
+        let usable_later = total.saturating_sub(slop);
+        Ok(PoolRoom {
+            usable: usable_later.saturating_sub(deferred.saturating_sub(slop / 2)),
+            usable_later,
+            physical: total.saturating_sub(slop / 2),
+            deferred,
+            freeing,
+        })
+    }
+
+    /// Brings the figures of the group `txg` into force, which is on disk: what was in flight for
+    /// it is part of them now.
+    ///
+    /// # Errors
+    /// If the pool's metadata cannot be read.
+    pub fn commit_room(self: &Arc<Self>, txg: Txg, is_freeing: bool) -> Result<(), DslError> {
+        let is_asked = !self.rooms().is_unused();
+        let pool = is_asked.then(|| self.pool_room(is_freeing)).transpose()?;
+        let missing = self.rooms().missing().into_iter();
+        let above: Result<Vec<_>, _> = missing.map(|id| self.directories_above(id)).collect();
+        self.rooms().commit(txg, pool, &above?);
+        Ok(())
+    }
+
+    /// A directory and all above it, as they are now.
+    pub(crate) fn directories_above(
+        &self,
+        id: ObjectId,
+    ) -> Result<Vec<(ObjectId, DslDir)>, DslError> {
+        let mut chain = Vec::new();
+        let mut at = Some(id);
+        while let Some(id) = at {
+            if chain.len() > NESTING_MAX + 1 {
+                let problem = "its ancestors are nested too deep";
+                return Err(DslError::structure(id, problem));
+            }
+            let (_, phys) = self.read_directory(id)?;
+            at = phys.parent;
+            chain.push((id, phys));
+        }
+        Ok(chain)
     }
 
     /// Bytes that were freed and become free with the next transaction groups.
@@ -80,6 +142,22 @@ impl Directory {
 }
 
 impl Dataset {
+    /// Refuses contents of `referenced` bytes that are more than `refquota` allows.
+    ///
+    /// # Errors
+    /// If they are, or the property cannot be read.
+    pub(crate) fn check_refquota(&self, referenced: u64) -> Result<(), DslError> {
+        let quota = self.stored_number(Property::RefQuota)?;
+        match quota != 0 && referenced > quota {
+            true => Err(DslError::AboveRefquota {
+                name: self.name().clone(),
+                referenced,
+                quota,
+            }),
+            false => Ok(()),
+        }
+    }
+
     /// Bytes that may still be written to the dataset.
     pub fn available(&self) -> Result<u64, DslError> {
         let reserved = self.stored_number(Property::RefReservation)?;

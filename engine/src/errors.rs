@@ -156,6 +156,15 @@ pub(crate) fn of_change(error: DslError) -> ControlError {
         DslError::NoSpaceFor { name } => ControlError::NoSpace {
             dataset: text(name),
         },
+        DslError::AboveRefquota {
+            name,
+            referenced,
+            quota,
+        } => ControlError::AboveRefquota {
+            dataset: text(name),
+            referenced: *referenced,
+            quota: *quota,
+        },
         DslError::NoRoom { property, .. } => ControlError::BadValue {
             name: property.clone(),
             reason: match property.contains("quota") {

@@ -281,6 +281,7 @@ pub(crate) fn faults_in(error: &VdevError) -> Vec<LeafFault> {
         LeafProblem::WrongBytes => Some(FaultKind::Wrong),
         LeafProblem::Device(_) => Some(FaultKind::Unreadable),
         LeafProblem::NotOpen(..)
+        | LeafProblem::Strayed(_)
         | LeafProblem::Unflushed
         | LeafProblem::LostWrites
         | LeafProblem::OlderCopy => None,

@@ -4,7 +4,7 @@
 //! are left out as it does (format/1a 2), so that what was decoded encodes to the same bytes.
 //! Labels and the MOS differ in a few keys; which of the two is meant is said by [`Place`].
 
-use crate::pool_config::PREVIOUS;
+use crate::pool_config::{LOGS_HAVE_GROUPS, PREVIOUS};
 use crate::vdev_config::{LeafState, VdevConfig};
 use crate::{NvList, NvValue, PoolConfig, VdevKind};
 use cenote_base::{Guid, ObjectId};
@@ -249,6 +249,9 @@ impl PoolConfig {
         if let Some(previous) = self.previous.filter(|_| place == Place::Label) {
             list.set(PREVIOUS, NvValue::Uint64Array(previous.words()));
         }
+        if self.logs_have_groups && place == Place::Label {
+            list.set(LOGS_HAVE_GROUPS, NvValue::Boolean);
+        }
         list
     }
 }
@@ -306,6 +309,7 @@ mod tests {
                 seconds: 9,
                 root: [1, 2, 3, 4],
             }),
+            logs_have_groups: true,
             vdev_tree: Some(hole),
             ..empty()
         };

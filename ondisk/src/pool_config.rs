@@ -63,6 +63,8 @@ impl PoolState {
 
 /// The key of [`Previous`] in a label. OpenZFS passes over it, and drops it when it writes labels.
 pub(crate) const PREVIOUS: &str = "org.cenote:previous";
+/// The key of [`PoolConfig::logs_have_groups`] in a label; OpenZFS treats it in the same way.
+pub(crate) const LOGS_HAVE_GROUPS: &str = "org.cenote:logs_have_groups";
 
 /// The state that a pool had before the group in which a label was written.
 ///
@@ -155,6 +157,9 @@ pub struct PoolConfig {
     pub has_per_vdev_zaps: bool,
     /// Label: the state before the group in which it was written; OpenZFS does not write it.
     pub previous: Option<Previous>,
+    /// Label: from the group in which it was written on, log devices get the uberblock of every
+    /// group; OpenZFS does not write it.
+    pub logs_have_groups: bool,
     /// Label: the tree below the top-level vdev. MOS: the whole tree.
     pub vdev_tree: Option<VdevConfig>,
 }
@@ -205,6 +210,7 @@ impl PoolConfig {
             create_txg: list.get_u64("create_txg").map(Txg),
             has_per_vdev_zaps: list.contains("com.delphix:has_per_vdev_zaps"),
             previous: list.get_u64_array(PREVIOUS).and_then(Previous::decode),
+            logs_have_groups: list.contains(LOGS_HAVE_GROUPS),
             vdev_tree: match list.get_list("vdev_tree") {
                 Some(tree) => Some(VdevConfig::decode(tree)?),
                 None => None,

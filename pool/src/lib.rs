@@ -42,7 +42,7 @@ pub use devices::add::AddRequest;
 pub use devices::spares::SpareError;
 pub use devices::split_off::{SplitError, SplitRequest};
 pub use devices::vdev_properties::{VdevSetting, VdevSettingError};
-pub use devices::{Attachment, Auxiliary, ChangeError, Companion, Offline};
+pub use devices::{Attachment, Auxiliary, ChangeError, Companion, Offline, Reach};
 pub use error::{ImportError, MissingVdev};
 pub use heartbeat::{is_device_in_use, is_in_use};
 pub use import::candidate::{PoolCandidate, assemble};

@@ -1,5 +1,6 @@
 //! What can be done with a pool that is open for writing.
 
+use crate::devices::watch_names;
 use crate::pool::Pool;
 use crate::sync::{SyncError, Syncer, begin_aging};
 use cenote_base::Txg;
@@ -141,7 +142,7 @@ impl Pool {
         if self.is_waiting() {
             self.give_up();
         }
-        self.aging().close();
+        self.watchers().iter().for_each(|job| job.close());
         self.stop_treatments();
         self.rebuilds().stop();
         self.scans().stop();
@@ -153,11 +154,14 @@ impl Pool {
         stopped
     }
 
-    /// Begins to give logs what is late.
-    pub(crate) fn begin_aging(&self) {
+    /// Begins to give logs what is late, and to look at the names of devices.
+    pub(crate) fn begin_watching(&self) {
         if let Some(syncer) = self.syncer() {
+            let [aging, names] = self.watchers();
             // Without a thread it waits for its group, as it does in a dataset without a log.
-            let _ = begin_aging(self.aging(), syncer);
+            let _ = begin_aging(aging, syncer);
+            // Without one commits still look.
+            let _ = watch_names(names, syncer);
         }
     }
 
@@ -174,7 +178,7 @@ impl Pool {
         if self.is_waiting() {
             self.give_up();
         }
-        self.aging().close();
+        self.watchers().iter().for_each(|job| job.close());
         self.stop_treatments();
         self.rebuilds().stop();
         self.scans().stop();

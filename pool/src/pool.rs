@@ -14,7 +14,7 @@ use crate::treatment::Treatments;
 use crate::view::Hold;
 use cenote_base::rt::job::Job;
 use cenote_base::rt::{Mutex, ranks};
-use cenote_base::{Env, Guid, ObjectId, Txg, VdevId};
+use cenote_base::{Env, Guid, ObjectId, SECTOR_SIZE, Txg, VdevId};
 use cenote_cache::BlockCache;
 use cenote_dmu::ObjectSet;
 use cenote_dsl::{Dsl, EnabledFeature, FeatureTable, PoolFacts, SpaceFacts};
@@ -64,6 +64,8 @@ pub struct Pool {
     treatments: OnceLock<Arc<Treatments>>,
     /// Gives the logs what is late.
     aging: Job,
+    /// Looks whether the names of devices still lead to them.
+    names: Job,
     scans: Arc<Scans>,
     rebuilds: Arc<Rebuilds>,
     notes: Arc<ErrorNotes>,
@@ -229,6 +231,7 @@ impl Pool {
             syncer: None,
             treatments: OnceLock::new(),
             aging: Job::default(),
+            names: Job::default(),
             scans: Arc::default(),
             rebuilds: Arc::default(),
             notes: Arc::default(),
@@ -270,6 +273,7 @@ impl Pool {
             syncer: None,
             treatments: OnceLock::new(),
             aging: Job::default(),
+            names: Job::default(),
             scans: Arc::default(),
             rebuilds: Arc::default(),
             notes: Arc::default(),
@@ -307,6 +311,7 @@ impl Pool {
             syncer: Some(syncer),
             treatments: OnceLock::new(),
             aging: Job::default(),
+            names: Job::default(),
             scans: Arc::default(),
             rebuilds: Arc::default(),
             notes: Arc::default(),
@@ -338,8 +343,9 @@ impl Pool {
         &self.rebuilds
     }
 
-    pub(crate) fn aging(&self) -> &Job {
-        &self.aging
+    /// The jobs that look after the pool as long as it is open for writing.
+    pub(crate) fn watchers(&self) -> [&Job; 2] {
+        [&self.aging, &self.names]
     }
 
     pub(crate) fn scans(&self) -> &Arc<Scans> {
@@ -594,6 +600,9 @@ fn ratio_of(vdevs: &Shape, vdev: VdevId) -> u64 {
     vdevs.deflate_ratio(vdev).unwrap_or(512)
 }
 
+/// A block that is written next is younger than all that an expansion moves.
+const NEWEST: Txg = Txg(u64::MAX);
+
 /// Deflated sums by class, as the dataset layer needs them (format/1d.8).
 pub(crate) fn space_facts(vdevs: &Shape, space: &BTreeMap<VdevId, VdevSpace>) -> SpaceFacts {
     let mut facts = SpaceFacts::default();
@@ -605,7 +614,13 @@ pub(crate) fn space_facts(vdevs: &Shape, space: &BTreeMap<VdevId, VdevSpace>) ->
         match vdevs.class(*id).unwrap_or_default() {
             // What is on a closed vdev can only be replaced elsewhere: that space is not for use.
             AllocationClass::Normal if space.is_closed => {}
-            AllocationClass::Normal => facts.normal += deflated(space.size),
+            AllocationClass::Normal => {
+                facts.normal += deflated(space.size);
+                for (index, cost) in facts.block_costs.iter_mut().enumerate() {
+                    let taken = vdevs.asize(*id, SECTOR_SIZE << index, NEWEST);
+                    *cost = deflated(taken.unwrap_or(0)).max(*cost);
+                }
+            }
             AllocationClass::Special => facts.special_allocated += deflated(space.allocated),
             AllocationClass::Dedup => facts.dedup_allocated += deflated(space.allocated),
             AllocationClass::Log => {}

@@ -37,6 +37,20 @@ pub struct DirectoryEntry {
     pub cookie: u64,
 }
 
+impl DirectoryEntry {
+    /// Whether this is `.` or `..`, which no directory stores.
+    pub fn is_dots(&self) -> bool {
+        self.cookie <= COOKIE_DOT_DOT
+    }
+
+    /// Whether a path can go through this name. One that is stored as `..` or with a slash comes
+    /// from a disk that somebody prepared, and would lead elsewhere.
+    pub fn has_usable_name(&self) -> bool {
+        let is_path = || self.name.contains(&b'/') || self.name.contains(&0);
+        self.is_dots() || !matches!(&self.name[..], b"" | b"." | b"..") && !is_path()
+    }
+}
+
 /// Lists a directory from a cookie on. Ends after the first error.
 #[derive(Debug)]
 pub struct DirectoryReader {

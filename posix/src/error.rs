@@ -177,9 +177,6 @@ pub enum PosixError {
     /// A quota of the dataset, or of an owner, is used up.
     #[error("a quota is used up")]
     QuotaExceeded,
-    /// The pool's metadata cannot be read, so nobody knows what space there is.
-    #[error("the space that is left cannot be determined")]
-    SpaceUnknown,
     /// A name is taken.
     #[error("object {directory} has '{}' already", show(name))]
     Exists {
@@ -252,9 +249,18 @@ pub enum PosixError {
     },
 }
 
-/// Bytes of a name or path as text for a message.
+/// Bytes of a name or path as text for a message. Names on a disk may have control characters,
+/// which a terminal obeys.
 fn show(bytes: &[u8]) -> Cow<'_, str> {
-    String::from_utf8_lossy(bytes)
+    let text = String::from_utf8_lossy(bytes);
+    if !text.contains(char::is_control) {
+        return text;
+    }
+    let escape = |c: char| match c.is_control() {
+        true => c.escape_default().to_string(),
+        false => c.to_string(),
+    };
+    text.chars().map(escape).collect::<String>().into()
 }
 
 /// The values of Linux, which are the protocol's on every platform that we mount on.
@@ -290,7 +296,6 @@ impl From<SpaceRefusal> for PosixError {
         match refusal {
             SpaceRefusal::NoSpace => Self::NoSpace,
             SpaceRefusal::Quota => Self::QuotaExceeded,
-            SpaceRefusal::Unknown => Self::SpaceUnknown,
         }
     }
 }
@@ -314,6 +319,7 @@ impl PosixError {
             Self::Dmu(DmuError::NoSuchObject { .. }) | Self::NoSuchZnode { .. } => errno::ESTALE,
             Self::Dmu(error) if error.is_key_not_loaded() => errno::EACCES,
             Self::Dmu(DmuError::ReadOnly { .. }) | Self::ReadOnly => errno::EROFS,
+            Self::Dmu(DmuError::ZapFull { .. }) => errno::ENOSPC,
             Self::Dmu(DmuError::EntryExists { .. }) | Self::Exists { .. } => errno::EEXIST,
             Self::NoSpace => errno::ENOSPC,
             Self::QuotaExceeded => errno::EDQUOT,
@@ -327,7 +333,7 @@ impl PosixError {
             Self::FileTooLarge { .. } => errno::EFBIG,
             Self::AttributesTooLarge => errno::E2BIG,
             Self::NotSupported => errno::ENOTSUP,
-            Self::SpaceUnknown | Self::Closed => errno::EIO,
+            Self::Closed => errno::EIO,
             Self::Dmu(_) | Self::IntentLog(_) | Self::Malformed { .. } => errno::EIO,
             Self::Inconsistent { .. } | Self::NoPath { .. } | Self::Replay { .. } => errno::EIO,
             Self::NotFileSystem { .. } => errno::EINVAL,

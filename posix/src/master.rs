@@ -48,7 +48,7 @@ pub struct NameRules {
 }
 
 /// Whose space an account or quota is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AccountKind {
     /// Users.
     User,

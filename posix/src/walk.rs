@@ -61,9 +61,9 @@ pub struct TreeWalk {
 impl FileSystem {
     /// Walks the tree below `start`, which comes first.
     ///
-    /// An object or directory that cannot be read is an error in its place; the walk goes on
-    /// behind it. A directory that is reached twice is [`PosixError::DirectoryTwice`] and is not
-    /// entered again, so the walk ends on any input.
+    /// An object or directory that cannot be read is an error in its place, as is a name that
+    /// cannot be in a path; the walk goes on behind it. A directory that is reached twice is
+    /// [`PosixError::DirectoryTwice`] and is not entered again, so the walk ends on any input.
     pub fn walk(self: &Arc<Self>, start: ObjectId) -> Result<TreeWalk, PosixError> {
         let start = Some(self.znode(start)?);
         Ok(TreeWalk {
@@ -150,7 +150,7 @@ impl TreeWalk {
             }
         };
         let entry = reader.find(|entry| match entry {
-            Ok(entry) => entry.name != b"." && entry.name != b"..",
+            Ok(entry) => !entry.is_dots(),
             Err(_) => true,
         })?;
         if let Ok(entry) = &entry {
@@ -194,6 +194,10 @@ impl Iterator for TreeWalk {
         }
         loop {
             match self.next_in_top() {
+                Some(Ok(entry)) if !entry.has_usable_name() => {
+                    let name = entry.name;
+                    return Some(Err(PosixError::InvalidName { name }));
+                }
                 Some(Ok(entry)) => return Some(self.visit(entry)),
                 Some(Err(error)) => {
                     // The listing is broken from here on: leave the directory.

@@ -8,15 +8,20 @@
 //! suits it.
 //!
 //! Disks can be sick ([`Sickness`]): they lie, fail, are slow, write something else, or elsewhere.
+//! And their names can lead to other disks while they are open ([`Disks::exchange`]); a record says
+//! nothing of that.
+//! They can have [`Trouble`]: fail flushes, be away, and lose their cache while the power is on.
 
+use crate::flushes::{CacheMark, DiskCache, Request, Trouble};
 use crate::image::Image;
 use crate::record::{Event, Record};
 use crate::sickness::{Fate, Sickness};
 use cenote_base::rt::Random;
 use cenote_base::rt::{self, Mutex, ranks};
-use cenote_device::{Device, DeviceError, DeviceKind, Entry, Nature, Opener};
+use cenote_device::{Device, DeviceError, DeviceKind, Entry, Lead, Nature, Opener};
 use cenote_pool::NewLeaf;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +30,9 @@ use std::time::Duration;
 /// The unit that a disk writes whole or not at all.
 const SECTOR: usize = 512;
 
+/// What a request says that failed.
+pub(crate) const BROKEN: &str = "the simulated disk is broken";
+
 /// The longest that a request takes.
 const LATENCY_US_MAX: u64 = 200;
 
@@ -32,7 +40,11 @@ const LATENCY_US_MAX: u64 = 200;
 struct Disk {
     number: usize,
     path: PathBuf,
+    /// How often another disk got this name before it did.
+    serial: u64,
     bytes: Mutex<Image, ranks::SimDisk>,
+    /// What it may lose, if the disk may have trouble.
+    cache: Mutex<Option<DiskCache>, ranks::SimCache>,
     /// The size that whoever has it open took note of.
     size: AtomicU64,
     shared: Arc<Shared>,
@@ -44,6 +56,8 @@ struct Shared {
     /// Events, while they are recorded.
     record: Mutex<Option<Record>, ranks::SimRecord>,
     chance: Mutex<Chance, ranks::SimRandom>,
+    /// The serial numbers of the disks that names lead to, where it is not the first.
+    serials: Mutex<BTreeMap<usize, u64>, ranks::SimNames>,
 }
 
 /// What is drawn for each request.
@@ -52,21 +66,31 @@ struct Chance {
     random: Random,
     /// What is wrong with each disk.
     sick: Vec<Sickness>,
+    /// What each disk does not do for now.
+    troubles: Vec<Trouble>,
 }
 
 impl Shared {
     /// Lets a request take its time; what becomes of it.
-    fn work(&self, disk: usize, is_write: bool) -> Fate {
+    fn work(&self, disk: usize, request: Request) -> Fate {
         rt::assert_io_allowed();
         let (fate, time) = {
-            let Chance { random, sick } = &mut *self.chance.lock();
+            let Chance {
+                random,
+                sick,
+                troubles,
+            } = &mut *self.chance.lock();
             let sick = &mut sick[disk];
             // A cache answers at once, and no other thread need run for that.
             let time = random
                 .below(2 * LATENCY_US_MAX)
                 .saturating_sub(LATENCY_US_MAX);
             let time = sick.delay(time);
-            (sick.fate(is_write, random), time)
+            let fate = match troubles[disk].fails(request) {
+                true => Fate::Failed,
+                false => sick.fate(request != Request::Read, random),
+            };
+            (fate, time)
         };
         if time > 0 && rt::is_simulated() {
             rt::sleep(Duration::from_micros(time));
@@ -75,6 +99,11 @@ impl Shared {
             rt::trace!("disk {disk}: {fate:?}");
         }
         fate
+    }
+
+    /// How often the name of a disk has been given to another one.
+    fn serial(&self, name: usize) -> u64 {
+        self.serials.lock().get(&name).copied().unwrap_or(0)
     }
 
     fn is_healthy(&self, disk: usize) -> bool {
@@ -105,7 +134,7 @@ impl Device for Disk {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
-        if self.shared.work(self.number, false) == Fate::Failed {
+        if self.shared.work(self.number, Request::Read) == Fate::Failed {
             return Err(DeviceError::Read {
                 path: self.path.clone(),
                 offset,
@@ -122,7 +151,7 @@ impl Device for Disk {
         rt::trace!("disk {disk} write {offset} {} {}", new.len(), Digest(new));
         // From the beginning on a cut may leave some of it. What is not drawn for a healthy disk
         // cannot depend on how long it takes.
-        let is_healthy = self.shared.is_healthy(disk);
+        let is_healthy = self.shared.is_healthy(disk) && self.cache.lock().is_none();
         let note = |offset, bytes: &[u8]| {
             self.shared.note(|| Event::Write {
                 disk,
@@ -131,7 +160,7 @@ impl Device for Disk {
             })
         };
         let early = is_healthy.then(|| note(offset, new)).flatten();
-        let fate = self.shared.work(disk, true);
+        let fate = self.shared.work(disk, Request::Write);
         let (offset, new) = match &fate {
             Fate::Failed => {
                 return Err(DeviceError::Write {
@@ -161,7 +190,7 @@ impl Device for Disk {
         };
         // One that was under way when the recording began is in no image yet.
         let since = early.or_else(|| note(offset, &new));
-        self.bytes.lock().write(index(offset), &new);
+        self.write(index(offset), &new);
         if let Some(since) = since {
             self.shared.note(|| Event::Written { since });
         }
@@ -171,7 +200,12 @@ impl Device for Disk {
     fn flush(&self) -> Result<(), DeviceError> {
         let disk = self.number;
         let since = self.shared.note(|| Event::Flush { disk });
-        if self.shared.work(disk, true) == Fate::Failed {
+        let mark = self.cache.lock().as_ref().map(DiskCache::mark);
+        let has_failed = self.shared.work(disk, Request::Flush) == Fate::Failed;
+        if has_failed && self.shared.chance.lock().troubles[disk].loses {
+            self.lose_cache();
+        }
+        if has_failed || !self.has_flushed(mark) {
             return Err(DeviceError::Flush {
                 path: self.path.clone(),
                 source: broken(),
@@ -200,8 +234,78 @@ impl Device for Disk {
         &self.path
     }
 
+    fn lead(&self) -> Lead {
+        match self.shared.serial(self.number) == self.serial {
+            true => Lead::Here,
+            false => Lead::Elsewhere,
+        }
+    }
+
     fn is_writable(&self) -> bool {
         true
+    }
+}
+
+impl Disk {
+    fn write(&self, at: usize, new: &[u8]) {
+        let is_kept = self.cache.lock().is_some();
+        let mut bytes = self.bytes.lock();
+        let old = is_kept.then(|| {
+            let mut old = vec![0; new.len()];
+            bytes.read(at, &mut old);
+            old
+        });
+        bytes.write(at, new);
+        drop(bytes);
+        if let (Some(cache), Some(old)) = (self.cache.lock().as_mut(), old) {
+            cache.add(at, old, new.to_vec());
+        }
+    }
+
+    /// Empties the cache of what was there before a flush; `false` if it was lost meanwhile.
+    fn has_flushed(&self, mark: Option<CacheMark>) -> bool {
+        let mut cache = self.cache.lock();
+        let cache = cache.as_mut().zip(mark);
+        cache.is_none_or(|(cache, mark)| cache.flushed(mark))
+    }
+
+    /// Loses some of what is in the cache. For those who record it, the disk writes back what was
+    /// there before.
+    fn lose_cache(&self) {
+        let lost = self.cache.lock().as_mut().map(DiskCache::lose);
+        let lost = lost.unwrap_or_default();
+        let keep = [0, 0, 50, 100][self.shared.chance.lock().random.index(4)];
+        let kept: Vec<bool> = {
+            let random = &mut self.shared.chance.lock().random;
+            lost.iter().map(|_| random.happens(keep)).collect()
+        };
+        let mut bytes = self.bytes.lock();
+        for write in lost.iter().rev() {
+            bytes.write(write.offset, &write.old);
+        }
+        for (write, _) in lost.iter().zip(kept).filter(|(_, is_kept)| *is_kept) {
+            bytes.write(write.offset, &write.new);
+        }
+        let (disk, count) = (self.number, lost.len());
+        let left: Vec<(u64, Vec<u8>)> = lost
+            .into_iter()
+            .map(|mut write| {
+                bytes.read(write.offset, &mut write.new);
+                (write.offset as u64, write.new)
+            })
+            .collect();
+        drop(bytes);
+        rt::trace!("disk {disk} loses its cache: {count} writes, {keep} % kept");
+        for (offset, bytes) in left {
+            let since = self.shared.note(|| Event::Write {
+                disk,
+                offset,
+                bytes,
+            });
+            if let Some(since) = since {
+                self.shared.note(|| Event::Written { since });
+            }
+        }
     }
 }
 
@@ -214,6 +318,8 @@ pub struct Disks {
     liars: Vec<bool>,
     /// The disks as they were when the recording began.
     base: Mutex<Vec<Image>, ranks::SimBase>,
+    /// What names lead to now that led to other disks before.
+    exchanged: Mutex<BTreeMap<usize, Arc<Disk>>, ranks::SimNames>,
 }
 
 impl Disks {
@@ -229,14 +335,18 @@ impl Disks {
             chance: Mutex::new(Chance {
                 random,
                 sick: vec![Sickness::default(); images.len()],
+                troubles: vec![Trouble::default(); images.len()],
             }),
+            serials: Mutex::default(),
         });
         let disk = |(number, bytes): (usize, Image)| {
             Arc::new(Disk {
                 number,
                 path: format!("disk{number}").into(),
+                serial: 0,
                 size: AtomicU64::new(bytes_of(&bytes)),
                 bytes: Mutex::new(bytes),
+                cache: Mutex::new(None),
                 shared: Arc::clone(&shared),
             })
         };
@@ -246,7 +356,36 @@ impl Disks {
             disks,
             shared: Arc::clone(&shared),
             base: Mutex::default(),
+            exchanged: Mutex::default(),
         }
+    }
+
+    /// The disk that a name leads to.
+    fn named(&self, name: usize) -> Arc<Disk> {
+        let exchanged = self.exchanged.lock();
+        Arc::clone(exchanged.get(&name).unwrap_or(&self.disks[name]))
+    }
+
+    /// From now on the name of a disk leads to another one with these contents. What is open
+    /// stays open, and what is written to it is nowhere else. Nothing is recorded.
+    pub fn exchange(&self, name: usize, bytes: Image) {
+        let serial = self.shared.serial(name) + 1;
+        let disk = Disk {
+            number: name,
+            path: self.disks[name].path.clone(),
+            serial,
+            size: AtomicU64::new(bytes_of(&bytes)),
+            bytes: Mutex::new(bytes),
+            cache: Mutex::new(None),
+            shared: Arc::clone(&self.shared),
+        };
+        self.shared.serials.lock().insert(name, serial);
+        self.exchanged.lock().insert(name, Arc::new(disk));
+    }
+
+    /// What is on the disk that a name leads to.
+    pub fn contents(&self, name: usize) -> Image {
+        self.named(name).bytes.lock().clone()
     }
 
     /// Makes some of them lie about flushes, as some disks do.
@@ -266,6 +405,21 @@ impl Disks {
         self.shared.chance.lock().sick[disk] = sickness;
     }
 
+    /// From now on disks may have trouble, and note what they would lose.
+    pub(crate) fn may_have_trouble(&self) {
+        for disk in &self.disks {
+            *disk.cache.lock() = Some(DiskCache::default());
+        }
+    }
+
+    /// Changes what a disk does not do for now. One that goes away may lose its cache.
+    pub(crate) fn trouble(&self, disk: usize, trouble: Trouble) {
+        if trouble.is_away && trouble.loses {
+            self.disks[disk].lose_cache();
+        }
+        self.shared.chance.lock().troubles[disk] = trouble;
+    }
+
     /// Where they are.
     pub fn paths(&self) -> Vec<PathBuf> {
         self.disks.iter().map(|disk| disk.path.clone()).collect()
@@ -278,10 +432,10 @@ impl Disks {
 
     /// One of them, for a pool.
     pub fn leaf(&self, disk: usize) -> NewLeaf {
-        let disk = &self.disks[disk];
+        let disk = self.named(disk);
         NewLeaf {
             path: disk.path.clone(),
-            device: Arc::clone(disk) as Arc<dyn Device>,
+            device: disk as Arc<dyn Device>,
             whole_disk: false,
         }
     }
@@ -291,6 +445,12 @@ impl Disks {
         for disk in &self.disks {
             disk.bytes.lock().grow(size);
         }
+    }
+
+    /// What is on them now.
+    pub fn images(&self) -> Vec<Image> {
+        let images = self.disks.iter().map(|disk| disk.bytes.lock().clone());
+        images.collect()
     }
 
     /// Writes the disks into files, for others to look at.
@@ -308,8 +468,8 @@ impl Disks {
     /// Begins to record. A write that ends in between is in the record and in the image.
     pub fn record(&self) {
         *self.shared.record.lock() = Some(Vec::new());
-        let images = self.disks.iter().map(|disk| disk.bytes.lock().clone());
-        *self.base.lock() = images.collect();
+        let images = self.images();
+        *self.base.lock() = images;
     }
 
     /// Adds an event to the record.
@@ -392,7 +552,7 @@ fn bytes_of(image: &Image) -> u64 {
 }
 
 fn broken() -> std::io::Error {
-    std::io::Error::other("the simulated disk is broken")
+    std::io::Error::other(BROKEN)
 }
 
 fn index(offset: u64) -> usize {
@@ -413,9 +573,9 @@ impl std::fmt::Display for Digest<'_> {
 
 impl Opener for Disks {
     fn open(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
-        let disk = self.disks.iter().find(|disk| disk.path == path);
+        let disk = self.disks.iter().position(|disk| disk.path == path);
         match disk {
-            Some(disk) => Ok(Arc::clone(disk) as Arc<dyn Device>),
+            Some(disk) => Ok(self.named(disk) as Arc<dyn Device>),
             None => Err(DeviceError::Open {
                 path: path.into(),
                 source: std::io::ErrorKind::NotFound.into(),

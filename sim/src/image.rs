@@ -4,6 +4,7 @@
 //! byte, they cost more than all the rest of it.
 
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -72,6 +73,27 @@ impl Image {
             let chunk = self.chunks[at / CHUNK].get_or_insert_with(|| Arc::new([0; CHUNK]));
             Arc::make_mut(chunk)[start..start + length].copy_from_slice(piece);
             (at, rest) = (at + length, others);
+        }
+    }
+
+    /// Makes a range that of another disk of this size. Chunks that lie in it as a whole are shared.
+    pub fn copy(&mut self, other: &Self, range: Range<usize>) {
+        assert!(
+            range.end <= self.size && self.size == other.size,
+            "within both"
+        );
+        let mut at = range.start;
+        while at < range.end {
+            let (start, length) = within_chunk(at, range.end - at);
+            let index = at / CHUNK;
+            if start == 0 && (length == CHUNK || at + length == self.size) {
+                self.chunks[index] = other.chunks[index].clone();
+            } else {
+                let mut bytes = vec![0; length];
+                other.read(at, &mut bytes);
+                self.write(at, &bytes);
+            }
+            at += length;
         }
     }
 

@@ -15,17 +15,19 @@
 //! not, but whatever can be read must be something that was there once ([`Health`]).
 
 use crate::datasets::Gardener;
-use crate::disks::Disks;
+use crate::disks::{BROKEN, Disks};
 use crate::files::{Writer, found, may_be_left};
+use crate::flushes::Weather;
 use crate::machine::{self, DISK_SIZE, Layout, POOL};
 use crate::record::{Bounds, Event, Record};
+use crate::restarts;
 use crate::sickness::Sickness;
 use crate::upkeep::{self, Keeper};
 use crate::volumes::{self, VolumeWriter};
 use crate::wrong::Wrong;
 use anyhow::{Context, Result, bail, ensure};
 use cenote_base::rt::{self, Random, World};
-use cenote_pool::Pool;
+use cenote_pool::{FailMode, Pool};
 use cenote_posix::FileSystem;
 use std::path::Path;
 use std::sync::Arc;
@@ -62,6 +64,10 @@ pub struct Options<'a> {
     /// The disks lie about flushes, though nothing makes up for that, so that something must be
     /// lost.
     pub lose_flushes: bool,
+    /// Only a long life with restarts.
+    pub only_restarts: bool,
+    /// Flushes fail, and disks are away for a while; none is sick, and none comes or goes.
+    pub has_weather: bool,
 }
 
 /// What is wrong with the disks.
@@ -83,6 +89,7 @@ struct Plan {
     has_volume: bool,
     has_gardener: bool,
     has_keeper: bool,
+    has_weather: bool,
     health: Health,
     sickness: Sickness,
     is_liar: bool,
@@ -97,7 +104,7 @@ impl Plan {
             (_, 0) => Health::Hopeless(disk),
             _ => Health::Spared(disk),
         };
-        let health = if options.lose_flushes {
+        let health = if options.lose_flushes || options.has_weather {
             Health::Sound
         } else {
             health
@@ -121,7 +128,8 @@ impl Plan {
             writers: [1, 1, 2, 2, 3][random.index(5)],
             has_volume: random.happens(30),
             has_gardener: random.happens(40),
-            has_keeper: random.happens(30),
+            has_keeper: random.happens(30) && !options.has_weather,
+            has_weather: options.has_weather,
             health,
             sickness,
             is_liar,
@@ -140,6 +148,7 @@ impl Plan {
             (self.has_volume, ", a volume"),
             (self.has_gardener, ", datasets"),
             (self.has_keeper, ", devices"),
+            (self.has_weather, ", weather"),
         ];
         let more = is_there.iter().filter(|(is_there, _)| *is_there);
         let more: String = more.map(|(_, words)| *words).collect();
@@ -162,6 +171,7 @@ struct Crew {
     volume: Option<VolumeWriter>,
     gardener: Option<Gardener>,
     keeper: Option<Keeper>,
+    weather: Option<Weather>,
 }
 
 /// Numbers in the record.
@@ -190,11 +200,15 @@ impl Crew {
             free: (first..first + FREE_DISKS).collect(),
             is_bold: plan.health == Health::Sound,
         });
+        if plan.has_weather {
+            pool.set_fail_mode(FailMode::Wait);
+        }
         Ok(Self {
             writers,
             volume: volume.transpose()?,
             gardener: gardener.transpose()?,
             keeper,
+            weather: None,
         })
     }
 
@@ -228,6 +242,10 @@ impl Crew {
                 let body = move || keeper.work(disks, pool, operations / 4);
                 threads.push(scope.spawn_named("keeper".to_owned(), body));
             }
+            if let Some(weather) = &mut self.weather {
+                let body = move || weather.work(disks, pool);
+                threads.push(scope.spawn_named("weather".to_owned(), body));
+            }
             // All come to their end before one of them is complained of.
             let ended: Vec<Result<()>> = threads.into_iter().map(join).collect();
             ended.into_iter().collect()
@@ -256,6 +274,12 @@ impl Crew {
         }
         Ok(())
     }
+}
+
+/// Whether a program was told of disks that were away: a read failed, or a command was refused.
+fn is_of_disk(error: &anyhow::Error) -> bool {
+    let text = format!("{error:#}");
+    text.contains(BROKEN) && error.downcast_ref::<Wrong>().is_none()
 }
 
 fn join(thread: std::io::Result<rt::ScopedJoinHandle<'_, Result<()>>>) -> Result<()> {
@@ -288,6 +312,15 @@ pub fn live(world: &World, seed: u64, options: Options<'_>) -> Result<Outcome> {
 
 fn live_here(seed: u64, options: Options<'_>) -> Result<Outcome> {
     let mut random = Random::new(seed);
+    if options.only_restarts {
+        let cuts = restarts::live(&mut random)?;
+        let told = "a long life with restarts".to_owned();
+        return Ok(Outcome {
+            told,
+            cuts,
+            ..Outcome::default()
+        });
+    }
     let plan = Plan::draw(&mut random, &options);
     rt::trace!("{}", plan.told());
     let lived = Life::new(plan.clone(), options, random).and_then(Life::cuts);
@@ -321,6 +354,10 @@ impl<'a> Life<'a> {
         if let Some(disk) = plan.disk() {
             disks.sicken(disk, plan.sickness);
         }
+        if plan.has_weather {
+            disks.may_have_trouble();
+            crew.weather = Some(Weather::new(plan.layout.clone(), random.fork()));
+        }
         let worked = crew.work(&disks, &pool, &fs, OPERATIONS);
         let record = disks.take_record();
         let mut life = Self {
@@ -344,6 +381,11 @@ impl<'a> Life<'a> {
     fn notice<T>(&mut self, result: Result<T>) -> Result<Option<T>> {
         match (result, self.plan.health) {
             (Ok(value), _) => Ok(Some(value)),
+            (Err(error), _) if self.plan.has_weather && is_of_disk(&error) => {
+                rt::trace!("noticed: {error:#}");
+                self.noticed += 1;
+                Ok(None)
+            }
             (Err(error), Health::Hopeless(_)) if error.downcast_ref::<Wrong>().is_none() => {
                 rt::trace!("noticed: {error:#}");
                 self.noticed += 1;
@@ -367,8 +409,12 @@ impl<'a> Life<'a> {
             self.notice(judged.context(what))?;
         }
         // Devices that rested before the cut may be all that is left of a mirror without a disk.
-        if self.plan.health == Health::Sound && !self.plan.has_keeper {
+        let has_rested = self.plan.has_keeper || self.plan.has_weather;
+        if self.plan.health == Health::Sound && !has_rested {
             self.cut_with_changed_disks(first)?;
+        }
+        if self.plan.health == Health::Sound && self.random.happens(25) {
+            restarts::live(&mut self.random)?;
         }
         Ok(Outcome {
             told: self.plan.told(),

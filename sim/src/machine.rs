@@ -40,7 +40,7 @@ const DEDUP_ON: u64 = 1;
 pub(crate) struct VdevPlan {
     shape: VdevShape,
     class: AllocationClass,
-    disks: usize,
+    pub disks: usize,
     /// How many disks may be lost, or wrong.
     pub spare: usize,
 }
@@ -55,19 +55,19 @@ impl VdevPlan {
         }
     }
 
-    fn class(self, class: AllocationClass) -> Self {
+    pub(crate) fn class(self, class: AllocationClass) -> Self {
         Self { class, ..self }
     }
 
-    fn single() -> Self {
+    pub(crate) fn single() -> Self {
         Self::new(VdevShape::Single, 1, 0)
     }
 
-    fn mirror(disks: usize) -> Self {
+    pub(crate) fn mirror(disks: usize) -> Self {
         Self::new(VdevShape::Mirror, disks, disks - 1)
     }
 
-    fn raidz(parity: usize, disks: usize) -> Self {
+    pub(crate) fn raidz(parity: usize, disks: usize) -> Self {
         let shape = VdevShape::Raidz {
             parity: parity as u64,
         };
@@ -174,6 +174,24 @@ impl Layout {
         }
     }
 
+    /// A layout for tests of room: without log devices and classes, whose space is their own.
+    pub(crate) fn draw_sound(random: &mut Random) -> Self {
+        let vdevs = match random.below(4) {
+            0 | 1 => vec![VdevPlan::single()],
+            2 => vec![VdevPlan::mirror(2)],
+            _ => vec![VdevPlan::raidz(1, 3)],
+        };
+        Self {
+            vdevs,
+            compression: Some(COMPRESSIONS[if random.happens(70) { 0 } else { 2 }]),
+            ..Self::plain()
+        }
+    }
+
+    pub(crate) fn is_compressed(&self) -> bool {
+        self.compression != Some(COMPRESSIONS[0])
+    }
+
     /// How many disks it takes.
     pub fn disks(&self) -> usize {
         self.vdevs.iter().map(|vdev| vdev.disks).sum()
@@ -225,6 +243,18 @@ impl Layout {
 /// # Errors
 /// If it cannot be made.
 pub fn create(disks: &Arc<Disks>, layout: &Layout) -> Result<Pool> {
+    create_with(disks, layout, [0, 0])
+}
+
+/// The same with so many spares and cache devices, which are the next disks.
+///
+/// # Errors
+/// If it cannot be made.
+pub(crate) fn create_with(
+    disks: &Arc<Disks>,
+    layout: &Layout,
+    [spares, caches]: [usize; 2],
+) -> Result<Pool> {
     let encryption = match layout.is_encrypted {
         false => Encryption::Inherit,
         true => {
@@ -246,8 +276,8 @@ pub fn create(disks: &Arc<Disks>, layout: &Layout) -> Result<Pool> {
         name: POOL.to_owned(),
         version: 5000,
         vdevs: vdevs.collect(),
-        spares: Vec::new(),
-        cache_devices: Vec::new(),
+        spares: leaves.by_ref().take(spares).collect(),
+        cache_devices: leaves.take(caches).collect(),
         ashift: None,
         features: default_features(),
         properties: Vec::new(),
@@ -303,6 +333,19 @@ pub fn open(disks: &Arc<Disks>, is_read_only: bool) -> Result<Pool> {
     let candidate = candidates.first().context("no pool is found")?;
     let pool = import(candidate, &options(disks, is_read_only), env())?;
     load_key(pool)
+}
+
+/// Imports the pool for reading without some of its disks.
+///
+/// # Errors
+/// If it cannot be imported.
+pub fn open_without_all(disks: &Arc<Disks>, away: &[usize]) -> Result<Pool> {
+    let paths = disks.paths().into_iter().enumerate();
+    let here = paths.filter(|(disk, _)| !away.contains(disk));
+    let here: Vec<_> = here.map(|(_, path)| path).collect();
+    let candidates = assemble(scan(&here, disks.as_ref()));
+    let candidate = candidates.first().context("no pool is found")?;
+    load_key(import(candidate, &options(disks, true), env())?)
 }
 
 /// Imports the pool as of its checkpoint, and loads its key.

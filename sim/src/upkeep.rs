@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 use cenote_base::rt::{self, Random};
 use cenote_base::{Guid, Txg};
 use cenote_ondisk::scan::ScanState;
-use cenote_pool::{Attachment, Companion, Offline, Pool, ScanRequest};
+use cenote_pool::{Attachment, Companion, LookedFor, Offline, Pool, ScanRequest};
 use std::time::Duration;
 
 /// The longest pause between two commands.
@@ -66,8 +66,8 @@ impl Keeper {
             }
             6..9 => {
                 let mut leaves = leaves.into_iter();
-                let done = leaves.try_for_each(|leaf| pool.online(leaf, None, by));
-                ("online all".to_owned(), done.map_err(Into::into))
+                let done = leaves.try_for_each(|leaf| bring_back(pool, leaf));
+                ("online all".to_owned(), done)
             }
             9 => {
                 let done = pool.detach(leaf, by);
@@ -146,6 +146,26 @@ pub fn exchange(disks: &Disks, pool: &Pool, new: usize, random: &mut Random) -> 
     Ok(())
 }
 
+/// Uses a device again, as `zpool online` does.
+///
+/// # Errors
+/// Why it cannot be used.
+pub fn bring_back(pool: &Pool, leaf: Guid) -> Result<()> {
+    if pool.vdevs().silent_leaves().contains(&leaf) {
+        pool.clear(&[leaf])?;
+    }
+    let is_open = pool.vdevs().is_open(leaf);
+    let mut looked = match is_open {
+        true => LookedFor::default(),
+        false => pool.look_for(vec![leaf])?,
+    };
+    let found = looked.devices.remove(&leaf);
+    if found.is_some() || pool.is_out_of_use(leaf) {
+        pool.online(leaf, found, (&actor(), ""))?;
+    }
+    Ok(())
+}
+
 fn start_scrub(pool: &Pool) -> Result<()> {
     let (since, until) = (Txg(0), None);
     Ok(pool.start_scan(ScanRequest::Scrub { since, until }, (&actor(), ""))?)
@@ -161,7 +181,24 @@ pub fn scrub(pool: &Pool) -> Result<()> {
     wait_for_scan(pool)
 }
 
-fn wait_for_scan(pool: &Pool) -> Result<()> {
+/// Waits until no device lacks anything.
+///
+/// # Errors
+/// If that does not end.
+pub fn bring_what_is_missed(pool: &Pool) -> Result<()> {
+    let begun = rt::Instant::now();
+    while pool.vdevs().is_resilver_needed().is_some() {
+        if begun.elapsed() > SCAN_TIME_MAX {
+            bail!("a resilver does not end: {:?}", pool.scan_status());
+        }
+        wait_for_scan(pool)?;
+        pool.look_for_resilver()?;
+        rt::sleep(Duration::from_millis(5));
+    }
+    wait_for_scan(pool)
+}
+
+pub(crate) fn wait_for_scan(pool: &Pool) -> Result<()> {
     let begun = rt::Instant::now();
     while begun.elapsed() < SCAN_TIME_MAX {
         let status = pool.scan_status()?;

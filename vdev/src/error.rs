@@ -2,7 +2,7 @@
 
 use crate::state::{VdevAux, VdevState};
 use cenote_base::{Guid, VdevId};
-use cenote_device::DeviceError;
+use cenote_device::{DeviceError, Lead};
 use cenote_ondisk::Dva;
 use std::fmt;
 
@@ -14,6 +14,8 @@ const FAILURES_MAX: usize = 16;
 pub enum LeafProblem {
     /// The leaf is not in use.
     NotOpen(VdevState, VdevAux),
+    /// Its name does not lead to the open device any more.
+    Strayed(Lead),
     /// The device failed.
     Device(DeviceError),
     /// Its bytes are not those that were written.
@@ -42,6 +44,18 @@ impl fmt::Display for LeafFailure {
         match &self.problem {
             LeafProblem::NotOpen(state, aux) => {
                 write!(f, "{} is {}", self.name, state.name(*aux))
+            }
+            LeafProblem::Strayed(lead) => {
+                let what = match lead {
+                    Lead::Deleted => "deleted",
+                    _ => "replaced by another file or device",
+                };
+                write!(
+                    f,
+                    "{} was {what} while in use. Nothing is written to the old one. Put the right \
+                     one in its place, then run 'zpool clear'",
+                    self.name
+                )
             }
             LeafProblem::Device(error) => error.fmt(f),
             LeafProblem::WrongBytes => write!(f, "{} holds other bytes", self.name),

@@ -21,8 +21,8 @@ impl Shape {
     fn states_without(&self, failed: &HashSet<usize>) -> Vec<(VdevState, VdevAux)> {
         let nodes = &self.tree.nodes;
         let mut states: Vec<_> = nodes.iter().map(|node| (node.state, node.aux)).collect();
-        let has_faulted = |leaf: &crate::leaf::Leaf| leaf.written.is_faulted();
-        if failed.is_empty() && !self.tree.leaves.iter().any(has_faulted) {
+        let is_given_up = |leaf: &crate::leaf::Leaf| leaf.is_given_up();
+        if failed.is_empty() && !self.tree.leaves.iter().any(is_given_up) {
             return states;
         }
         // Children have higher numbers than their parents.
@@ -107,7 +107,10 @@ impl Shape {
         node.is_some_and(|node| {
             let silent = self.silent(|leaf| self.top_of_leaf(leaf) == node);
             let (now, then) = (self.states(), self.states_without(&silent));
-            now[node].0.is_readable() && !then[node].0.is_readable()
+            // Devices that strayed do not count as there already.
+            let strayed = |leaf: &usize| self.tree.leaves[*leaf].access.strayed().is_some();
+            let was_there = now[node].0.is_readable() || silent.iter().any(strayed);
+            was_there && !then[node].0.is_readable()
         })
     }
 

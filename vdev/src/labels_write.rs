@@ -4,6 +4,10 @@
 //! *even* labels of all leaves; the uberblock into its slot of all four labels; then the *odd*
 //! labels. At every moment one of the two pairs of labels fits the newest uberblock. Each step
 //! here ends with a flush, so that the next one begins when it is durable.
+//!
+//! Log devices get the uberblock of every group, and before all other devices: so a log device
+//! without the newest uberblock of another device was away, or is an older copy. Without that an
+//! older copy could not be told from a log that has ended.
 
 use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::shape::Shape;
@@ -43,11 +47,12 @@ impl LabelPhase {
 pub enum UberblockScope {
     /// To every leaf: the configuration changed.
     All,
-    /// To the leaves of up to three top-level vdevs, the first of them by this number.
+    /// To the log devices, and the leaves of up to three other top-level vdevs, the first of them
+    /// by this number.
     Some(usize),
 }
 
-/// Top-level vdevs that get an uberblock when the configuration did not change.
+/// Top-level vdevs that get an uberblock when the configuration did not change, beside the logs.
 const TOPS_MAX: usize = 3;
 
 /// Puts the checksum of a block that stands at `device_offset` at its end.
@@ -126,7 +131,7 @@ impl Shape {
             .filter(|leaf| !failed(leaf))
             .copied()
             .collect();
-        let mut lost = false;
+        let mut lost = self.is_cut_off();
         for top in &self.tree.tops {
             let of_top = |leaf: &&usize| self.top_of_leaf(**leaf) == top.node;
             let is_log = self.tree.nodes[top.node].is_log;
@@ -137,26 +142,32 @@ impl Shape {
     }
 
     /// Writes the uberblock into its slot of all labels of the leaves in scope and makes it
-    /// durable.
+    /// durable: first on log devices, then on the others.
     ///
     /// # Errors
-    /// If not a single leaf took it.
+    /// If not a single leaf took it that is not of a log device.
     pub fn write_uberblock(
         &self,
         uberblock: &Uberblock,
         scope: UberblockScope,
         multihost: bool,
     ) -> Result<(), VdevError> {
-        let leaves = self.uberblock_leaves(scope);
-        let failures = self.on_leaves(&leaves, |leaf| {
+        let is_log = |leaf: &usize| self.tree.nodes[self.top_of_leaf(*leaf)].is_log;
+        let all = self.uberblock_leaves(scope);
+        let (logs, leaves): (Vec<usize>, Vec<usize>) = all.into_iter().partition(is_log);
+        let write = |leaf: usize| {
             let ring = self.ring_of(leaf);
             let slot = ring.slot_of_txg(uberblock.txg, multihost);
             let pieces = |size| uberblock_pieces(uberblock, ring, slot, size);
             self.write_pieces(leaf, pieces, uberblock.txg)?;
             self.tree.leaves[leaf].complete_group(uberblock.txg);
             self.tree.leaves[leaf].flush()
-        });
-        let lost = failures.len() == leaves.len();
+        };
+        // A log device that fails has counted it, and costs speed only.
+        let mut failures = self.on_leaves(&logs, &write);
+        let failed = self.on_leaves(&leaves, &write);
+        let lost = failed.len() == leaves.len() || self.is_cut_off();
+        failures.extend(failed);
         self.report("uberblock", failures, lost)
     }
 
@@ -253,10 +264,12 @@ impl Shape {
         let is_log = |top: &usize| self.tree.nodes[tops[*top].node].is_log;
         let mut chosen: Vec<usize> = (0..tops.len()).filter(is_concrete).collect();
         if let UberblockScope::Some(first) = scope {
-            chosen.retain(|top| !is_log(top));
-            let count = chosen.len().max(1);
-            chosen.rotate_left(first % count);
-            chosen.truncate(TOPS_MAX);
+            let (logs, mut others): (Vec<usize>, Vec<usize>) = chosen.into_iter().partition(is_log);
+            let count = others.len().max(1);
+            others.rotate_left(first % count);
+            others.truncate(TOPS_MAX);
+            chosen = others;
+            chosen.extend(logs);
         }
         let nodes: Vec<usize> = chosen.iter().map(|top| tops[*top].node).collect();
         let leaves = 0..self.tree.leaves.len();

@@ -86,7 +86,7 @@ pub(crate) enum Fitness {
     Failing,
     /// Missed the txg in which the block was written.
     Stale,
-    /// Offline or faulted, yet there: for blocks that nobody else has.
+    /// Given up, or out of use in a pool that is only read: for blocks that no other has.
     LastResort,
 }
 
@@ -143,7 +143,7 @@ impl Leaf {
     /// How well the leaf serves a block born in `birth`; `None` if it has no device.
     pub(crate) fn fitness(&self, birth: Txg) -> Option<Fitness> {
         self.device.as_ref().filter(|_| !self.access.is_over())?;
-        Some(if !self.state.is_readable() || self.written.is_faulted() {
+        Some(if !self.state.is_readable() || self.is_given_up() {
             Fitness::LastResort
         } else if self.missed.contains(birth) {
             Fitness::Stale
@@ -203,10 +203,14 @@ impl Leaf {
         }
     }
 
-    /// Whether the device answers at all, which is not counted as a read.
+    /// Whether the device is there and answers at all, which is not counted as a read.
     pub(crate) fn probe(&self) -> Result<(), LeafProblem> {
         let closed = || LeafProblem::NotOpen(self.state, self.aux);
         let device = self.device.as_ref().ok_or_else(closed)?;
+        self.look_at_name();
+        if let Some(lead) = self.access.strayed() {
+            return Err(LeafProblem::Strayed(lead));
+        }
         let read = device.read_vec(0, PROBE_SIZE);
         read.map(drop).map_err(LeafProblem::Device)
     }

@@ -9,9 +9,11 @@ use crate::error::LeafProblem;
 use crate::leaf::{Leaf, Place};
 use crate::queue::IoClass;
 use crate::state::{VdevAux, VdevState};
+use crate::txg_set::TxgSet;
 use cenote_base::Txg;
-use cenote_device::{Device, DeviceError, Purpose};
+use cenote_device::{Device, DeviceError, Lead, Purpose};
 use std::io::IoSlice;
+use std::sync::Arc;
 
 /// How urgent a write is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,14 +30,30 @@ impl Leaf {
     /// Whether writes may go to the leaf at all.
     pub(crate) fn is_writable(&self) -> bool {
         let is_open = self.device.is_some() && !self.access.is_over();
-        self.state.is_readable() && !self.written.is_faulted() && is_open
+        self.state.is_readable() && !self.is_given_up() && is_open
+    }
+
+    /// Whether nothing is written to the leaf any more since it was opened.
+    pub(crate) fn is_given_up(&self) -> bool {
+        self.written.is_faulted() || self.access.strayed().is_some()
+    }
+
+    /// Looks where the name of the device leads.
+    pub(crate) fn look_at_name(&self) {
+        let device = self.device.as_ref().filter(|_| !self.access.is_over());
+        if device.is_some_and(|device| self.access.note_lead(device.lead())) {
+            // A resilver that is under way does not bring everything.
+            self.missed.note_outage();
+        }
     }
 
     /// The leaf's state with what happened since it was opened.
     pub(crate) fn live_state(&self) -> (VdevState, VdevAux) {
-        match self.written.is_faulted() {
-            true => (VdevState::Faulted, VdevAux::ErrorsExceeded),
-            false => (self.state, self.aux),
+        match self.access.strayed() {
+            Some(Lead::Deleted) => (VdevState::Removed, VdevAux::Deleted),
+            Some(_) => (VdevState::Removed, VdevAux::Replaced),
+            None if self.written.is_faulted() => (VdevState::Faulted, VdevAux::ErrorsExceeded),
+            None => (self.state, self.aux),
         }
     }
 
@@ -44,6 +62,9 @@ impl Leaf {
         let (state, aux) = self.live_state();
         let absent = || LeafProblem::NotOpen(state, aux);
         let entered = self.access.enter().ok_or_else(absent)?;
+        if let Some(lead) = self.access.strayed() {
+            return Err(LeafProblem::Strayed(lead));
+        }
         let can_write = self.state.is_readable() && !self.written.is_faulted();
         let device = self.device.as_deref().filter(|_| can_write);
         Ok((device.ok_or_else(absent)?, entered))
@@ -137,10 +158,17 @@ impl Leaf {
 
     /// Makes durable what arrived before. A flush that somebody else has under way is waited for.
     ///
-    /// If that fails, everything written since the last flush counts as missed, and no resilver
-    /// that is under way counts for the leaf.
+    /// If that fails, it is in doubt whether the leaf has what was written since the last flush, and
+    /// no resilver that is under way counts for the leaf.
+    ///
+    /// A device that strayed is flushed, too: it is what has the bytes if its name leads to it
+    /// again. That it is not the pool's device now, the next write to it says.
     pub(crate) fn flush(&self) -> Result<(), LeafProblem> {
         self.flush_by(|| {
+            let strayed = self.access.strayed().and(self.device.as_deref());
+            if let (Some(device), Some(_entered)) = (strayed, self.access.enter()) {
+                return self.judge(device.flush());
+            }
             let (device, _entered) = self.writable_device()?;
             self.judge(device.flush())
         })
@@ -148,7 +176,9 @@ impl Leaf {
 
     /// The same on the device of a leaf that was let go.
     pub(crate) fn flush_left(&self, device: &dyn Device) -> Result<(), LeafProblem> {
-        self.flush_by(|| self.judge(device.flush()))
+        let flushed = self.flush_by(|| self.judge(device.flush()));
+        self.missed.settle_doubts(false);
+        flushed
     }
 
     fn flush_by(&self, flush: impl FnOnce() -> Result<(), LeafProblem>) -> Result<(), LeafProblem> {
@@ -166,21 +196,22 @@ impl Leaf {
             Err(_) => {
                 // What repairs wrote may be lost with it, whatever groups that was of.
                 self.missed.note_outage();
-                self.note_lost(flushing.failed());
+                self.missed.doubt(&set_of(flushing.failed()));
             }
         }
         flushed
     }
 
-    fn note_lost(&self, txgs: Option<(Txg, Txg)>) {
-        if let Some((first, last)) = txgs {
-            (first.0..=last.0).for_each(|txg| self.missed.note(Txg(txg)));
-        }
-    }
-
     /// Counts everything that was written since the last flush as missed.
     pub(crate) fn forget_unflushed(&self) {
-        self.note_lost(self.written.forget_unflushed());
+        self.missed.add(&set_of(self.written.forget_unflushed()));
+    }
+
+    /// Whether a device that was given up answers again: it reads, and a flush succeeds. Nothing
+    /// of that is counted.
+    pub(crate) fn answers(&self) -> bool {
+        let flushes = |device: &Arc<dyn Device>| device.flush().is_ok();
+        self.probe().is_ok() && self.device.as_ref().is_some_and(flushes)
     }
 
     /// Writes to space that holds nothing.
@@ -207,6 +238,12 @@ impl Leaf {
         self.note_request(IoClass::Trim, times, length, false);
         discarded.map_err(LeafProblem::Device)
     }
+}
+
+/// The first and last of these txgs, and all in between.
+fn set_of(txgs: Option<(Txg, Txg)>) -> TxgSet {
+    // Labels that belong to no group have txg 0.
+    TxgSet::from_ranges(txgs.map(|(first, last)| first.max(Txg(1))..Txg(last.0 + 1)))
 }
 
 #[cfg(test)]

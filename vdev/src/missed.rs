@@ -7,6 +7,9 @@
 //! of it is forgotten if the pool goes down. A leaf that was out of use for a while, however
 //! short, may have lost part of what it got, so *outages* are counted: a resilver counts only for
 //! leaves that had none.
+//!
+//! What a failed flush may have lost is missing and *in doubt*: whoever wrote it may still have it
+//! and write it again. Then it is struck off, unless the leaf missed something else of that txg.
 
 use crate::txg_set::TxgSet;
 use cenote_base::Txg;
@@ -17,6 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 struct Logs {
     missing: TxgSet,
     unrepaired: TxgSet,
+    /// Those missing txgs that would not be missing if all were written again.
+    doubtful: TxgSet,
 }
 
 /// The logs of a leaf.
@@ -55,8 +60,35 @@ impl Missed {
     /// Adds txgs that turn out to be missing.
     pub(crate) fn add(&self, missed: &TxgSet) {
         let mut logs = self.write();
+        logs.doubtful = logs.doubtful.without(missed);
         let missing = logs.missing.with(missed);
         if missing != logs.missing {
+            self.set_missing(&mut logs, missing);
+            self.has_changed.store(true, Ordering::Release);
+        }
+    }
+
+    /// Notes that the leaf may lack something of these txgs, which may be written again.
+    pub(crate) fn doubt(&self, txgs: &TxgSet) {
+        let mut logs = self.write();
+        let new = txgs.without(&logs.missing);
+        if !new.is_empty() {
+            logs.doubtful = logs.doubtful.with(&new);
+            let missing = logs.missing.with(&new);
+            self.set_missing(&mut logs, missing);
+            self.has_changed.store(true, Ordering::Release);
+        }
+    }
+
+    /// Ends all doubts: what was in doubt `is_there`, or is missing for good.
+    pub(crate) fn settle_doubts(&self, is_there: bool) {
+        if !self.is_any() {
+            return;
+        }
+        let mut logs = self.write();
+        let doubtful = std::mem::take(&mut logs.doubtful);
+        if is_there && !doubtful.is_empty() {
+            let missing = logs.missing.without(&doubtful);
             self.set_missing(&mut logs, missing);
             self.has_changed.store(true, Ordering::Release);
         }
@@ -67,10 +99,15 @@ impl Missed {
         if txg.0 == 0 || self.last.load(Ordering::Acquire) == txg.0 {
             return;
         }
-        if self.write().missing.insert(txg) {
+        let mut logs = self.write();
+        if logs.missing.insert(txg) {
             self.any.store(true, Ordering::Release);
             self.has_changed.store(true, Ordering::Release);
+        } else if !logs.doubtful.is_empty() {
+            let certain = TxgSet::from_ranges([txg..Txg(txg.0 + 1)]);
+            logs.doubtful = logs.doubtful.without(&certain);
         }
+        drop(logs);
         self.last.store(txg.0, Ordering::Release);
     }
 
@@ -183,6 +220,22 @@ mod tests {
         assert!(!missed.take_changed(), "no news");
         missed.add(&set(9..10));
         assert!(missed.take_changed() && missed.contains(Txg(9)));
+    }
+
+    #[test]
+    fn what_is_written_again_was_not_missed() {
+        let missed = Missed::default();
+        missed.note(Txg(5));
+        missed.doubt(&set(5..9));
+        assert_eq!(missed.missing(), set(5..9));
+        // Of this one a write fails, too, while the others are written again.
+        missed.note(Txg(7));
+        missed.settle_doubts(true);
+        assert_eq!(missed.missing(), set(5..6).with(&set(7..8)));
+        missed.doubt(&set(20..21));
+        missed.settle_doubts(false);
+        missed.settle_doubts(true);
+        assert!(missed.contains(Txg(20)), "it was not written again");
     }
 
     #[test]

@@ -53,10 +53,15 @@ impl Shape {
             .problems
             .retain(|guid, _| !opened.contains_key(guid));
         let mut devices = opened.clone();
-        for leaf in root.leaves() {
-            if let Some(device) = self.device_of(leaf.guid).filter(|_| self.stays_open(leaf)) {
-                let open = devices.entry(leaf.guid);
-                open.or_insert_with(|| Arc::clone(device));
+        let closed: HashMap<Guid, VdevAux> = self.to_close().into_iter().collect();
+        for leaf in root
+            .leaves()
+            .filter(|leaf| !opened.contains_key(&leaf.guid))
+        {
+            match (self.device_of(leaf.guid), closed.get(&leaf.guid)) {
+                (Some(_), Some(aux)) => drop(options.problems.insert(leaf.guid, *aux)),
+                (Some(device), None) => drop(devices.insert(leaf.guid, Arc::clone(device))),
+                (None, _) => {}
             }
         }
         let mut tree = tree::build(root, &devices, &options)?;
@@ -111,15 +116,6 @@ impl Shape {
         let before = leaves_below(&self.tree, old.node);
         let now = leaves_below(tree, tree.tops[position].node);
         before.iter().any(|leaf| now.contains(leaf)).then_some(old)
-    }
-
-    /// Whether a leaf's device is kept open: not if the leaf is taken out of use now, for then
-    /// the administrator may take it out of the machine.
-    fn stays_open(&self, leaf: &VdevConfig) -> bool {
-        let before = self.tree.leaf_of.get(&leaf.guid);
-        let before = before.map(|leaf| self.tree.leaves[*leaf].state);
-        let was_out = matches!(before, Some(VdevState::Offline | VdevState::Removed));
-        was_out || !leaf.state.offline && !leaf.state.removed
     }
 
     /// Whether a leaf's device is open.

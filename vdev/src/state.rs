@@ -50,6 +50,10 @@ pub enum VdevAux {
     SplitPool,
     /// All children are offline.
     ChildrenOffline,
+    /// The name of the open device leads to another one.
+    Replaced,
+    /// The open device has no name any more.
+    Deleted,
 }
 
 impl VdevState {
@@ -98,6 +102,8 @@ impl VdevAux {
             Self::External => "external device fault",
             Self::SplitPool => "split into new pool",
             Self::ChildrenOffline => "all children offline",
+            Self::Replaced => "was replaced while in use",
+            Self::Deleted => "was deleted while in use",
         }
     }
 }

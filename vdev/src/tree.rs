@@ -142,6 +142,7 @@ fn leaf_state(
         return (VdevState::Offline, VdevAux::None);
     }
     match problem {
+        Some(aux @ (VdevAux::Replaced | VdevAux::Deleted)) => (VdevState::Removed, aux),
         Some(aux) => (VdevState::CannotOpen, aux),
         None if !is_open && state.removed => (VdevState::Removed, VdevAux::None),
         None if !is_open => (VdevState::CannotOpen, VdevAux::OpenFailed),
@@ -270,6 +271,14 @@ impl<'a> Builder<'a> {
         }
         let node = &mut self.tree.nodes[index];
         (node.state, node.aux) = (state, aux);
+        // What is out of use is closed, so that it can be taken out of the machine or exchanged.
+        // When it comes back it is opened by its name, and judged by its labels. Where nothing is
+        // written at all, it is read for blocks that no other device has.
+        let is_out = matches!(
+            state,
+            VdevState::Offline | VdevState::Removed | VdevState::Faulted
+        );
+        let device = device.filter(|device| !is_out || !device.is_writable());
         // Distributed spares have no device, but they can miss things.
         if config.kind.is_device() || config.kind == VdevKind::DistributedSpare {
             node.leaf = Some(self.tree.leaves.len());

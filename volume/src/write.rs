@@ -56,6 +56,8 @@ impl Volume {
             return Err(VolumeError::ReadOnly { objset });
         }
         dataset.start_log(Arc::new(LoggedData(Arc::clone(dataset.set()))));
+        dataset.set_block_size(volume.block_size());
+        dataset.set_most(volume.size());
         volume.dataset = Some(dataset);
         Ok(volume)
     }
@@ -257,7 +259,9 @@ impl Volume {
             drop(tx);
             Ok(dataset.sync()?)
         })();
-        self.set_size(if resized.is_ok() { size } else { before });
+        let size = if resized.is_ok() { size } else { before };
+        self.set_size(size);
+        dataset.set_most(size);
         resized
     }
 

@@ -43,13 +43,16 @@ usage: cargo xtask COMMAND [ARGUMENT...]
   identity [SEED] [--count N]
                               random histories of devices that go, are written to apart, are
                               copied, and come back, beside a model
-  sim SEED [--count N] [--trace] [--referee N]
+  sim SEED [--count N] [--trace] [--weather] [--referee N]
                               simulated machines lose their power: pools on simulated devices,
                               files, volumes and datasets, sick disks, one seed for everything;
                               with --referee OpenZFS looks at what each N-th seed left
   sim --sequences LENGTH [SEED --count N]
                               all histories of so many operations on files with fsync between, or
                               a sample of them, each with a power cut at its end
+  sim --names [SEED --count N]
+                              disks whose names lead to copies, older copies and other disks
+                              while the pool runs
   sim --history WORDS         one such history, for example
                               'rename foo bar; create foo; fsync foo'
   torture [SEED] [--kills N] [--session N] [--judge N] [--foreign N] [--load NAME]...

@@ -144,17 +144,16 @@ ranks! {
         SiteHandles [] "Files of sites that clients have open.";
         SiteNames [] "What paths of sites name.";
     }
-    dataset {
-        DatasetSpace [] "Space that a dataset may count on.";
-    }
     posix {
         DeleteQueue [] "Held while the delete queue changes.";
         HeldFiles [] "Files in use beyond their names.";
         NewAttributes [] "Held while attributes or layouts are registered.";
+        OwnersInFlight [] "What is in flight for owners that have limits.";
         QuotaTables [] "The tables of quotas.";
         ReplayClock [] "The time of the record that is replayed.";
         ReplayTails [] "Files with bytes behind their end in their last block.";
         StoringTimes [] "Held by the thread that stores access times.";
+        ToldToLog [no_io] "What the log is told of an operation when that has succeeded.";
         AccessTimes [] "Access times that are not stored yet.";
         AttributeTables [] "Numbers and layouts of attributes.";
         WriteSettings [] "Properties of a file system.";
@@ -208,6 +207,7 @@ ranks! {
         LoadedKeys [] "Keys of encryption roots that are loaded.";
         OpenSets [no_io] "Object sets that are open.";
         ResumePoints [] "How far receives came, by group.";
+        Room [no_io] "How much datasets may still grow.";
         SharedBlocks [] "The tables of deduplicated and cloned blocks.";
         SpaceFacts [no_io] "What the pool says about its space.";
         TreeChange [] "Which thread changes the tree of datasets.";
@@ -216,6 +216,7 @@ ranks! {
         DnodeScans [no_io] "Readers that go through dnodes in order.";
         ObjectNumbers [] "Where to look for free object numbers.";
         BlockMemo [no_io] "Blocks of an object that were used last.";
+        Recount [no_io] "A count of what owners use that is under way.";
         CommittedSet [no_io] "The state of an object set on disk.";
         FreshObjects [no_io] "Allocated objects that are not on disk yet.";
         LiveShard [] "Changed objects of an object set, in shards.";
@@ -224,6 +225,7 @@ ranks! {
         PrefetchStreams [no_io] "Sequential readers of an object.";
         SetHeader [] "A new intent log header or flags for the next sync.";
         RawSet [] "Facts about a set that is received as it is stored elsewhere.";
+        TransactionUndo [no_io] "What a transaction changed, as it was before.";
     }
     cache {
         CachedDatasets [no_io] "The counters of each dataset's readers.";
@@ -234,6 +236,7 @@ ranks! {
         BlockKeys [] "Keys of blocks by salt.";
         HealQueue [no_io] "Blocks to be repaired.";
         PendingWrites [] "Writes that are not waited for yet.";
+        WritingAgain [] "Held while what is not flushed is written again.";
     }
     engine {
         EventLog [] "Events, for clients that follow them.";
@@ -321,7 +324,9 @@ ranks! {
     }
     sim {
         SimBase [leaf] "The disks as they were when the recording began.";
+        SimCache [leaf] "What a simulated disk has not made durable.";
         SimDisk [leaf] "The bytes of a simulated disk.";
+        SimNames [leaf] "Which simulated disk each name leads to.";
         SimRandom [leaf] "How long a simulated disk takes.";
         SimRecord [leaf] "What happened to the simulated disks.";
     }

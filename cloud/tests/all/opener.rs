@@ -64,3 +64,40 @@ fn a_device_is_known_by_its_name() {
     let made_twice = here.open_or_create(&PathBuf::from(format!("{url}?size=2G")));
     assert!(made_twice.is_err(), "it is open");
 }
+
+/// The file that the local log is called, somewhere below a directory.
+fn log_below(directory: &std::path::Path) -> Option<PathBuf> {
+    let entries = std::fs::read_dir(directory).expect("a directory");
+    let mut paths = entries.map(|entry| entry.expect("an entry").path());
+    paths.find_map(|path| match path.is_dir() {
+        true => log_below(&path),
+        false => path
+            .file_name()
+            .is_some_and(|name| name == "log")
+            .then_some(path),
+    })
+}
+
+/// The local log was deleted under a running daemon. What was flushed afterwards was in a file
+/// without a name, and lost when the daemon was killed.
+#[test]
+fn what_is_flushed_without_a_local_log_is_in_the_store() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| directory.path().join(name);
+    let url = format!("file://{}", at("store").display());
+    let here = StoreOpener::new(false).with_state(&at("here"));
+    let to_make = PathBuf::from(format!("{url}?size=1G&log=16M"));
+    let device = here.open_or_create(&to_make).expect("made");
+    device.write_at(0, &[1; 4096]).expect("room");
+    device.flush().expect("in the log");
+    std::fs::remove_file(log_below(&at("here")).expect("a log")).expect("removed");
+    device.write_at(4096, &[2; 4096]).expect("room");
+    device.flush().expect("in the store");
+    // Killed: it does not release the device.
+    drop(device);
+    let small = PathBuf::from(format!("{url}?log=16M"));
+    // With its log this machine lost the proof that the device is its own.
+    let here = StoreOpener::new(true).with_state(&at("here"));
+    let device = here.open_writable(&small).expect("taken over");
+    assert_eq!((byte_at(&*device, 0), byte_at(&*device, 4096)), (1, 2));
+}

@@ -205,3 +205,14 @@ pub struct IntentLogReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken: Option<String>,
 }
+
+/// Work that is asked for or has to be done, and has not begun.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Due {
+    /// A device in use misses something that the others have.
+    #[serde(default)]
+    pub resilver: bool,
+    /// A scrub follows the resilver that is under way.
+    #[serde(default)]
+    pub scrub: bool,
+}

@@ -545,6 +545,16 @@ pub enum ControlError {
         /// Where.
         dataset: String,
     },
+    /// A dataset would refer to more than its `refquota` allows.
+    #[error("quota exceeded: {referenced} bytes are more than refquota allows ({quota} bytes)")]
+    AboveRefquota {
+        /// The dataset.
+        dataset: String,
+        /// What it would refer to.
+        referenced: u64,
+        /// The limit.
+        quota: u64,
+    },
     /// A directory in the way.
     #[error("mountpoint '{path}' exists and is not empty")]
     MountpointInUse {

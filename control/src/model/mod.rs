@@ -45,7 +45,7 @@ mod vdev;
 mod verify;
 
 pub use activity::{
-    CheckpointState, IntentLogReport, RaidzExpand, Rebuild, RemovalActivity, RunState, Scan,
+    CheckpointState, Due, IntentLogReport, RaidzExpand, Rebuild, RemovalActivity, RunState, Scan,
     ScanKind, Treatment, TreatmentKind, TreatmentState,
 };
 pub use alarm::{AlarmAct, AlarmOutcome, AlarmWayState};

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::activity::{
-    CheckpointState, IntentLogReport, RaidzExpand, Rebuild, RemovalActivity, Scan,
+    CheckpointState, Due, IntentLogReport, RaidzExpand, Rebuild, RemovalActivity, Scan,
 };
 use super::bytes::RawName;
 use super::condition::Condition;
@@ -174,6 +174,9 @@ pub struct PoolStatus {
     /// The last or running scan.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scan: Option<Scan>,
+    /// What follows it, or is about to begin.
+    #[serde(default)]
+    pub due: Due,
     /// Rebuilds, last or running.
     #[serde(default)]
     pub rebuilds: Vec<Rebuild>,

@@ -175,6 +175,10 @@ pub enum VdevAux {
     ChildrenOffline,
     /// `unsupported minimum blocksize`: the device's is larger than the pool's.
     AshiftTooBig,
+    /// `was replaced while in use`: its name leads to another file or device.
+    Replaced,
+    /// `was deleted while in use`: it has no name any more.
+    Deleted,
 }
 
 /// What a vdev did since import, and the errors that it met since import or `zpool clear`.

@@ -7,6 +7,8 @@ mod numbers;
 mod object;
 mod ranges;
 mod raw;
+pub(crate) mod recount;
+pub(crate) mod undo;
 
 pub(crate) use numbers::Numbers;
 pub(crate) use object::{
@@ -60,6 +62,10 @@ pub(crate) struct LiveSet {
     pub(crate) raw: OnceLock<Mutex<RawState, ranks::RawSet>>,
     /// A new intent log header or new flags, for the next sync.
     pub(crate) header: Mutex<HeaderChange, ranks::SetHeader>,
+    /// A count of what owners use that is under way.
+    pub(crate) recount: Mutex<Option<recount::Recount>, ranks::Recount>,
+    /// Steps until all fail, in tests; `u64::MAX` if none does.
+    steps_left: AtomicU64,
 }
 
 /// Fields of the object set block that change at the next sync.
@@ -98,6 +104,26 @@ impl LiveSet {
             owner_hook: OnceLock::new(),
             raw: OnceLock::new(),
             header: Mutex::default(),
+            recount: Mutex::default(),
+            steps_left: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// From `steps` reads and changes on all fail; `u64::MAX` ends that. Returns how many were
+    /// left of those given before.
+    pub(crate) fn fail_after(&self, steps: u64) -> u64 {
+        self.steps_left.swap(steps, Ordering::Relaxed)
+    }
+
+    /// Whether a step that can fail is to do so.
+    pub(crate) fn is_step_to_fail(&self) -> bool {
+        match self.steps_left.load(Ordering::Relaxed) {
+            u64::MAX => false,
+            0 => true,
+            left => {
+                self.steps_left.store(left - 1, Ordering::Relaxed);
+                false
+            }
         }
     }
 

@@ -29,6 +29,23 @@ impl Ranges {
         self.ranges.insert(start, end);
     }
 
+    /// The ranges that overlap `[start, end)` or adjoin it.
+    pub(crate) fn touching(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let before = self.ranges.range(..start).next_back();
+        let before = before.filter(|(_, end)| **end >= start);
+        let within = self.ranges.range(start..=end);
+        let ranges = before.into_iter().chain(within);
+        ranges.map(|(start, end)| (*start, *end)).collect()
+    }
+
+    /// Takes back that a range from `start` on was added, which `touching` were told of before.
+    pub(crate) fn put_back(&mut self, start: u64, touching: &[(u64, u64)]) {
+        if let Some((first, _)) = self.find(start) {
+            self.ranges.remove(&first);
+        }
+        self.ranges.extend(touching.iter().copied());
+    }
+
     /// The range that holds `block`.
     pub(crate) fn find(&self, block: u64) -> Option<(u64, u64)> {
         let (start, end) = self.ranges.range(..=block).next_back()?;

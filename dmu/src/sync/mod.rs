@@ -410,18 +410,8 @@ fn by_parent(
 fn commit(object: &LiveObject, new: Option<Dnode>, live: &LiveSet) {
     let mut state = object.write();
     let bytes = state.frozen.take().map_or(0, |frozen| frozen.dirty_bytes);
-    if let (Some(new), Some(open)) = (&new, &mut state.open)
-        && !open.is_replaced
-        && let Some(dnode) = &mut open.dnode
-    {
-        let dnode = Arc::make_mut(dnode);
-        dnode.block_pointers.clone_from(&new.block_pointers);
-        dnode.levels = new.levels;
-        dnode.used = new.used;
-        dnode.flags = new.flags & !FLAG_SPILL_BLKPTR | dnode.flags & FLAG_SPILL_BLKPTR;
-        if dnode.spill.is_some() {
-            dnode.spill = Some(new.spill.unwrap_or(BlockPointer::HOLE));
-        }
+    if let (Some(new), Some(open)) = (&new, &mut state.open) {
+        open.take_tree_of(new);
     }
     state.committed = new.map(Arc::new);
     drop(state);

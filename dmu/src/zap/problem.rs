@@ -30,6 +30,14 @@ pub(super) fn cannot(object: &Object, problem: &'static str) -> DmuError {
     }
 }
 
+pub(super) fn full(object: &Object, problem: &'static str) -> DmuError {
+    DmuError::ZapFull {
+        objset: object.set().id(),
+        object: object.id(),
+        problem,
+    }
+}
+
 pub(super) fn exists(object: &Object) -> DmuError {
     DmuError::EntryExists {
         objset: object.set().id(),

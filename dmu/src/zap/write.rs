@@ -4,6 +4,10 @@
 //! Writers of one ZAP must take turns, which is the caller's to arrange; readers need not: a
 //! split writes the new leaf first, then cuts the old one, then points to the new one, and a
 //! reader that meets a leaf which does not cover its hash looks again.
+//!
+//! A change of several steps (a micro ZAP that becomes fat, a split) happens or does not: a step
+//! that fails takes the others back. So a ZAP with too many names of one hash, which cannot become
+//! fat, stays as it was.
 
 use super::ZapValue;
 use super::open::{Kind, Zap};
@@ -14,7 +18,7 @@ use crate::object::Object;
 use crate::txg::Transaction;
 use cenote_base::BlockId;
 use cenote_ondisk::zap::fat_header::FatHeader;
-use cenote_ondisk::zap::leaf_edit::value_fits;
+use cenote_ondisk::zap::leaf_edit::{StoredKey, value_fits};
 use cenote_ondisk::zap::micro;
 
 /// log2 of the block size of fat ZAPs that grew out of micro ones, and of most others.
@@ -124,7 +128,7 @@ impl Zap {
             Kind::Fat(header) if header.has_word_keys() != matches!(key, KeyRef::Words(_)) => {
                 Ok(false)
             }
-            Kind::Fat(_) => zap.into_fat_editor(tx).remove(key, &stored),
+            Kind::Fat(_) => tx.as_one(|| zap.into_fat_editor(tx).remove(key, &stored)),
         }
     }
 
@@ -165,20 +169,35 @@ impl Zap {
         let Some(stored) = store.key.stored().filter(|_| value_fits(store.value)) else {
             return Err(self.cannot("a key or value is too long for it"));
         };
-        let mut zap = self.newest()?;
-        if let Kind::Micro = zap.kind {
-            match zap.plan_micro(store)? {
-                Some(plan) => return zap.apply_micro(tx, plan),
-                None => zap.upgrade(tx)?,
-            }
-            zap = self.newest()?;
+        let zap = self.newest()?;
+        if let Kind::Micro = zap.kind
+            && let Some(plan) = zap.plan_micro(store)?
+        {
+            return zap.apply_micro(tx, plan);
         }
+        tx.as_one(|| self.store_fat(tx, zap, (store, &stored)))
+    }
+
+    /// Stores into a fat ZAP, or into one that takes that to become fat.
+    fn store_fat(
+        &self,
+        tx: &Transaction,
+        zap: Self,
+        (store, stored): (Store<'_>, &StoredKey<'_>),
+    ) -> Result<(), DmuError> {
+        let zap = match zap.kind {
+            Kind::Micro => {
+                zap.upgrade(tx)?;
+                self.newest()?
+            }
+            Kind::Fat(_) => zap,
+        };
         if let Kind::Fat(header) = &zap.kind
             && header.has_word_keys() != matches!(store.key, KeyRef::Words(_))
         {
             return Err(self.cannot("its keys are of the other kind"));
         }
-        zap.into_fat_editor(tx).store(store, &stored)
+        zap.into_fat_editor(tx).store(store, stored)
     }
 
     /// The ZAP as it is now.

@@ -6,7 +6,7 @@
 
 use super::normalize::normalize;
 use super::open::{Kind, Zap};
-use super::problem::{block_of, cannot, exists, inconsistent};
+use super::problem::{block_of, cannot, exists, full, inconsistent};
 use super::store::{KeyRef, Mode, Store};
 use super::{ZapKey, ZapValue};
 use crate::error::DmuError;
@@ -22,6 +22,8 @@ use cenote_ondisk::zap::leaf_edit::{LeafEditor, StoredKey, chunks_needed};
 /// The largest collision differentiator with 28 bits of hash, and with 48.
 const CD_MAX: u32 = u32::MAX - 1;
 const CD_MAX_HASH64: u32 = 65534;
+/// Bytes from the start of the first block on that hold a header's fields.
+const HEADER_SIZE: usize = 128;
 /// Bits of hash that the table's index must leave over.
 const HASH_BITS_SPARE: u32 = 2;
 
@@ -92,6 +94,10 @@ impl FatEditor<'_> {
         cannot(&self.object, problem)
     }
 
+    fn full(&self, problem: &'static str) -> DmuError {
+        full(&self.object, problem)
+    }
+
     fn block(&self, id: BlockId) -> Result<Block, DmuError> {
         block_of(&self.object, id)
     }
@@ -119,7 +125,9 @@ impl FatEditor<'_> {
     /// Writes the header.
     pub(super) fn finish(self) -> Result<(), DmuError> {
         self.object
-            .write_part(self.tx, BlockId(0), |block| self.header.encode_into(block))
+            .write_part_from(self.tx, (BlockId(0), 0..HEADER_SIZE), |block| {
+                self.header.encode_into(block);
+            })
     }
 
     pub(super) fn store(
@@ -149,7 +157,7 @@ impl FatEditor<'_> {
                 }
                 Outcome::Replaced => return self.finish_if_changed(),
                 Outcome::Exists => return Err(exists(&self.object)),
-                Outcome::NoDifferentiator => return Err(self.cannot(TOO_MANY_EQUAL)),
+                Outcome::NoDifferentiator => return Err(self.full(TOO_MANY_EQUAL)),
                 Outcome::Full => self.split(leaf_id, hash)?,
             }
         }
@@ -170,7 +178,7 @@ impl FatEditor<'_> {
             match self.edit(leaf_id, add)? {
                 Outcome::Full => self.split(leaf_id, hash)?,
                 Outcome::Added => break,
-                _ => return Err(self.cannot(TOO_MANY_EQUAL)),
+                _ => return Err(self.full(TOO_MANY_EQUAL)),
             }
         }
         self.header.entries = self.header.entries.saturating_add(1);
@@ -260,7 +268,7 @@ impl FatEditor<'_> {
         };
         let (prefix, length, is_hopeless) = look().map_err(|source| self.malformed(source))?;
         if is_hopeless {
-            return Err(self.cannot(TOO_MANY_EQUAL));
+            return Err(self.full(TOO_MANY_EQUAL));
         }
         self.finish_growth()?;
         if length > self.header.table_shift {
@@ -331,7 +339,7 @@ impl FatEditor<'_> {
     /// Doubles the table.
     fn grow_table(&mut self) -> Result<(), DmuError> {
         if self.header.table_shift + HASH_BITS_SPARE >= self.header.hash_bits() {
-            return Err(self.cannot("its table cannot grow any more"));
+            return Err(self.full("its table cannot grow any more"));
         }
         if self.header.table_block.is_some() {
             let next = self.take_blocks(2 * self.header.table_blocks)?;
@@ -366,7 +374,9 @@ impl FatEditor<'_> {
         (self.header.next_table_block, self.header.blocks_copied) = (None, 0);
         // Readers that hold the old header must not find holes: it is replaced first.
         self.object
-            .write_part(self.tx, BlockId(0), |block| self.header.encode_into(block))?;
+            .write_part_from(self.tx, (BlockId(0), 0..HEADER_SIZE), |block| {
+                self.header.encode_into(block);
+            })?;
         let shift = self.header.block_shift;
         self.object
             .free_range(self.tx, old.0 << shift, blocks << shift)

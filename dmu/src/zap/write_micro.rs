@@ -33,10 +33,12 @@ impl Zap {
         // The block is let go of, so that it can be changed without a copy.
         let object = self.object;
         drop(self.block0);
-        if let Some(size) = plan.grow_to {
-            object.set_block_size(tx, size)?;
-        }
-        put_entry(&object, tx, plan.place, plan.entry)
+        tx.as_one(|| {
+            if let Some(size) = plan.grow_to {
+                object.set_block_size(tx, size)?;
+            }
+            put_entry(&object, tx, plan.place, plan.entry)
+        })
     }
 
     /// What storing a value takes; `None` if it takes a fat ZAP.
@@ -141,7 +143,8 @@ fn put_entry(
     place: usize,
     entry: [u8; ENTRY_SIZE],
 ) -> Result<(), DmuError> {
-    object.write_part(tx, BlockId(0), |block| {
-        block[place..place + ENTRY_SIZE].copy_from_slice(&entry);
+    let range = place..place + ENTRY_SIZE;
+    object.write_part_from(tx, (BlockId(0), range.clone()), |block| {
+        block[range].copy_from_slice(&entry);
     })
 }

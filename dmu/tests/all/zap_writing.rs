@@ -249,7 +249,7 @@ fn keys_of_one_hash_that_fill_a_leaf_are_refused() {
         model.insert(key, value);
         assert!(model.len() < 100);
     };
-    assert!(matches!(error, DmuError::BadChange { .. }), "{error}");
+    assert!(matches!(error, DmuError::ZapFull { .. }), "{error}");
 }
 
 #[test]

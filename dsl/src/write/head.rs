@@ -420,6 +420,7 @@ impl SyncContext<'_> {
     pub(crate) fn store_dataset(&self, id: ObjectId, phys: &DslDataset) -> Result<(), DslError> {
         let object = self.mos().object(id)?;
         object.set_bonus(self.tx, ObjectType::DSL_DATASET, phys.encode().to_vec())?;
+        self.dsl.rooms().stage_dataset(id, phys);
         Ok(())
     }
 

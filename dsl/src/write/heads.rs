@@ -13,6 +13,7 @@ use super::policy::HeadPolicy;
 use crate::dataset::Dataset;
 use crate::dsl::Dsl;
 use crate::error::DslError;
+use crate::room::{OpenedHead, PoolRoom};
 use cenote_base::ObjectId;
 use cenote_base::rt::{Instant, MutexGuard};
 use cenote_dmu::{DmuError, ObjectSet, TxgGate};
@@ -90,6 +91,7 @@ impl Dsl {
         if dataset.is_snapshot() {
             return Err(DslError::NotADataset { object: id });
         }
+        let pool = self.room_of_first_head()?;
         let mut heads = self.heads_between_tasks(dataset)?;
         if let Some(head) = heads.open.get(&id) {
             return Ok(Arc::clone(head));
@@ -104,12 +106,13 @@ impl Dsl {
         }
         let phys = self.still_there(dataset)?;
         let cache = Arc::clone(self.mos().cache());
-        let gate = Some(Arc::clone(gate));
         let (objset, root) = (dataset.objset_id(), phys.block_pointer);
-        let set = ObjectSet::open_writable(cache, objset, root, keys, gate)?;
+        let set = ObjectSet::open_writable(cache, objset, root, keys, Some(Arc::clone(gate)))?;
         set.set_caching(dataset.caching()?);
         let directory = dataset.directory().id();
-        let head = Head::new(id, directory, &set, HeadPolicy::of(dataset)?);
+        let policy = HeadPolicy::of(dataset)?;
+        self.enter_room(id, &policy, (gate, pool))?;
+        let head = Head::new(id, directory, &set, policy);
         heads.open.insert(id, Arc::clone(&head));
         self.objsets.forget(id);
         Ok(head)
@@ -125,6 +128,7 @@ impl Dsl {
         gate: &Arc<TxgGate>,
     ) -> Result<Arc<Head>, DslError> {
         let id = dataset.id();
+        let pool = self.room_of_first_head()?;
         let mut heads = self.heads_between_tasks(dataset)?;
         let is_in_use = heads.open.contains_key(&id) || heads.kept.contains_key(&id);
         if dataset.is_snapshot() || is_in_use {
@@ -135,7 +139,9 @@ impl Dsl {
         let (objset, root) = (dataset.objset_id(), phys.block_pointer);
         let set = ObjectSet::open_writable(cache, objset, root, None, Some(Arc::clone(gate)))?;
         let directory = dataset.directory().id();
-        let head = Head::new(id, directory, &set, HeadPolicy::of(dataset)?);
+        let policy = HeadPolicy::of(dataset)?;
+        self.enter_room(id, &policy, (gate, pool))?;
+        let head = Head::new(id, directory, &set, policy);
         heads.open.insert(id, Arc::clone(&head));
         self.objsets.forget(id);
         Ok(head)
@@ -175,7 +181,40 @@ impl Dsl {
 
     /// Closes a head; all its changes must be on disk.
     pub fn close_head(&self, id: ObjectId) {
-        self.heads.lock().open.remove(&id);
+        let mut heads = self.heads.lock();
+        heads.open.remove(&id);
+        // Under the lock: who opens the head again enters it after this.
+        self.rooms().close(id);
+    }
+
+    /// What the pool has, if no head is open. That is read before heads are locked.
+    fn room_of_first_head(&self) -> Result<Option<PoolRoom>, DslError> {
+        let is_first = self.rooms().is_unused();
+        is_first.then(|| self.pool_room(false)).transpose()
+    }
+
+    /// Enters a head that is being opened, and the directories above it, into the ledger of room.
+    fn enter_room(
+        &self,
+        id: ObjectId,
+        policy: &HeadPolicy,
+        (gate, pool): (&Arc<TxgGate>, Option<PoolRoom>),
+    ) -> Result<(), DslError> {
+        loop {
+            let synced = self.rooms().synced();
+            let (_, phys) = self.read_dataset(id)?;
+            let chain = self.directories_above(phys.directory)?;
+            let opened = OpenedHead {
+                id,
+                phys: &phys,
+                refquota: policy.refquota,
+                refreservation: policy.refreservation,
+            };
+            let now = (gate.open_txg(), pool);
+            if self.rooms().open(&opened, &chain, synced, now) {
+                return Ok(());
+            }
+        }
     }
 }
 

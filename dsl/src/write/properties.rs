@@ -357,7 +357,10 @@ impl crate::dsl::Dsl {
     pub(crate) fn refresh_policies(self: &std::sync::Arc<Self>) -> Result<(), DslError> {
         for head in self.open_heads() {
             let dataset = self.dataset_of(head.id())?;
-            head.set_policy(HeadPolicy::of(&dataset)?);
+            let policy = HeadPolicy::of(&dataset)?;
+            let limits = (policy.refquota, policy.refreservation);
+            self.rooms().stage_limits(head.id(), limits);
+            head.set_policy(policy);
             head.set().set_caching(dataset.caching()?);
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! What is done about devices that fail, with nobody there: they are given up when they made too
 //! many errors, spares take their places, and with `autoreplace` a blank disk in the place of a
-//! lost one does. Devices in use that lack something get it, however it came about.
+//! lost one does. Devices in use that lack something get it, however it came about. Log devices
+//! that were given up for a failure are used again when they answer.
 //!
 //! It is looked for once a second; what is to be done takes
 //! transaction groups and so is a job of its own, one at a time. What was tried for a device
@@ -18,22 +19,28 @@ use cenote_base::{Guid, Txg};
 use cenote_control::model::{SpareUse, Vdev, VdevKind, VdevState, VdevTree};
 use cenote_device::{Opener, SystemOpener};
 use cenote_dsl::Stored;
-use cenote_pool::{Actor, Attachment, Companion, NewLeaf, Stranger, at_last_path};
+use cenote_pool::{Actor, Attachment, Companion, NewLeaf, Pool, Reach, Stranger, at_last_path};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// How long a device is lost before another one takes its place: disks come up late, cables are
 /// put back.
 const GRACE: Duration = Duration::from_secs(5);
 
+/// How long after a log device was given up it is asked again: the first time, and at most. Each
+/// time the pause is twice as long, until the device has worked for the longest.
+const LOG_PAUSE_MIN: Duration = Duration::from_secs(1);
+const LOG_PAUSE_MAX: Duration = Duration::from_secs(64);
+
 /// What is to be done.
 #[derive(Debug)]
 enum Step {
     Judge(Guid, Verdict),
-    Resilver,
+    Resilver(Range<Txg>),
     Spare { lost: Guid, spares: Vec<Guid> },
     Replace { lost: Guid, place: PathBuf },
 }
@@ -46,6 +53,8 @@ struct Seen {
     tried: HashSet<(u64, Guid)>,
     /// What devices in use lack, since when, and whether a resilver was begun for just that.
     lacking: HashMap<u64, (Range<Txg>, Duration, bool)>,
+    /// When a log device is asked next, and the pause before that.
+    resting_logs: HashMap<(u64, Guid), (Duration, Duration)>,
 }
 
 /// Looks after the devices of all pools.
@@ -53,6 +62,8 @@ struct Seen {
 pub(crate) struct Agent {
     seen: Mutex<Seen, ranks::DeviceAgent>,
     job: Job,
+    /// Asks log devices, which may take as long as they need to fail.
+    logs: Job,
 }
 
 /// Leaves, each with the vdev above it, and whether their top-level vdev works.
@@ -77,9 +88,9 @@ fn is_lost(leaf: &Vdev) -> bool {
 }
 
 impl Seen {
-    /// Whether devices in use lack something that no scan is bringing to them. For the same lack a
-    /// resilver is begun once: what it could not bring, another one cannot.
-    fn lacks_resilver(&mut self, imported: &Imported, now: Duration) -> bool {
+    /// What devices in use lack that no scan is bringing to them. For the same lack a resilver is
+    /// begun once: what it could not bring, another one cannot.
+    fn lacks_resilver(&mut self, imported: &Imported, now: Duration) -> Option<Range<Txg>> {
         let (pool, guid) = (&imported.pool, imported.load_guid);
         let scan = pool.scan_status().ok().flatten();
         let is_scanning = scan.is_some_and(|status| status.scan.is_running());
@@ -88,28 +99,52 @@ impl Seen {
             if !is_scanning {
                 self.lacking.remove(&guid);
             }
-            return false;
+            return None;
         };
         match self.lacking.get_mut(&guid) {
             Some((known, since, begun)) if *known == txgs => {
                 let is_due = !*begun && now.saturating_sub(*since) >= GRACE;
                 *begun |= is_due;
-                is_due
+                is_due.then_some(txgs)
             }
             _ => {
                 self.lacking.insert(guid, (txgs, now, false));
-                false
+                None
             }
         }
+    }
+
+    /// The log devices that it is time to ask whether they can be used again.
+    fn due_logs(&mut self, imported: &Imported, now: Duration) -> Vec<Guid> {
+        let (pool, load) = (&imported.pool, imported.load_guid);
+        let resting = pool.vdevs().resting_logs();
+        self.resting_logs.retain(|(of, leaf), (due, _)| {
+            *of != load || resting.contains(leaf) || now.saturating_sub(*due) < LOG_PAUSE_MAX
+        });
+        let mut asked = Vec::new();
+        for leaf in resting {
+            match self.resting_logs.get_mut(&(load, leaf)) {
+                None => {
+                    let first = (now + LOG_PAUSE_MIN, LOG_PAUSE_MIN);
+                    self.resting_logs.insert((load, leaf), first);
+                }
+                Some((due, pause)) if *due <= now => {
+                    *pause = (*pause * 2).min(LOG_PAUSE_MAX);
+                    *due = now + *pause;
+                    asked.push(leaf);
+                }
+                Some(_) => {}
+            }
+        }
+        asked
     }
 
     fn steps(&mut self, imported: &Imported, now: Duration) -> Vec<Step> {
         let pool = &imported.pool;
         let tree = vdev_tree(pool);
         let mut steps = Vec::new();
-        if self.lacks_resilver(imported, now) {
-            steps.push(Step::Resilver);
-        }
+        let lacking = self.lacks_resilver(imported, now);
+        steps.extend(lacking.map(Step::Resilver));
         for (leaf, above, works) in leaves(&tree) {
             let key = (imported.load_guid, Guid(leaf.guid));
             let counters = &leaf.counters;
@@ -172,9 +207,16 @@ fn step_for(imported: &Imported, tree: &VdevTree, leaf: &Vdev) -> Option<Step> {
             return Some(Step::Replace { lost, place });
         }
     }
-    let free = tree.spares.iter().filter(|spare| {
+    let is_free = |spare: &&Vdev| {
         spare.spare == Some(SpareUse::Available) && spare.state == VdevState::Online
-    });
+    };
+    let mut now = Vec::new();
+    if !tree.spares.is_empty() && !tree.spares.iter().any(|spare| is_free(&spare)) {
+        // One may have come up later than the pool.
+        pool.find_auxiliary(Reach::Recorded);
+        now = vdev_tree(pool).spares;
+    }
+    let free = tree.spares.iter().chain(&now).filter(is_free);
     let mut free: Vec<&Vdev> = free.collect();
     // Distributed ones are the quickest; of the others the smallest that does.
     free.sort_by_key(|spare| (spare.kind != VdevKind::DraidSpare, spare.space.physical));
@@ -182,22 +224,25 @@ fn step_for(imported: &Imported, tree: &VdevTree, leaf: &Vdev) -> Option<Step> {
     (!spares.is_empty()).then_some(Step::Spare { lost, spares })
 }
 
+/// A device's path, by which people know it.
+fn called(pool: &Pool, guid: Guid) -> String {
+    let tree = pool.vdev_tree();
+    let path = tree.leaves().find(|leaf| leaf.guid == guid);
+    let path = path.and_then(|leaf| leaf.path.clone());
+    path.map_or(guid.to_string(), |path| path.display().to_string())
+}
+
 fn take(imported: &Arc<Imported>, events: &Events, step: Step) {
     let (pool, name) = (&imported.pool, imported.name());
     let actor = Actor::default();
     let by = (&actor, "");
-    // People know devices by their paths.
-    let called = |guid: Guid| {
-        let tree = pool.vdev_tree();
-        let path = tree.leaves().find(|leaf| leaf.guid == guid);
-        let path = path.and_then(|leaf| leaf.path.clone());
-        path.map_or(guid.to_string(), |path| path.display().to_string())
-    };
+    let called = |guid: Guid| called(pool, guid);
     match step {
-        Step::Resilver => {
+        Step::Resilver(txgs) => {
             if let Err(error) = pool.look_for_resilver() {
                 log::warn!("pool '{name}': no resilver: {error}");
             }
+            imported.resilver_tried.store(txgs.end.0, Ordering::Release);
         }
         Step::Judge(leaf, verdict) => {
             // Somebody may have said meanwhile that the device is well.
@@ -258,9 +303,37 @@ fn replace(imported: &Imported, lost: Guid, place: &Path) -> Result<(), String> 
 }
 
 impl Agent {
+    /// Asks these log devices whether they can be used again.
+    fn ask_logs(&self, asked: Vec<(Arc<Imported>, Vec<Guid>)>) {
+        let work = once(move || {
+            for (imported, leaves) in asked {
+                let name = imported.name();
+                for leaf in leaves
+                    .into_iter()
+                    .filter(|leaf| imported.pool.try_log(*leaf))
+                {
+                    let device = called(&imported.pool, leaf);
+                    log::info!("pool '{name}': log device {device} answers and is used again");
+                }
+            }
+        });
+        if let Err(error) = self.logs.start("log_devices", work) {
+            log::warn!("log devices are not asked: {error}");
+        }
+    }
+
     /// Looks at the devices of these pools, and has done what is due.
     pub fn look(&self, events: &Arc<Events>, now: Duration, pools: &[Arc<Imported>]) {
         let mut seen = self.seen.lock();
+        if !self.logs.is_at_work() {
+            let writable = pools.iter().filter(|pool| pool.pool.is_writable());
+            let asked = writable.map(|pool| (Arc::clone(pool), seen.due_logs(pool, now)));
+            let asked = asked.filter(|(_, leaves)| !leaves.is_empty());
+            let asked: Vec<(Arc<Imported>, Vec<Guid>)> = asked.collect();
+            if !asked.is_empty() {
+                self.ask_logs(asked);
+            }
+        }
         if self.job.is_at_work() {
             return;
         }
@@ -269,6 +342,7 @@ impl Agent {
         seen.lost_since.retain(|key, _| is_there(key.0));
         seen.tried.retain(|key| is_there(key.0));
         seen.lacking.retain(|guid, _| is_there(*guid));
+        seen.resting_logs.retain(|key, _| is_there(key.0));
         let mut work: Vec<(Arc<Imported>, Vec<Step>)> = Vec::new();
         for imported in pools {
             if imported.pool.is_writable() && imported.pool.suspended().is_none() {

@@ -17,7 +17,7 @@ use cenote_control::model::{
     AttachedDevice, ControlError, DeviceChange, DeviceRefusal, NewVdev, NewVdevKind, NewVdevRole,
     Response, SpareUse, Vdev, VdevState, VdevTree,
 };
-use cenote_pool::{Attachment, Companion, Offline};
+use cenote_pool::{Attachment, Companion, Offline, Reach};
 use std::path::Path;
 
 /// Carries out a change of devices.
@@ -221,6 +221,7 @@ fn reopen(context: &Context, pool: &str, by: &By<'_>) -> Result<Response, Contro
     if !silent.is_empty() {
         pool.clear(&silent).map_err(unchanged)?;
     }
+    pool.find_auxiliary(Reach::Beside);
     let tree = vdev_tree(pool);
     let shape = pool.vdevs();
     let lost = all_vdevs(&tree).into_iter().filter(|vdev| {

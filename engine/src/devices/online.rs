@@ -6,8 +6,10 @@ use crate::context::Context;
 use crate::errors::{of_sync, outsider, unchanged};
 use crate::registry::imported::Imported;
 use cenote_base::{Guid, VdevId};
-use cenote_control::model::{ControlError, OnlineDevices, Response, Vdev, VdevKind, VdevState};
-use cenote_pool::{Actor, Pool, Returned};
+use cenote_control::model::{
+    ControlError, OnlineDevices, Response, Vdev, VdevKind, VdevState, VdevTree,
+};
+use cenote_pool::{Actor, Pool, Reach, Returned};
 use std::sync::Arc;
 
 /// Whether `vdev` or something below it is `guid`.
@@ -46,6 +48,20 @@ fn found_again(pool: &Pool, guid: Guid) -> Result<Option<Returned>, ControlError
     }
 }
 
+/// Looks for a spare or cache device that does not serve in the tree; `None` if the pool has none
+/// of that name.
+fn auxiliary_online(pool: &Pool, device: &str) -> Option<VdevState> {
+    let state = |tree: VdevTree| {
+        let mut all = tree.spares.into_iter().chain(tree.cache);
+        let found = all.find(|vdev| answers_to(vdev, device))?;
+        Some(found.state)
+    };
+    state(vdev_tree(pool))?;
+    pool.find_auxiliary(Reach::Beside);
+    // It may have been found by another name.
+    state(vdev_tree(pool)).or(Some(VdevState::Online))
+}
+
 fn online_device(
     context: &Context,
     imported: &Arc<Imported>,
@@ -56,6 +72,13 @@ fn online_device(
     let found = all_vdevs(&tree)
         .into_iter()
         .find(|vdev| answers_to(vdev, device) && vdev.children.is_empty());
+    if let Some(state) = found
+        .is_none()
+        .then(|| auxiliary_online(&imported.pool, device))
+        .flatten()
+    {
+        return Ok(state);
+    }
     let vdev = found.ok_or_else(|| ControlError::NoSuchDevice {
         device: device.to_owned(),
         pool: imported.name().to_owned(),
@@ -75,7 +98,7 @@ fn online_device(
     // What is faulted may be offline as well, and stays so when its faults are cleared.
     let out = [VdevState::Offline, VdevState::Removed, VdevState::CantOpen];
     if out.contains(&vdev.state) || pool.is_out_of_use(guid) {
-        // An import opens also what is offline, and keeps others off it.
+        // What is out of use is closed. It is opened by its name, and its labels are judged.
         let is_open = pool.vdevs().is_open(guid) || vdev.kind == VdevKind::DraidSpare;
         let found = match is_open {
             true => None,

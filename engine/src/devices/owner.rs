@@ -168,7 +168,8 @@ fn pool_with(registry: &Registry, path: &str) -> Option<String> {
         let shape = pool.vdevs();
         let tree = pool.vdev_tree();
         let leaves = tree.leaves().map(|leaf| leaf.guid);
-        let leaves: HashSet<_> = leaves.filter(|leaf| shape.is_open(*leaf)).collect();
+        let is_here = |leaf: &Guid| shape.is_open(*leaf) && !shape.has_strayed(*leaf);
+        let leaves: HashSet<_> = leaves.filter(is_here).collect();
         let found = pool.found_devices();
         let own = found.iter().filter(|(guid, _)| leaves.contains(guid));
         let mut places = own.map(|(_, device)| device.path.to_string_lossy());

@@ -383,6 +383,8 @@ pub(crate) fn aux_of(aux: EngineAux) -> VdevAux {
         EngineAux::External => VdevAux::External,
         EngineAux::SplitPool => VdevAux::SplitPool,
         EngineAux::ChildrenOffline => VdevAux::ChildrenOffline,
+        EngineAux::Replaced => VdevAux::Replaced,
+        EngineAux::Deleted => VdevAux::Deleted,
     }
 }
 

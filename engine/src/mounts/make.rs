@@ -15,7 +15,7 @@ use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
 use crate::registry::walk::{is_within, walk_heads_aloud};
 use cenote_control::model::{ControlError, MountOptions, Response};
-use cenote_dsl::{Dataset, DatasetName, DatasetType, KeyStatus, Property};
+use cenote_dsl::{Dataset, DatasetName, DatasetType, DslError, KeyStatus, Property};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -202,6 +202,15 @@ pub(crate) fn has_place(mounts: &Mounts, head: &Dataset) -> bool {
         && !mounts.is_at_own_place(head.name().as_str())
 }
 
+/// Refuses a name that no user could have given: its mount point would be elsewhere than it seems.
+fn check_name(dataset: &Dataset) -> Result<(), ControlError> {
+    let name = dataset.name();
+    name.check().map_err(|source| {
+        let text = name.as_str().to_owned();
+        of_dsl(DslError::BadName { text, source })
+    })
+}
+
 fn mount_dataset(
     mounts: &Mounts,
     imported: &Arc<Imported>,
@@ -211,6 +220,7 @@ fn mount_dataset(
 ) -> Result<(), ControlError> {
     let name = dataset.name().as_str().to_owned();
     let _turn = mounts.turn(&name);
+    check_name(&dataset)?;
     check_kind(mounts, &dataset)?;
     check_options(&options.options)?;
     let own_place = at.is_none();

@@ -10,7 +10,7 @@ use crate::devices::tree::{all_vdevs, vdev_tree};
 use crate::events::Events;
 use crate::registry::imported::Imported;
 use cenote_base::rt::{Mutex, ranks};
-use cenote_control::model::{RunState, Scan, ScanKind, Vdev, VdevState};
+use cenote_control::model::{RunState, Scan, ScanKind, Vdev, VdevAux, VdevState};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -67,6 +67,7 @@ fn devices(events: &Events, imported: &Imported, seen: &mut Seen, is_new: bool) 
             let _ = events.post_with(class, &imported.pool, about(vdev));
         }
         if let Some(before) = before.filter(|_| changed) {
+            log_strayed(imported.name(), vdev);
             let mut more = about(vdev);
             let last = format!("{:#x}", state_number(before));
             more.push(("vdev_laststate".to_owned(), last));
@@ -74,6 +75,20 @@ fn devices(events: &Events, imported: &Imported, seen: &mut Seen, is_new: bool) 
             let _ = events.post_with(class, &imported.pool, more);
         }
     }
+}
+
+/// Says in the log that the name of a device leads to something else.
+fn log_strayed(pool: &str, vdev: &Vdev) {
+    let what = match vdev.aux {
+        VdevAux::Replaced => "replaced by another file or device",
+        VdevAux::Deleted => "deleted",
+        _ => return,
+    };
+    let name = vdev.path.clone().unwrap_or_else(|| vdev.guid.to_string());
+    log::warn!(
+        "pool '{pool}': {name} was {what} while in use. Nothing is written to the old one any \
+         more. To use what is there now, run 'zpool online {pool} {name}'"
+    );
 }
 
 fn about(vdev: &Vdev) -> Vec<(String, String)> {

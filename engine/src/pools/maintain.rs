@@ -51,6 +51,7 @@ pub(crate) fn upgrade_pool(
             .pool
             .enable_features(&missing, &by.actor, by.command);
         done.map_err(|error| of_sync(pool, error))?;
+        imported.complete_all_accounts();
     }
     if from_version.is_some() {
         registry.note_in_cache_file(&imported);

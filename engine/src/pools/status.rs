@@ -6,8 +6,8 @@ use crate::context::Context;
 use crate::errors::of_dsl;
 use cenote_base::{Guid, ObjectId, ObjsetId};
 use cenote_control::model::{
-    Condition, ControlError, DataError, DataErrorPlace, FeatureName, PoolStatus, RawName, Rebuild,
-    Response, RunState, Scan, ScanKind, Vdev, VdevAux, VdevState, VdevTree,
+    Condition, ControlError, DataError, DataErrorPlace, Due, FeatureName, PoolStatus, RawName,
+    Rebuild, Response, RunState, Scan, ScanKind, Vdev, VdevAux, VdevState, VdevTree,
 };
 use cenote_dsl::{Dataset, Dsl, ErrorEntry};
 use cenote_ondisk::features::{FEATURES, Feature};
@@ -15,6 +15,7 @@ use cenote_pool::FailMode;
 use cenote_posix::FileSystem;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::activity::{checkpoint, dedup_summary, expansion, rebuilds, removal, scan_of};
 use super::compatibility::{LATER_FEATURES, compatibility};
@@ -44,6 +45,21 @@ pub(crate) fn pool_status(
     Ok(Response::Statuses { pools, failures })
 }
 
+/// What is about to begin: a resilver for what a device misses, unless one was made for just that;
+/// a scrub that waits for the resilver.
+fn due(imported: &Imported) -> Due {
+    let pool = &imported.pool;
+    if !pool.is_writable() || pool.suspended().is_some() {
+        return Due::default();
+    }
+    let tried = imported.resilver_tried.load(Ordering::Acquire);
+    let needed = pool.vdevs().is_resilver_needed();
+    Due {
+        resilver: needed.is_some_and(|txgs| txgs.end.0 != tried),
+        scrub: pool.scrub_follows(),
+    }
+}
+
 fn status_of(
     (clouds, mounts): (&Clouds, &Mounts),
     imported: &Arc<Imported>,
@@ -68,6 +84,7 @@ fn status_of(
         health: imported.health(),
         condition,
         scan,
+        due: due(imported),
         rebuilds,
         removal: removal(imported, &vdevs).map_err(of_dsl)?,
         checkpoint: checkpoint(dsl, vdevs.root.space.checkpoint).map_err(of_dsl)?,

@@ -60,7 +60,8 @@ fn use_again(imported: &Imported, meant: &[Guid]) -> Result<(), ControlError> {
     let tree = vdev_tree(&imported.pool);
     let shape = imported.pool.vdevs();
     let lost = all_vdevs(&tree).into_iter().filter(|vdev| {
-        let is_lost = matches!(vdev.state, VdevState::CantOpen | VdevState::Faulted);
+        let lost = [VdevState::CantOpen, VdevState::Faulted, VdevState::Removed];
+        let is_lost = lost.contains(&vdev.state);
         let is_meant = meant.is_empty() || meant.contains(&Guid(vdev.guid));
         vdev.kind.is_leaf() && is_lost && !shape.is_open(Guid(vdev.guid)) && is_meant
     });

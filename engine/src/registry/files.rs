@@ -9,7 +9,7 @@ use cenote_dataset::Access;
 use cenote_dmu::IoContext;
 use cenote_dsl::{Dataset, DatasetType};
 use cenote_pool::SyncError;
-use cenote_posix::{FileSystem, ReplayOptions, Timestamp};
+use cenote_posix::{FileSystem, PosixError, ReplayOptions, Timestamp};
 use cenote_volume::Volume;
 use std::sync::Arc;
 
@@ -104,10 +104,38 @@ impl Imported {
         })
     }
 
-    /// Frees what an earlier mount left in a head's delete queue, now that it may be changed.
-    pub fn drain(&self, dataset: &Dataset, files: &FileSystem) -> Result<(), ControlError> {
+    /// Frees what an earlier mount left in a head's delete queue, now that it may be changed, and
+    /// begins to count what accounts are missing.
+    pub fn drain(&self, dataset: &Dataset, files: &Arc<FileSystem>) -> Result<(), ControlError> {
         let drained = files.drain_delete_queue().map(drop);
+        let drained = drained.and_then(|()| self.complete_accounts(dataset, files));
         drained.map_err(|error| of_files(dataset.name().as_str(), &error))
+    }
+
+    fn complete_accounts(
+        &self,
+        dataset: &Dataset,
+        files: &Arc<FileSystem>,
+    ) -> Result<(), PosixError> {
+        let features = self.dsl().features();
+        if files.complete_accounts(|guid| features.get(guid).is_some())? {
+            let name = dataset.name();
+            log::info!("{name}: counting the space and the files of each user in the background");
+        }
+        Ok(())
+    }
+
+    /// Begins to count in open file systems what features that were just enabled ask for.
+    pub fn complete_all_accounts(&self) {
+        for id in self.heads.ids() {
+            let turn = self.heads.turn(id);
+            if let Some(Contents::Files(files)) = &turn.contents
+                && let Ok(dataset) = self.dsl().dataset_of(id)
+            {
+                // What takes no changes any more is counted when it is opened next.
+                let _ = self.complete_accounts(&dataset, files);
+            }
+        }
     }
 
     /// Lets open datasets go by the properties as they are now.

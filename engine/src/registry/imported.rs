@@ -14,7 +14,7 @@ use cenote_pool::Pool;
 use cenote_vdev::VdevState;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
 /// One imported pool and how it was asked for.
@@ -39,6 +39,9 @@ pub(crate) struct Imported {
     pub heads: OpenHeads,
     /// Whether the daemon ends when devices are lost: `failmode=panic`.
     pub panics: AtomicBool,
+    /// The end of what devices missed when a resilver was begun for just that: what it could not
+    /// bring, another one cannot.
+    pub resilver_tried: AtomicU64,
     /// Whether its devices are watched: `autoexpand`.
     pub growth: Job,
     /// What became of the intent logs.
@@ -59,6 +62,7 @@ impl Imported {
             since: pool.env().monotonic(),
             damage: DamageLog::of(&pool),
             pool: Arc::new(pool),
+            resilver_tried: AtomicU64::new(0),
             altroot,
             mount_options: Vec::new(),
             cache_file: Mutex::default(),

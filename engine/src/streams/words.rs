@@ -60,11 +60,10 @@ pub(super) fn modified(dataset: &DatasetName) -> StreamRefusal {
 }
 
 pub(super) fn no_room(dataset: &DatasetName, refusal: SpaceRefusal) -> StreamRefusal {
-    let (dataset, pool) = (text(dataset), dataset.pool().to_owned());
+    let dataset = text(dataset);
     match refusal {
         SpaceRefusal::Quota => StreamRefusal::QuotaReached { dataset },
         SpaceRefusal::NoSpace => StreamRefusal::NoSpace,
-        SpaceRefusal::Unknown => StreamRefusal::SpaceUnknown { dataset, pool },
     }
 }
 
@@ -133,6 +132,9 @@ pub(super) fn of_dsl(wants: Wants, dataset: &DatasetName, error: &DslError) -> C
         DslError::KeyRequired { .. } => StreamRefusal::ParentKeyNotLoaded,
         DslError::FeatureDisabled { .. } => StreamRefusal::PoolTooOld,
         DslError::NoSpaceFor { .. } => StreamRefusal::NoSpace,
+        DslError::AboveRefquota { name, .. } => StreamRefusal::QuotaReached {
+            dataset: text(name),
+        },
         DslError::ParentNotFilesystem { .. } => StreamRefusal::InvalidParent,
         error => other(error),
     })

@@ -138,7 +138,7 @@ impl FileTree {
             let is_last = batch.len() < BATCH;
             for (entry, stat) in batch {
                 cookie = entry.cookie;
-                if entry.name == b"." || entry.name == b".." {
+                if entry.is_dots() || !entry.has_usable_name() {
                     continue;
                 }
                 // One that was removed meanwhile, or cannot be read: whoever asks for it is told.

@@ -16,7 +16,9 @@ use super::trees::Trees;
 use cenote_base::ObjectId;
 use cenote_dsl::Dataset;
 use cenote_fuse::{Attr, DirectoryReply, Entry, Errno, Lifetime, Lookup, NodeId, Notifier};
-use cenote_posix::{DatasetSpace, NAME_LENGTH_MAX, PosixError, Stat, Viewer, Znode};
+use cenote_posix::{
+    DatasetSpace, DirectoryEntry, NAME_LENGTH_MAX, PosixError, Stat, Viewer, Znode,
+};
 use std::sync::{Arc, OnceLock};
 
 /// Entries of a listing whose attributes are read at once.
@@ -160,6 +162,10 @@ impl DatasetFiles {
     ) -> Attr {
         let mut attr = attr_of(stat);
         attr.ino = self.ino(files, tree, stat.object);
+        if tree == 0 && stat.object == files.root() && self.lists_control() {
+            // The control directory is one of its directories then.
+            attr.nlink = attr.nlink.saturating_add(1);
+        }
         attr
     }
 
@@ -268,6 +274,9 @@ impl DatasetFiles {
             .map_err(|e| self.errno(e))?;
         for entry in reader {
             let entry = entry.map_err(|error| self.errno(error))?;
+            if self.hides(&entry) {
+                continue;
+            }
             let kind = match entry.target.kind {
                 Some(kind) => kind,
                 None => self.znode(tree, entry.target.object)?.kind(),
@@ -278,6 +287,17 @@ impl DatasetFiles {
             }
         }
         Ok(())
+    }
+
+    /// Whether an entry cannot be shown: the kernel refuses a whole listing that has a name with a
+    /// slash. The sink of errors is told.
+    fn hides(&self, entry: &DirectoryEntry) -> bool {
+        if entry.has_usable_name() {
+            return false;
+        }
+        let name = entry.name.clone();
+        self.errno(PosixError::InvalidName { name });
+        true
     }
 
     pub(super) fn list_object_plus(
@@ -294,6 +314,10 @@ impl DatasetFiles {
             let batch = batch.map_err(|error| self.errno(error))?;
             let is_last = batch.len() < count;
             for (entry, stat) in batch {
+                if self.hides(&entry) {
+                    cookie = entry.cookie;
+                    continue;
+                }
                 let is_dots = entry.name == b"." || entry.name == b"..";
                 let added = match stat {
                     Ok(stat) if !is_dots => {

@@ -18,7 +18,8 @@ fn flags_of(znode: &Znode) -> FileFlags {
         immutable: has(FLAG_IMMUTABLE),
         append_only: has(FLAG_APPEND_ONLY),
         no_dump: has(FLAG_NO_DUMP),
-        project_inherit: has(FLAG_PROJECT_INHERIT),
+        // Of a file it means nothing, and the kernel refuses to set it again.
+        project_inherit: has(FLAG_PROJECT_INHERIT) && znode.kind() == FileKind::Directory,
         project: u32::try_from(attributes.project).ok(),
     }
 }

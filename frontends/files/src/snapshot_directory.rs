@@ -31,7 +31,14 @@ impl DatasetFiles {
         ];
         match node {
             Node::Control => names.push((b"snapshot".to_vec(), control::SNAPSHOTS_INO)),
-            _ => names.extend(self.trees.snapshots()?),
+            _ => {
+                // The kernel refuses a whole listing with such a name.
+                let mut snapshots = self.trees.snapshots()?;
+                snapshots.retain(|(name, _)| {
+                    !matches!(&name[..], b"." | b"..") && !name.contains(&b'/')
+                });
+                names.extend(snapshots);
+            }
         }
         let skip = usize::try_from(cookie).unwrap_or(usize::MAX);
         for ((name, ino), next) in names.into_iter().zip(1_u64..).skip(skip) {

@@ -165,7 +165,8 @@ fn local(
     Some(digest[..32].try_into().expect("32 of 64 bytes"))
 }
 
-/// Whether an object set block's portable MAC is right, and its local one unless it has none.
+/// Whether an object set block's portable MAC is right, and its local one. Without complete
+/// accounting there is none, whatever stands there: OpenZFS leaves an old one.
 pub(super) fn objset_is_good(logical: &[u8], endian: Endian, keys: &ObjsetKeys) -> bool {
     if logical.len() < OBJSET_SIZE_MIN {
         return false;
@@ -173,7 +174,7 @@ pub(super) fn objset_is_good(logical: &[u8], endian: Endian, keys: &ObjsetKeys) 
     let stored = &logical[LOCAL_MAC];
     let has_local = stored.iter().any(|byte| *byte != 0);
     VERSIONS.into_iter().any(|version| {
-        let is_local = || local(logical, endian, version, keys).is_some_and(|mac| mac == *stored);
+        let is_local = || local(logical, endian, version, keys).is_none_or(|mac| mac == *stored);
         portable(logical, endian, version, keys) == logical[PORTABLE_MAC]
             && (!has_local || is_local())
     })

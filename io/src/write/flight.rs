@@ -174,7 +174,8 @@ impl Flight {
         let state = &pipeline.writing;
         let bytes = writes.iter().map(|(_, write)| write.data.len()).sum();
         let attempt = state.suspension.attempt();
-        let exchanges = state.unflushed.begin(somewhere(&carried));
+        let places = writes.iter().map(|(_, write)| write.dva);
+        let exchanges = state.unflushed.begin(places);
         let (sent, refused) = Sent::send(pipeline.vdevs(), state, writes, is_awaited);
         Self {
             attempt,
@@ -195,6 +196,23 @@ impl Flight {
     /// Waits until all has arrived, for lost devices too if the pool is to wait for them; returns
     /// the blocks that did not, with the reason.
     pub(super) fn land(mut self, pipeline: &Pipeline) -> Vec<(usize, IoError)> {
+        let failed = self.arrive(pipeline);
+        let all = self.refused.into_iter().chain(failed);
+        all.map(|(block, source)| {
+            let (bookmark, _) = self.carried[block - self.first];
+            (block, IoError::Unwritable { bookmark, source })
+        })
+        .collect()
+    }
+
+    /// The same with what the vdevs said.
+    pub(super) fn land_again(mut self, pipeline: &Pipeline) -> Result<(), VdevError> {
+        let failed = self.arrive(pipeline).into_iter().chain(self.refused);
+        failed.map(|(_, error)| Err(error)).next().unwrap_or(Ok(()))
+    }
+
+    /// Waits until all has arrived; returns what did not.
+    fn arrive(&mut self, pipeline: &Pipeline) -> Vec<(usize, VdevError)> {
         let state = &pipeline.writing;
         let suspension = &state.suspension;
         loop {
@@ -203,17 +221,26 @@ impl Flight {
             if self.attempt == suspension.attempt() {
                 let failed = self.sent.land();
                 let again = match failed.first() {
-                    Some((_, cause)) => suspension.wait(self.attempt, cause),
+                    Some((_, cause)) => {
+                        let again = suspension.wait(self.attempt, cause);
+                        // A device that was away may have lost what it took before.
+                        state.unflushed.doubt();
+                        again
+                    }
                     // Devices that were exchanged meanwhile do not have what the others took.
-                    None => !state.unflushed.add(self.exchanges, self.arrived()),
+                    None => {
+                        let writes = self.sent.again().into_iter().map(|(_, write)| write);
+                        !state.unflushed.add(self.exchanges, writes, self.arrived())
+                    }
                 };
                 if !again {
-                    return self.tell(failed);
+                    return failed;
                 }
             }
             self.attempt = suspension.attempt();
-            self.exchanges = state.unflushed.begin(self.arrived());
             let writes = self.sent.again();
+            let places = writes.iter().map(|(_, write)| write.dva);
+            self.exchanges = state.unflushed.begin(places);
             let (sent, refused) = Sent::send(pipeline.vdevs(), state, writes, true);
             self.sent = sent;
             self.refused.extend(refused);
@@ -226,16 +253,6 @@ impl Flight {
             let mut refused = self.refused.iter();
             !refused.any(|(block, _)| self.carried[block - self.first].0 == *bookmark)
         })
-    }
-
-    /// The blocks that did not arrive, with the reason.
-    fn tell(self, failed: Vec<(usize, VdevError)>) -> Vec<(usize, IoError)> {
-        let all = self.refused.into_iter().chain(failed);
-        all.map(|(block, source)| {
-            let (bookmark, _) = self.carried[block - self.first];
-            (block, IoError::Unwritable { bookmark, source })
-        })
-        .collect()
     }
 }
 

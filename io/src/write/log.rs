@@ -4,7 +4,7 @@
 //! stands in the block before it. Its checksum words are the verifier that ties the block to its
 //! place in the chain; the checksum itself is in the block. There is one copy, never a gang. And
 //! nobody waits for devices that are gone: the caller falls back to its transaction group, which
-//! does.
+//! does. A log device that fails is given up, so that the next chain is elsewhere.
 
 use super::pipeline::Writer;
 use super::pointer::{self, Properties};
@@ -118,13 +118,10 @@ impl Pipeline {
         let bookmarks: Vec<Bookmark> = bookmarks
             .map(|(pointer, _)| bookmark_of(pointer.checksum()))
             .collect();
-        let sent = blocks.iter().map(|(pointer, _)| *pointer);
+        let sent = blocks.iter().map(|(pointer, _)| pointer.dva(0));
         let mut mark = LogMark {
             before: vdevs.flush_mark(),
-            exchanges: self
-                .writing
-                .unflushed
-                .begin(bookmarks.iter().copied().zip(sent)),
+            exchanges: self.writing.unflushed.begin(sent),
             vdevs: Vec::new(),
             bookmark: bookmarks.first().copied().unwrap_or_default(),
         };
@@ -151,10 +148,11 @@ impl Pipeline {
             writes.push((index, write));
         }
         match flight::send_now(self, writes).into_iter().next() {
-            Some((index, source)) => Err(IoError::Unwritable {
-                bookmark: bookmarks[index],
-                source,
-            }),
+            Some((index, source)) => {
+                self.vdevs().rest_logs(&source);
+                let bookmark = bookmarks[index];
+                Err(IoError::Unwritable { bookmark, source })
+            }
             None => Ok(mark),
         }
     }
@@ -168,7 +166,10 @@ impl Pipeline {
         let bookmark = mark.bookmark;
         if !settings::ZIL_NO_CACHE_FLUSH.is_on() {
             let flushed = self.vdevs().flush_since(&mark.before, &mark.vdevs);
-            flushed.map_err(|source| IoError::Unwritable { bookmark, source })?;
+            flushed.map_err(|source| {
+                self.vdevs().rest_logs(&source);
+                IoError::Unwritable { bookmark, source }
+            })?;
         }
         match self.writing.unflushed.exchanges() == mark.exchanges {
             true => Ok(()),

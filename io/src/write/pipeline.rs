@@ -109,6 +109,10 @@ impl Writer {
         let mut flights: VecDeque<Flight> = VecDeque::new();
         let mut requests = requests.into_iter().peekable();
         while requests.peek().is_some() {
+            if pipeline.writing.unflushed.is_full() {
+                // If that fails for good, the commit says so.
+                let _ = pipeline.make_durable();
+            }
             let batch = take_batch(&mut requests);
             let is_last = requests.peek().is_none();
             let is_pending = is_last && batch.iter().all(is_metadata_block);

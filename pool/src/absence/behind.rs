@@ -15,25 +15,18 @@
 //! single leaf with its uberblock makes it the newest. So what is marked here is read last, but it
 //! is read: checksums decide.
 //!
-//! Heartbeats say nothing: they go to one leaf at a time. Leaves without siblings cannot be
-//! compared.
+//! Of labels that do not agree the oldest counts: a copy that was made while the device was in use
+//! has newer labels than data. Where both labels of one end are gone, nothing proves that this end
+//! is the device's: a copy that was broken off looks like that. Such a device gets everything
+//! again, unless it only grew. Leaves without siblings cannot be compared.
 
 use crate::import::candidate::PoolCandidate;
 use crate::import::label_tree::speaking_label;
 use cenote_base::{Guid, Txg};
-use cenote_ondisk::VdevConfig;
-use cenote_vdev::{DeviceLabels, TxgSet};
+use cenote_ondisk::label::allocatable_size;
+use cenote_ondisk::{VdevConfig, VdevKind};
+use cenote_vdev::{Member, TxgSet};
 use std::collections::HashMap;
-
-/// The newest group whose uberblock a device has, up to `last`; heartbeats are left out.
-fn newest(labels: &DeviceLabels, last: Txg) -> Txg {
-    let uberblocks = labels.uberblocks.iter().map(|found| &found.uberblock);
-    let own = uberblocks.filter(|uberblock| {
-        let sequence = uberblock.multihost.as_ref().and_then(|m| m.sequence);
-        sequence.unwrap_or(0) == 0 && uberblock.txg <= last
-    });
-    own.map(|uberblock| uberblock.txg).max().unwrap_or_default()
-}
 
 /// What the devices found for `tree` missed by what their labels say, given the txg that the pool
 /// is opened at.
@@ -42,13 +35,15 @@ pub(crate) fn behind(
     tree: &VdevConfig,
     opened: Txg,
 ) -> Vec<(Guid, TxgSet)> {
-    let mut found: HashMap<Guid, Txg> = HashMap::new();
+    let mut found: HashMap<Guid, (Txg, bool)> = HashMap::new();
     for member in &candidate.members {
         let config = speaking_label(member).and_then(|label| label.config.as_ref());
-        if let Some(guid) = config.and_then(|config| config.guid) {
-            let newest = || newest(&member.labels, opened);
-            found.entry(guid).or_insert_with(newest);
-        }
+        let Some(guid) = config.and_then(|config| config.guid) else {
+            continue;
+        };
+        let is_cut = member.labels.lacks_an_end() && !has_grown(tree, guid, member);
+        let until = member.labels.whole_until(opened);
+        found.entry(guid).or_insert((until, is_cut));
     }
     let mut behind = Vec::new();
     for top in &tree.children {
@@ -56,13 +51,37 @@ pub(crate) fn behind(
             .leaves()
             .filter_map(|leaf| found.get_key_value(&leaf.guid));
         let leaves: Vec<_> = leaves.collect();
-        let newest = leaves.iter().map(|(_, newest)| **newest).max();
-        for (guid, own) in leaves {
-            if newest.is_some_and(|newest| *own < newest) {
-                let missed = Txg(own.0 + 1)..Txg(opened.0 + 1);
-                behind.push((*guid, TxgSet::from_ranges([missed])));
-            }
+        let newest = leaves.iter().map(|(_, (newest, _))| *newest).max();
+        let Some(newest) = newest else {
+            continue;
+        };
+        let has_whole = leaves.iter().any(|(_, own)| *own == &(newest, false));
+        for (guid, (own, is_cut)) in leaves {
+            let first = match *is_cut && has_whole {
+                true => Txg(0),
+                false if *own < newest => Txg(own.0 + 1),
+                false => continue,
+            };
+            let missed = first..Txg(opened.0 + 1);
+            behind.push((*guid, TxgSet::from_ranges([missed])));
         }
     }
     behind
+}
+
+/// Whether a device is larger than the space that the pool has on it: its labels at the end are
+/// somewhere in the middle then.
+fn has_grown(tree: &VdevConfig, leaf: Guid, member: &Member) -> bool {
+    let is_in = |top: &&VdevConfig| top.leaves().any(|below| below.guid == leaf);
+    let Some(top) = tree.children.iter().find(is_in) else {
+        return false;
+    };
+    let parts = match top.kind {
+        VdevKind::Raidz | VdevKind::Draid => top.children.len().max(1) as u64,
+        _ => 1,
+    };
+    // Space is counted in whole metaslabs: what is left over is no sign of growth.
+    let unit = 1_u64.checked_shl(top.metaslab_shift).unwrap_or(u64::MAX);
+    let own = allocatable_size(member.candidate.device.size()).unwrap_or(0);
+    own.saturating_sub(top.asize / parts) >= unit
 }

@@ -63,13 +63,14 @@ impl Pool {
     /// Why it does not go on.
     pub fn clear(&self, vdevs: &[Guid]) -> Result<(), ClearError> {
         let is_meant = |guid: &Guid| vdevs.is_empty() || vdevs.contains(guid);
-        let mut outsiders = Vec::new();
+        let (mut outsiders, mut was_away) = (Vec::new(), false);
         if let Some(syncer) = self.syncer() {
             if let Some(cause) = syncer.gave_up() {
                 return Err(ClearError::Stopped { cause });
             }
             let mut silent = self.vdevs().silent_leaves();
             silent.retain(is_meant);
+            was_away = !silent.is_empty();
             outsiders = self.reopen(silent)?;
         }
         let silent = self.vdevs().silent_leaves();
@@ -97,6 +98,10 @@ impl Pool {
         }
         let was_waiting = self.is_waiting();
         let synced = self.synced_txg();
+        if was_waiting || was_away {
+            // Before anything reads what a device may have lost while it was away.
+            self.cache().pipeline().write_again_soon();
+        }
         syncer.resume();
         if was_waiting {
             self.await_progress(synced)?;
@@ -131,7 +136,7 @@ impl Pool {
 
     /// Opens the devices of leaves that do not answer anew, as far as they are there; those that
     /// are not used.
-    fn reopen(&self, silent: Vec<Guid>) -> Result<Vec<Outsider>, ClearError> {
+    pub(super) fn reopen(&self, silent: Vec<Guid>) -> Result<Vec<Outsider>, ClearError> {
         let looked = self.look_for(silent)?;
         if looked.devices.is_empty() {
             return Ok(looked.outsiders);

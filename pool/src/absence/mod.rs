@@ -4,4 +4,5 @@
 pub(crate) mod away;
 pub(crate) mod behind;
 pub(crate) mod clear;
+mod logs;
 pub(crate) mod returning;

@@ -3,7 +3,8 @@
 //! A device is looked for where it was found, where the configuration says, and beside that. It
 //! is taken if the newest state on it is one that the pool had ([`crate::import::lineage`]); of
 //! several that bear the guid, the one that has most. What was written to the pool after that state
-//! the device has missed, whatever its log says: it may be a copy from before.
+//! the device has missed, whatever its log says: it may be a copy from before. The copy of a device
+//! in use is of several moments. Its four labels are at both ends of it, and the oldest one counts.
 
 use crate::absence::clear::ClearError;
 use crate::import::choose::{Known, TOPS_AT_ONCE};
@@ -12,7 +13,7 @@ use crate::import::lineage::{Parted, groups_of};
 use crate::import::outsider::{Outsider, Why};
 use crate::pool::{FoundDevice, Pool};
 use cenote_base::{Guid, Txg};
-use cenote_device::Device;
+use cenote_device::{Device, DeviceError};
 use cenote_ondisk::{VdevConfig, VdevKind};
 use cenote_vdev::{DeviceLabels, TxgSet, scan};
 use std::cmp::Reverse;
@@ -140,7 +141,11 @@ impl Pool {
                 continue;
             }
             // From now on nobody else writes to it.
-            let device = opener.open_writable(&path)?;
+            let device = match opener.open_writable(&path) {
+                // What strayed is still open, and may have another name now.
+                Err(DeviceError::InUse { .. }) if self.vdevs().has_strayed(known.leaf) => continue,
+                opened => opened?,
+            };
             match self.last_common(known.leaf, &DeviceLabels::read(device.as_ref())) {
                 Ok(last) => {
                     let missed = self.missed_after(known.leaf, last);
@@ -164,6 +169,8 @@ impl Pool {
         let theirs = groups_of(labels);
         let chronicle = syncer.chronicle();
         let last = chronicle.last_common(&theirs, (guid, top.guid), &missed, joined)?;
+        // Of a copy that was made while the device was in use the oldest sign counts.
+        let last = last.min(labels.whole_until(last));
         // What only this device can have is lost if it is a copy from before.
         let is_alone = top.guid == guid;
         let is_behind = chronicle.count_after(last) > self.lag() && !top.is_log;
@@ -171,6 +178,13 @@ impl Pool {
             true => Err(Parted::Unknown),
             false => Ok(last),
         }
+    }
+
+    /// What a leaf missed beside what its log says, by the labels of its device. A device that has
+    /// something of another pool on it missed everything.
+    pub(crate) fn missed_by(&self, leaf: Guid, labels: &DeviceLabels) -> TxgSet {
+        let last = self.last_common(leaf, labels);
+        self.missed_after(leaf, last.unwrap_or_default())
     }
 
     /// Groups whose uberblocks a device may lack that missed nothing.

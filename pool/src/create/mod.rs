@@ -271,6 +271,7 @@ fn pool_config(request: &CreateRequest, root: VdevConfig, hostid: u64) -> PoolCo
         create_txg: None,
         has_per_vdev_zaps: true,
         previous: None,
+        logs_have_groups: false,
         vdev_tree: Some(root),
     }
 }
@@ -336,7 +337,7 @@ pub fn create(
     let pool = Pool::of_syncer(syncer, options, &env);
     pool.note_devices(known);
     pool.resume_treatments();
-    pool.begin_aging();
+    pool.begin_watching();
     Ok(pool)
 }
 

@@ -12,12 +12,16 @@
 //! A device that comes gets what it misses by a resilver (`scan`). When that has ended, what was
 //! replaced leaves by itself (`done`), and so does a spare whose place is filled again.
 //!
-//! Log, spare and cache devices can be removed (`remove`).
+//! A device whose name leads to something else while it is in use is given up (`names`).
+//!
+//! Log, spare and cache devices can be removed (`remove`). Spares and cache devices are looked for
+//! where the pool recorded them (`auxiliary_search`).
 //!
 //! **What is not here**: widening of raidz vdevs, removal of data vdevs.
 
 pub(crate) mod add;
 pub(crate) mod auxiliary_label;
+mod auxiliary_search;
 mod change;
 mod done;
 mod edit;
@@ -25,6 +29,7 @@ mod error;
 pub(crate) mod grow;
 mod join;
 mod leave;
+mod names;
 mod remove;
 mod rest;
 mod spared;
@@ -33,10 +38,13 @@ mod split;
 pub(crate) mod split_off;
 pub(crate) mod vdev_properties;
 
+pub use auxiliary_search::Reach;
+pub(crate) use auxiliary_search::may_open;
 pub(crate) use change::{Plan, carry_out, forget};
 pub(crate) use done::detach_replaced;
 pub use error::ChangeError;
 pub use join::{Attachment, Companion};
+pub(crate) use names::watch_names;
 pub use remove::Auxiliary;
 pub use rest::Offline;
 pub(crate) use split::without_other_sides;

@@ -169,14 +169,22 @@ impl Pool {
     /// The sides did not become a pool: they are used again.
     pub(crate) fn take_back_split(&self, sides: &[Guid]) -> Result<(), ChangeError> {
         let mut opened: HashMap<Guid, Arc<dyn Device>> = HashMap::new();
+        let mut missed = Vec::new();
         let shape = self.vdevs();
         for leaf in self.vdev_tree().leaves() {
             let Some(path) = leaf.path.as_ref().filter(|_| sides.contains(&leaf.guid)) else {
                 continue;
             };
-            if !shape.is_open(leaf.guid) {
-                opened.insert(leaf.guid, self.options().opener.open_writable(path)?);
+            if shape.is_open(leaf.guid) {
+                continue;
             }
+            let device = self.options().opener.open_writable(path)?;
+            let labels = DeviceLabels::read(device.as_ref());
+            if side_of(&labels, (self.guid(), leaf.guid)) != Some(Side::Own) {
+                return Err(ChangeError::NoDevice);
+            }
+            missed.push((leaf.guid, self.missed_by(leaf.guid, &labels)));
+            opened.insert(leaf.guid, device);
         }
         let sides = sides.to_vec();
         self.change_tree((&Actor::default(), ""), move |root, _, _| {
@@ -187,6 +195,7 @@ impl Pool {
                 }
             }
             plan.devices = opened;
+            plan.missed = missed;
             plan.split = Some(Vec::new());
             Ok(plan)
         })?;
@@ -227,19 +236,22 @@ impl Pool {
             return Some(Side::Own);
         }
         let device = self.options().opener.open(path?).ok()?;
-        let labels = DeviceLabels::read(device.as_ref());
-        let configs = labels
-            .labels
-            .iter()
-            .filter_map(|label| label.config.as_ref());
-        let configs: Vec<_> = configs.collect();
-        if configs.is_empty() || configs.iter().any(|config| config.guid != Some(side)) {
-            return None;
-        }
-        let own = Some(self.guid());
-        // The new pool may have been imported meanwhile, and not tell any more where it is from.
-        let is_taken = |config: &&cenote_ondisk::PoolConfig| config.pool_guid != own;
-        let all_taken = configs.iter().all(is_taken) && configs.len() == labels.labels.len();
-        Some(if all_taken { Side::Taken } else { Side::Own })
+        side_of(&DeviceLabels::read(device.as_ref()), (self.guid(), side))
     }
+}
+
+/// Whose the device of a side is; `None` if it is not that side.
+fn side_of(labels: &DeviceLabels, (pool, side): (Guid, Guid)) -> Option<Side> {
+    let configs = labels
+        .labels
+        .iter()
+        .filter_map(|label| label.config.as_ref());
+    let configs: Vec<_> = configs.collect();
+    if configs.is_empty() || configs.iter().any(|config| config.guid != Some(side)) {
+        return None;
+    }
+    // The new pool may have been imported meanwhile, and not tell any more where it is from.
+    let is_taken = |config: &&cenote_ondisk::PoolConfig| config.pool_guid != Some(pool);
+    let all_taken = configs.iter().all(is_taken) && configs.len() == labels.labels.len();
+    Some(if all_taken { Side::Taken } else { Side::Own })
 }

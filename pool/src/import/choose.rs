@@ -183,6 +183,7 @@ fn set_of(first: usize, all: &[Known]) -> Set {
             missed: None,
             joined: None,
             kept: None,
+            gets_all: true,
         };
         let parted = past.last_common(&known.groups).err();
         match (parted, bearers.get(&known.leaf)) {
@@ -249,7 +250,9 @@ pub(crate) fn choose(pool: Guid, members: Vec<Arc<Member>>) -> (Vec<Arc<Member>>
     all.sort_by_cached_key(|known| {
         let best = known.member.labels.best_uberblock(None);
         let rank = best.map(|best| best.uberblock.rank());
-        std::cmp::Reverse((rank, known.is_at_home()))
+        // Of a torn copy and the device itself the latter.
+        let whole = known.member.labels.whole_until(Txg(u64::MAX));
+        std::cmp::Reverse((rank, whole, known.is_at_home()))
     });
     let mut tried: HashSet<usize> = HashSet::new();
     let mut best: Option<Set> = None;

@@ -18,7 +18,8 @@
 //! A pool that OpenZFS wrote to while the device was away has nothing of the third kind. Then the
 //! device's dirty time log decides: a group that the device missed cannot be on it. The import
 //! that made two pools of one wrote groups here with the same numbers, so the log names them.
-//! And a device that got a group by the log, and does not have it, is a copy from before.
+//! And a device that got a group by the log, and does not have it, is a copy from before, unless it
+//! is one of those that do not get every group's uberblock ([`crate::import::required`]).
 //!
 //! What is not proven is refused. Deliberately absent is a comparison of block trees: blocks of
 //! the device's newest state may have been written over on the other devices, and of a raidz no
@@ -149,6 +150,8 @@ pub(crate) struct Past<'a> {
     pub joined: Option<Txg>,
     /// The last groups that the device had, if the pool kept them.
     pub kept: Option<&'a Groups>,
+    /// Whether the device gets the uberblock of every group while it is there.
+    pub gets_all: bool,
 }
 
 impl Past<'_> {
@@ -195,7 +198,7 @@ impl Past<'_> {
         let Some(missed) = self.missed else {
             return Ok(*newest);
         };
-        if self.was_there_after(*newest, missed) {
+        if self.gets_all && self.was_there_after(*newest, missed) {
             return Err(Parted::Unknown);
         }
         let has_joined = |txg: Txg| {
@@ -302,6 +305,8 @@ impl Chronicle {
             missed: Some(missed),
             joined,
             kept: self.away.get(&leaf),
+            // What this pool wrote since it was opened is remembered whole.
+            gets_all: true,
         };
         past.last_common(theirs)
     }
@@ -353,6 +358,7 @@ mod tests {
                 missed: Some(&self.missed),
                 joined: self.joined,
                 kept: self.kept.as_ref(),
+                gets_all: true,
             };
             match past.last_common(&groups(theirs)) {
                 Ok(txg) => Ok(txg.0),

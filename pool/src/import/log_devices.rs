@@ -1,74 +1,94 @@
 //! Which log devices may lack blocks that logs lead to.
 //!
 //! A chain of log blocks ends where a block is not valid, and nothing else says where. So what a
-//! log device does not have cannot be told from the end of a log by the chain alone. Three things
+//! log device does not have cannot be told from the end of a log by the chain alone. Four things
 //! tell more:
 //!
 //! - A device that is missing has none of its blocks.
 //! - A side of a mirror that missed groups was away. If the other side is missing now, what went
 //!   there last is (`Shape::may_lack_logs`).
-//! - Every device that is there gets the labels of a group before any device gets its uberblock. So
-//!   one with older labels was away since, or is a copy from before. If it was away, no log leads
-//!   to it by blocks that were allocated later: logs use devices that are there.
+//! - Log devices get the uberblock of every group before other devices do. So one without the newest
+//!   of the other devices was away since, or is an older copy. Where the pool was written by
+//!   software that does not do that, it is the labels instead ([`crate::import::required`]).
+//! - Of a device that was away the pool kept the last groups. No log leads to it by blocks that were
+//!   allocated later: logs use devices that are there. A copy from before may lack any block.
 //!
-//! OpenZFS writes the labels of some devices only, so its labels say nothing of that; ours have a
-//! mark ([`Previous`](cenote_ondisk::pool_config::Previous)). Deliberately absent is what would
-//! tell a copy that was made after the last labels: log devices get uberblocks with labels only.
+//! Deliberately absent is what would tell a copy that was made after the last group.
 
 use crate::error::MissingVdev;
 use crate::import::candidate::PoolCandidate;
 use crate::import::label_tree::config_of;
+use crate::import::lineage::Groups;
 use crate::import::missing::missing_leaves;
+use crate::import::required::Required;
 use cenote_base::{Guid, Txg, VdevId};
 use cenote_intent_log::Chain;
 use cenote_ondisk::{BlockPointer, VdevConfig};
+use cenote_vdev::Member;
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+/// Why a log vdev is not as the pool left it.
+#[derive(Clone, Copy, Debug)]
+enum Outdated {
+    /// It was away since this group.
+    Away(Txg),
+    /// It is a copy from before.
+    Older,
+}
 
 /// What is known of a pool's log devices at an import.
 #[derive(Debug, Default)]
 pub(crate) struct LogDevices {
-    /// Log vdevs that have no labels of this group, which all others have.
-    outdated: BTreeMap<VdevId, Txg>,
+    outdated: BTreeMap<VdevId, Outdated>,
     logs: Vec<VdevConfig>,
     found: HashSet<Guid>,
 }
 
 impl LogDevices {
-    /// Looks at the labels of what was found for `tree`, of which `opened` is the last group.
-    pub fn new(candidate: &PoolCandidate, tree: &VdevConfig, opened: Txg) -> Self {
-        let configs = candidate.members.iter();
-        let configs: Vec<_> = configs.filter_map(|member| config_of(member)).collect();
-        let marked = configs.iter().filter(|config| config.previous.is_some());
-        let labelled = marked.filter_map(|config| config.txg);
-        let newest = labelled.filter(|txg| *txg <= opened).max();
-        let logs: Vec<VdevConfig> = tree
-            .children
-            .iter()
-            .filter(|top| top.is_log)
-            .cloned()
-            .collect();
-        let newest_of = |top: &VdevConfig| {
-            let is_its = |leaf: Option<Guid>| top.leaves().any(|found| Some(found.guid) == leaf);
-            let its = configs.iter().filter(|config| is_its(config.guid));
-            its.filter_map(|config| config.txg).max()
+    /// Looks at the labels of what was found for `tree`. `away` are the last groups of devices that
+    /// are away.
+    pub fn new(
+        candidate: &PoolCandidate,
+        tree: &VdevConfig,
+        away: &BTreeMap<Guid, Groups>,
+    ) -> Self {
+        let required = Required::of(candidate, tree);
+        let guid = |member: &Arc<Member>| config_of(member)?.guid;
+        let logs = tree.children.iter().filter(|top| top.is_log);
+        let outdated = |top: &VdevConfig| {
+            let is_its = |leaf: Guid| top.leaves().any(|below| below.guid == leaf);
+            let its = candidate.members.iter();
+            let its = its.filter_map(|member| Some((guid(member)?, member)));
+            let its: Vec<_> = its.filter(|(leaf, _)| is_its(*leaf)).collect();
+            let mut late = its
+                .iter()
+                .map(|(_, member)| required.is_outdated(&member.labels));
+            if its.is_empty() || late.any(|is_outdated| !is_outdated) {
+                return None;
+            }
+            let since = its.iter().map(|(leaf, member)| {
+                let kept = away.get(leaf)?.keys().next_back()?;
+                Some(member.labels.whole_until(*kept))
+            });
+            let since: Option<Vec<Txg>> = since.collect();
+            let since = since.and_then(|since| since.into_iter().max());
+            Some((top.id?, since.map_or(Outdated::Older, Outdated::Away)))
         };
-        let outdated = logs.iter().filter_map(|top| {
-            let (newest, own) = newest.zip(newest_of(top))?;
-            (own < newest).then_some((top.id?, newest))
-        });
         Self {
-            outdated: outdated.collect(),
-            found: configs.iter().filter_map(|config| config.guid).collect(),
-            logs,
+            outdated: logs.clone().filter_map(outdated).collect(),
+            found: candidate.members.iter().filter_map(guid).collect(),
+            logs: logs.cloned().collect(),
         }
     }
 
     /// Whether what comes next in a chain may be on a device that is missing or outdated.
     pub fn may_lack(&self, chain: &Chain) -> bool {
         let end = chain.end();
-        let is_outdated = |vdev| {
-            let since = self.outdated.get(&vdev);
-            since.is_some_and(|since| end.physical_birth() > *since)
+        let is_outdated = |vdev| match self.outdated.get(&vdev) {
+            None => false,
+            Some(Outdated::Older) => true,
+            Some(Outdated::Away(since)) => end.physical_birth() > *since,
         };
         chain.is_gone() || !end.is_hole() && end.dvas().all(|dva| is_outdated(dva.vdev()))
     }

@@ -26,21 +26,26 @@ pub(crate) mod moved_space;
 mod needed;
 pub(crate) mod options;
 pub(crate) mod outsider;
+mod probe;
+pub(crate) mod required;
+mod serving;
 pub(crate) mod split;
 pub(crate) mod unread;
 pub(crate) mod writing;
 
 use crate::absence::away;
 use crate::absence::behind::behind;
+use crate::devices::Reach;
 use crate::error::{ImportError, MissingVdev};
 use crate::heartbeat::is_in_use;
 use crate::import::candidate::PoolCandidate;
-use crate::import::choose::{Common, Known};
+use crate::import::choose::Known;
 use crate::import::label_tree::is_readable;
 use crate::import::last_known::at_last_path;
-use crate::import::lineage::{Moment, Past, State};
 use crate::import::missing::missing_leaves;
 use crate::import::options::{ImportOptions, Rewind};
+use crate::import::required::check_parted;
+use crate::import::serving::serving_spares;
 use crate::import::unread::Unread;
 use crate::import::writing::{check_available, check_features, writable_devices};
 use crate::mos::{directory_object, directory_words, packed_list};
@@ -145,6 +150,7 @@ pub fn import(
             }
             Ok(pool) => {
                 let mut back = known_to(&pool, &candidate)?;
+                back.extend(serving_spares(&pool, &candidate));
                 back.retain(|known| returned.insert(known.leaf));
                 let next = candidate.with(&back);
                 let Some(next) = next.filter(|_| !back.is_empty()) else {
@@ -172,6 +178,7 @@ fn finish(
     candidate: &PoolCandidate,
     options: &ImportOptions,
 ) -> Result<Pool, ImportError> {
+    pool.find_auxiliary(Reach::Recorded);
     match (options.read_only, options.dry_run) {
         (false, _) => pool.make_writable(candidate),
         (true, true) => check_features(&pool).map(|()| pool),
@@ -408,62 +415,16 @@ fn prepare(
 ) -> Result<Unread, ImportError> {
     let mut unread = Unread::new(options.read_only && !options.dry_run);
     let logs = prepare_vdevs(stack, tree, &mut unread)?;
-    check_parted((candidate, &logs), stack, (tree, opened), options)?;
+    check_parted((candidate, &logs), &stack.mos, (tree, opened), options)?;
     for (leaf, missed) in behind(candidate, tree, opened.txg) {
         stack.vdevs.shape().add_missed(leaf, &missed);
     }
-    Ok(unread)
-}
-
-/// Refuses devices that have been away, and have something else than the pool had on them.
-fn check_parted(
-    (candidate, logs): (&PoolCandidate, &HashMap<Guid, TxgSet>),
-    stack: &Stack,
-    (tree, opened): (&VdevConfig, &Uberblock),
-    options: &ImportOptions,
-) -> Result<(), ImportError> {
-    let known: Vec<Known> = candidate.members.iter().filter_map(Known::of).collect();
-    // Whoever only reads may find this table damaged, and what it does not need.
-    let away = match (away::load(&stack.mos), options.read_only) {
-        (Err(_), true) => BTreeMap::new(),
-        (loaded, _) => loaded?,
-    };
-    let newest = known.iter().filter_map(|k| k.groups.keys().next_back());
-    let newest = newest.max().copied().unwrap_or(opened.txg);
-    let state = State::from(opened);
-    let mut outsiders = Vec::new();
-    for (index, one) in known.iter().enumerate() {
-        let leaf = tree.leaves().find(|leaf| leaf.guid == one.leaf);
-        let has_opened = one.groups.get(&opened.txg) == Some(&state);
-        let is_ours = has_opened || one.was_about_to_get((opened.txg, state), &known);
-        let Some(leaf) = leaf.filter(|_| !is_ours) else {
-            continue;
-        };
-        let others = known
-            .iter()
-            .enumerate()
-            .filter(|(other, _)| *other != index);
-        let common = Common::of(others.map(|(_, other)| other));
-        let past = Past {
-            groups: &common.groups,
-            complete_from: one.top.and_then(|top| common.floors.get(&top).copied()),
-            newest,
-            missed: logs.get(&one.leaf),
-            joined: leaf.resilver_txg.or(leaf.rebuild_txg),
-            kept: away.get(&one.leaf),
-        };
-        if let Err(parted) = past.last_common(&one.groups) {
-            let ours = Moment {
-                txg: opened.txg,
-                seconds: opened.timestamp,
-            };
-            outsiders.push(one.outsider(parted.into(), Some(ours)));
+    if !options.read_only {
+        for (leaf, missed) in probe::lacking(&stack.mos, opened) {
+            stack.vdevs.shape().add_missed(leaf, &missed);
         }
     }
-    match outsiders.is_empty() {
-        true => Ok(()),
-        false => Err(ImportError::Parted { outsiders }),
-    }
+    Ok(unread)
 }
 
 /// Puts the configuration of the pool that this one becomes in its place.
@@ -533,10 +494,15 @@ fn check_missing(
     devices: &Devices,
     options: &ImportOptions,
 ) -> Result<(), ImportError> {
-    let missing = missing_vdevs(tree, devices, &HashSet::new());
+    let mut missing = missing_vdevs(tree, devices, &HashSet::new());
     if missing.iter().any(|vdev| !vdev.is_log) {
         return Err(ImportError::MissingDevices { missing });
     }
+    // A log device rests only after all logs have left it: nothing is lost without it.
+    missing.retain(|vdev| {
+        let top = tree.children.iter().find(|top| top.id == Some(vdev.top_id));
+        top.is_none_or(|top| !top.leaves().all(|leaf| leaf.state.offline))
+    });
     if !missing.is_empty() && !options.missing_logs {
         return Err(ImportError::MissingLogs { missing });
     }

@@ -2,7 +2,7 @@
 
 use crate::import::label_tree::config_of;
 use crate::import::lineage::{Moment, Parted};
-use cenote_base::Guid;
+use cenote_base::{Guid, Txg};
 use cenote_vdev::Member;
 use std::path::PathBuf;
 
@@ -13,6 +13,9 @@ pub enum Why {
     Parted(Moment),
     /// What is on it is not one of the last states that it is known to have had.
     Unproven,
+    /// Its labels are of several times: it is a copy that was made while the device was in use, or
+    /// that was broken off. What is on it for certain is of this group.
+    Torn(Txg),
     /// It has the newest state, and not all of it.
     Incomplete,
     /// Another device bears the same guid and has the same.
@@ -67,7 +70,8 @@ impl Outsider {
 
     /// Whether it is one of two devices with the same guid, and the other one serves.
     pub fn is_copy(&self) -> bool {
-        !matches!(self.why, Why::Parted(_) | Why::Unproven | Why::Incomplete)
+        let is_alone = matches!(self.why, Why::Parted(_) | Why::Unproven | Why::Incomplete);
+        !is_alone && !matches!(self.why, Why::Torn(_))
     }
 
     /// Why it is not used, and what to do; without its name.
@@ -91,6 +95,11 @@ impl Outsider {
             Why::Unproven => format!(
                 "it is {at}{by}{ours}. This is not the state that the device had when it was last \
                  part of the pool: it may be an older copy. {then}"
+            ),
+            Why::Torn(until) => format!(
+                "it is {at}{by} by some of its labels, and at txg {until} by others{ours}. It is a \
+                 copy that was made while the device was in use, or that is not complete. It is \
+                 not used, and nothing is written to it. Connect the device itself"
             ),
             Why::Incomplete => format!(
                 "it is {at}{by}{ours}. Its newer state cannot be read: it was not given all of it \

@@ -288,7 +288,7 @@ impl Pool {
         self.resume_treatments();
         self.resume_rebuilds();
         self.resume_scans();
-        self.begin_aging();
+        self.begin_watching();
         Ok(self)
     }
 
@@ -330,7 +330,7 @@ impl Pool {
             is_clean: is_exported && !is_older,
             may_lose: self.options().missing_logs,
             unclaimed: self.dsl().unclaimed_logs()?,
-            devices: LogDevices::new(candidate, &self.vdev_tree(), uberblock.txg),
+            devices: LogDevices::new(candidate, &self.vdev_tree(), &away::load(self.mos())?),
         };
         let headers = match discards {
             true => discard_logs(self, state_of(&uberblock), notes)?,
@@ -400,7 +400,15 @@ impl Pool {
         let shape = self.vdevs();
         let tree = self.vdev_tree();
         let leaves = tree.leaves().map(|leaf| leaf.guid);
+        // What a device turned out to have beyond what was kept is kept with the first group.
+        let has_more = |leaf: &Guid| {
+            let own = known.iter().find(|one| one.leaf == *leaf);
+            let last = own.and_then(|one| one.groups.keys().next_back());
+            let groups = kept.get(leaf).zip(last);
+            groups.is_some_and(|(groups, last)| !groups.contains_key(last))
+        };
         let behind = leaves.filter(|leaf| kept.contains_key(leaf) || !shape.dtl(*leaf).is_empty());
+        let behind = behind.filter(|leaf| !has_more(leaf));
         let away = Away::new(behind.collect(), &kept);
         *chronicle.away_mut() = kept;
         Ok((chronicle, away))

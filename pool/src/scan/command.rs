@@ -153,6 +153,11 @@ impl Pool {
         Ok(true)
     }
 
+    /// Whether a scrub was asked for that begins when the resilver has ended.
+    pub fn scrub_follows(&self) -> bool {
+        self.scans().live().scrub_follows
+    }
+
     /// Whether the resilver that is under way is for a leaf.
     pub fn is_being_resilvered(&self, leaf: Guid) -> bool {
         self.scans().is_target(leaf)

@@ -31,8 +31,7 @@ impl Syncer {
             return Ok(());
         }
         self.pipeline.settle().map_err(DmuError::from)?;
-        self.vdevs.shape().flush_group()?;
-        self.pipeline.flushed();
+        self.pipeline.make_durable()?;
         let uberblock = Uberblock {
             little_endian: true,
             version,
@@ -45,6 +44,8 @@ impl Syncer {
             checkpoint_txg: Txg(0),
             raidz_reflow_word: before.raidz_reflow_word,
         };
+        // A group whose blocks went to a file without a name is not on disk.
+        self.vdevs.shape().look_at_names();
         let multihost = self.heartbeat.is_on();
         if let Some(cause) = self.heartbeat.overdue(self.env.monotonic()) {
             return Err(SyncError::Stopped { cause });

@@ -143,6 +143,7 @@ impl LiveConfig {
         let config = PoolConfig {
             txg: Some(txg),
             previous: Some(previous),
+            logs_have_groups: true,
             top_guid: Some(top.guid),
             guid: Some(leaf.guid),
             is_spare: leaf.is_spare,

@@ -408,6 +408,11 @@ impl Syncer {
                 written_bytes: after.written_bytes - before.written_bytes,
             },
         );
+        let synced = synced.and_then(|()| {
+            // Before anybody knows that the group is on disk.
+            let is_freeing = self.has_background_work.load(Ordering::Relaxed);
+            Ok(self.dsl.commit_room(txg, is_freeing)?)
+        });
         match &synced {
             Ok(()) => {
                 self.gate.synced(txg);

@@ -4,6 +4,7 @@
 #[allow(dead_code, reason = "its own crate uses more of it")]
 mod model;
 
+mod believed;
 mod caching;
 mod checkpoint;
 mod common;

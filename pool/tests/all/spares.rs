@@ -2,9 +2,12 @@
 
 use crate::common::{Bench, candidates, options};
 use cenote_base::{Guid, RealEnv};
+use cenote_device::SystemOpener;
 use cenote_dsl::directory_keys;
-use cenote_pool::{Pool, SpareError, VdevShape};
-use cenote_vdev::{AllocationClass, LabelPhase, write_device_labels};
+use cenote_pool::{Actor, Pool, Reach, SpareError, VdevShape, assemble};
+use cenote_vdev::{AllocationClass, LabelPhase, scan, write_device_labels};
+use std::fs;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 fn spare_of(pool: &Pool) -> Guid {
@@ -58,4 +61,64 @@ fn a_spare_is_taken_once() {
         .write_at(0, &image)
         .expect("in range");
     pool.close().expect("written");
+}
+
+/// Spares and cache devices were UNAVAIL after every import that was given the paths of the pool's
+/// tree: the tree does not name them, and their recorded paths were not looked at.
+#[test]
+fn spares_and_cache_devices_are_opened_by_their_recorded_paths() {
+    let mut bench = Bench::new("tank");
+    let mirror = bench.vdev(VdevShape::Mirror, AllocationClass::Normal, 2);
+    let data: Vec<PathBuf> = mirror.leaves.iter().map(|leaf| leaf.path.clone()).collect();
+    let (spare, cache) = (bench.leaf(128), bench.leaf(128));
+    let paths = [spare.path.clone(), cache.path.clone()];
+    let mut request = bench.request(vec![mirror]);
+    request.spares.push(spare);
+    request.cache_devices.push(cache);
+    let created = cenote_pool::create(request, &options(), Arc::new(RealEnv::new()));
+    created.expect("created").export().expect("written");
+    let import = || {
+        let found = scan(&data, &SystemOpener::default());
+        let candidate = assemble(found).remove(0);
+        let pool = cenote_pool::import(&candidate, &options(), Arc::new(RealEnv::new()));
+        pool.expect("imported")
+    };
+    let places = |pool: &Pool| {
+        let keys = [directory_keys::SPARES, directory_keys::CACHE_DEVICES];
+        let guids = keys.map(|key| pool.dsl().auxiliary_vdevs(key).expect("readable")[0].guid);
+        let found = pool.found_devices();
+        guids.map(|guid| found.get(&guid).map(|found| found.path.clone()))
+    };
+    let pool = import();
+    assert_eq!(places(&pool), paths.clone().map(Some));
+    drop(pool.open_spare(spare_of(&pool)).expect("it can serve"));
+
+    // It serves when the pool goes down, and nobody noted that.
+    let by = (&Actor::default(), "");
+    let (spare, side) = (
+        spare_of(&pool),
+        pool.vdev_tree().leaves().next().expect("a side").guid,
+    );
+    pool.attach_spare(side, spare, false, by)
+        .expect("it stands in");
+    pool.close().expect("written");
+    drop(pool);
+    let pool = import();
+    assert!(pool.vdevs().is_open(spare), "{:?}", pool.vdev_tree());
+    pool.detach(spare, by).expect("it is free again");
+    pool.close().expect("written");
+    drop(pool);
+
+    // Another disk has the path of the spare by now, and the spare has another one.
+    let moved = bench.dir.path().join("moved.img");
+    fs::rename(&paths[0], &moved).expect("moved");
+    fs::copy(&paths[1], &paths[0]).expect("copied");
+    let pool = import();
+    assert_eq!(places(&pool), [None, Some(paths[1].clone())]);
+    assert_eq!(pool.find_auxiliary(Reach::Recorded), 1);
+    assert_eq!(pool.find_auxiliary(Reach::Beside), 0);
+    assert_eq!(places(&pool)[0].as_ref(), Some(&moved));
+    pool.close().expect("written");
+    drop(pool);
+    fs::remove_file(&paths[0]).expect("there");
 }

@@ -458,7 +458,8 @@ fn a_group_is_finished_if_nothing_of_it_is_lost() {
             }
         }
         assert!(finished > 0, "a group that lost nothing goes on");
-        assert_eq!(lost > 0, loses != Loses::Nothing, "{finished} finished");
+        // What a cache lost is written again.
+        assert_eq!(lost > 0, loses == Loses::Group, "{finished} finished");
     }
 }
 

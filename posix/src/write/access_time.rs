@@ -179,7 +179,7 @@ impl FileSystem {
             .since
             .store(writer.now().seconds, Ordering::Relaxed);
         for ids in writer.reads.ids().chunks(STORED_AT_ONCE) {
-            let tx = writer.begin_freeing(0)?;
+            let tx = self.begin_freeing(0)?;
             for id in ids {
                 // A lock is waited for in no transaction: who has it changes the file, and takes
                 // the mark along.
@@ -192,7 +192,10 @@ impl FileSystem {
                     continue;
                 }
                 if writer.reads.get(*id).is_some() {
+                    tx.begin_undo();
                     self.change(&tx, *id, &Changes::new())?;
+                    // Its lock is given up next.
+                    tx.keep();
                 }
             }
         }

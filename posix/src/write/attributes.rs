@@ -1,6 +1,7 @@
 //! Changing modes, owners, times, flags and projects.
 
 use super::access_list::change_mode;
+use super::change::Change;
 use super::create::{FLAG_ACL_TRIVIAL, FLAG_NO_EXECS_DENIED};
 use super::nfs4::list_changes;
 use super::store::Changes;
@@ -11,11 +12,14 @@ use crate::time::Timestamp;
 use crate::xattr::POSIX_ACL_ACCESS;
 use crate::znode::Znode;
 use cenote_base::ObjectId;
-use cenote_dmu::Transaction;
+use cenote_ondisk::dir_entry::DirEntry;
 use cenote_ondisk::system_attributes::Attribute;
 use std::sync::Arc;
 
 const PERMISSIONS: u64 = 0o7777;
+/// Objects of extended attributes that change owners in one transaction: those of nearly all files.
+/// Of a file with more, the others change before it.
+const HIDDEN_AT_ONCE: usize = 1024;
 const ALL_EXECUTE: u64 = 0o111;
 /// The flags that a caller may set: those of DOS, those that forbid, and inheritance of projects.
 pub(super) const FLAGS_SETTABLE: u64 = 0xFF_0000_0000 | FLAG_PROJECT_INHERIT;
@@ -102,17 +106,37 @@ impl FileSystem {
                 false => FLAG_IMMUTABLE | FLAG_APPEND_ONLY,
             })?;
         }
-        self.check_owner_change(&file, set)?;
-        if let Some(size) = set.size {
-            self.truncate_locked(id, size)?;
-        }
+        let owners = self.new_owners(&file, set)?;
         let rest = SetAttributes { size: None, ..*set };
-        if rest != SetAttributes::default() {
+        if let (Some(size), true) = (set.size, rest == SetAttributes::default()) {
+            self.truncate_locked(id, size)?;
+        } else if rest != SetAttributes::default() {
+            let hidden = self.hidden_objects(&file, &rest)?;
+            let early = hidden.len().saturating_sub(HIDDEN_AT_ONCE);
+            let (early, hidden) = hidden.split_at(early);
+            for hidden in early.chunks(HIDDEN_AT_ONCE) {
+                let tx = self.begin_freeing(0)?;
+                self.change_hidden_owners(&tx, hidden, &rest)?;
+                tx.keep();
+            }
+            let tx = match (set.size, owners) {
+                (Some(size), owners) => {
+                    if let Some(owners) = owners {
+                        // Whether they may have the file; nothing is changed yet.
+                        drop(self.begin_giving(&file, owners)?);
+                    }
+                    let tx = self.begin_truncation(id, size)?;
+                    self.log_modified(&tx, id)?;
+                    tx
+                }
+                (None, Some(owners)) => self.begin_giving(&file, owners)?,
+                (None, None) => self.begin(0)?,
+            };
             // As truncation left it.
             let file = self.znode(id)?;
-            let tx = writer.begin(0)?;
             let changes = self.attribute_changes(&file, &rest)?;
             self.change(&tx, id, &changes)?;
+            self.change_hidden_owners(&tx, hidden, &rest)?;
             let has_hidden_list = match rest.mode {
                 Some(mode) => self.change_hidden_list(&tx, &file, mode)?,
                 None => false,
@@ -121,29 +145,34 @@ impl FileSystem {
             // Flags forbid operations on names: a log has both in the order in which they were. The
             // list in a hidden file comes among them, and the mode with it.
             if rest.flags.is_some() || has_hidden_list {
-                self.log_in_order(id);
+                tx.log_in_order(id);
             }
             if rest.uid.is_some() || rest.gid.is_some() {
                 self.drop_capabilities(&tx, &*self.znode(id)?)?;
             }
+            tx.keep();
         }
         drop(held);
         self.znode(id)
     }
 
-    /// Refuses to give a file to somebody whose quota is used up.
-    fn check_owner_change(&self, file: &Znode, set: &SetAttributes) -> Result<(), PosixError> {
+    /// The user, group and project that a file gets, if any of them is another one than now.
+    fn new_owners(
+        &self,
+        file: &Znode,
+        set: &SetAttributes,
+    ) -> Result<Option<(u64, u64, u64)>, PosixError> {
         let now = file.attributes();
         let uid = set.uid.unwrap_or(now.uid.0);
         let gid = set.gid.unwrap_or(now.gid.0);
         let project = set.project.unwrap_or(now.project);
         if (uid, gid, project) == (now.uid.0, now.gid.0, now.project) {
-            return Ok(());
+            return Ok(None);
         }
         if set.project.is_some() && !self.has_projects() {
             return Err(PosixError::NotSupported);
         }
-        self.check_quotas_changed(now, uid, gid, project)
+        Ok(Some((uid, gid, project)))
     }
 
     fn attribute_changes(&self, file: &Znode, set: &SetAttributes) -> Result<Changes, PosixError> {
@@ -206,11 +235,55 @@ impl FileSystem {
 }
 
 impl FileSystem {
+    /// The objects of a file's extended attributes, if its owners change: they belong to the same.
+    pub(super) fn hidden_objects(
+        &self,
+        file: &Znode,
+        set: &SetAttributes,
+    ) -> Result<Vec<ObjectId>, PosixError> {
+        let changes_owners = set.uid.is_some() || set.gid.is_some() || set.project.is_some();
+        let directory = file.attributes().xattr_directory;
+        let Some(directory) = directory.filter(|_| changes_owners) else {
+            return Ok(Vec::new());
+        };
+        let mut objects = vec![directory];
+        for entry in self.set().zap(directory)?.entries() {
+            let word = entry?.value.first_u64().unwrap_or(0);
+            objects.push(DirEntry::decode(word).object);
+        }
+        Ok(objects)
+    }
+
+    /// Gives objects of extended attributes to the owners that their file gets.
+    pub(super) fn change_hidden_owners(
+        &self,
+        tx: &Change<'_>,
+        objects: &[ObjectId],
+        set: &SetAttributes,
+    ) -> Result<(), PosixError> {
+        for id in objects {
+            let mut changes = Changes::new();
+            for (attribute, value) in [(Attribute::Uid, set.uid), (Attribute::Gid, set.gid)] {
+                if let Some(value) = value {
+                    changes = changes.word(attribute, value);
+                }
+            }
+            if let Some(project) = set.project {
+                let flags = self.znode(*id)?.attributes().flags | FLAG_PROJECT_ID;
+                changes = changes
+                    .word(Attribute::ProjectId, project)
+                    .word(Attribute::Flags, flags);
+            }
+            self.change(tx, *id, &changes)?;
+        }
+        Ok(())
+    }
+
     /// Lets a POSIX list that is in the directory of extended attributes follow the mode, as
     /// [`Self::mode_changes`] does with one among the attributes; whether there is one that does.
     pub(super) fn change_hidden_list(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         file: &Znode,
         mode: u64,
     ) -> Result<bool, PosixError> {

@@ -6,13 +6,14 @@
 //! not aligned. A copy costs what a copy costs: nobody is refused for what cannot be shared.
 
 use super::Writer;
+use super::change::Change;
 use super::data::{WriteOptions, modified};
 use crate::attributes::FLAG_APPEND_ONLY;
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::znode::Znode;
 use cenote_base::{BlockId, ObjectId, settings};
-use cenote_dmu::{StoredBlock, Transaction, clone_of};
+use cenote_dmu::{StoredBlock, clone_of};
 use cenote_ondisk::system_attributes::Attribute;
 use std::sync::Arc;
 
@@ -157,17 +158,17 @@ impl FileSystem {
         if range.offset < file.attributes().size {
             file.require_unlocked(FLAG_APPEND_ONLY)?;
         }
-        self.check_quotas_of(file.attributes())?;
         let from = source.newest(range.source.id)?;
         let size = from.dnode().data_block_size;
         let blocks = match self.shareable(range, &file, size)? {
             Ok(blocks) => blocks.min(SHARED_AT_ONCE),
             Err(bytes) => return Ok(Sharing::Copy(bytes)),
         };
-        let tx = writer.begin_freeing(blocks * SHARED_COST + writer.data_cost(0))?;
-        if !writer.dataset.may_share(blocks.saturating_mul(size))? {
+        let dirty = blocks * SHARED_COST + writer.data_cost(0);
+        let bytes = blocks.saturating_mul(size);
+        let Some(tx) = self.begin_sharing(file.attributes(), bytes, dirty)? else {
             return Ok(Sharing::Copy(range.length));
-        }
+        };
         // In the transaction: see cenote_dmu::clone_of.
         let from = source.newest(range.source.id)?;
         if from.dnode().data_block_size != size {
@@ -189,6 +190,7 @@ impl FileSystem {
         self.put_shared(&tx, range, size, &found)?;
         self.note_shared(&tx, writer, &file, range.offset + length)?;
         self.log_clones(&tx, (range.target, range.offset, length), size, &found)?;
+        tx.keep();
         Ok(Sharing::Shared(length))
     }
 
@@ -230,7 +232,7 @@ impl FileSystem {
     /// Puts blocks into the target of a range.
     fn put_shared(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         range: &Range<'_>,
         size: u64,
         blocks: &[StoredBlock],
@@ -256,7 +258,7 @@ impl FileSystem {
     /// The attributes of a file after blocks up to `end` were put into it.
     fn note_shared(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         writer: &Writer,
         file: &Znode,
         end: u64,

@@ -1,6 +1,7 @@
 //! Making files, directories, links and devices (format/3b 2, 3, 4).
 
 use super::access_list::{Inherited, inherit, trivial};
+use super::change::Change;
 use super::format::directory_normflags;
 use super::store::Changes;
 use super::{WriteSettings, XattrStorage};
@@ -16,7 +17,7 @@ use crate::xattr::{POSIX_ACL_ACCESS, POSIX_ACL_DEFAULT};
 use crate::znode::Znode;
 use cenote_base::ObjectId;
 use cenote_dmu::zap::NewZap;
-use cenote_dmu::{NewObject, Object, Transaction, Zap};
+use cenote_dmu::{NewObject, Object, Zap};
 use cenote_ondisk::acl::Ace;
 use cenote_ondisk::dnode::DNODE_SLOTS_MAX;
 use cenote_ondisk::objset::FLAG_PROJECT_QUOTA_COMPLETE;
@@ -164,13 +165,13 @@ impl FileSystem {
             return Err(exists(&directory, name));
         }
         let placed = self.place(&directory, new)?;
-        self.check_quotas(new.uid, placed.gid, placed.project)?;
-        let tx = writer.begin(BLOCK_SIZE_MIN)?;
+        let tx = self.begin_making((new.uid, placed.gid, placed.project))?;
         let is_directory = new.kind == FileKind::Directory;
         let links = if is_directory { 2 } else { 1 };
         let object = self.make(&tx, parent, links, new, &placed)?;
         self.add_entry(&tx, &directory, name, object.id(), new.kind)?;
         self.change_directory(&tx, &directory, 1, i64::from(is_directory))?;
+        tx.keep();
         self.log_creation(&tx, (parent, name), new, (&object, &placed));
         drop((tx, held));
         self.znode(object.id())
@@ -189,11 +190,14 @@ impl FileSystem {
         let held = writer.lock(&[parent]);
         let directory = self.live_directory(parent)?;
         let placed = self.place(&directory, new)?;
-        self.check_quotas(new.uid, placed.gid, placed.project)?;
-        let tx = writer.begin(BLOCK_SIZE_MIN)?;
+        let tx = self.begin_making((new.uid, placed.gid, placed.project))?;
         let object = self.make(&tx, parent, 0, new, &placed)?;
         self.hold_new(object.id())?;
-        self.enqueue(&tx, object.id())?;
+        if let Err(error) = self.enqueue(&tx, object.id()) {
+            self.unhold_new(object.id())?;
+            return Err(error);
+        }
+        tx.keep();
         drop((tx, held));
         self.znode(object.id())
     }
@@ -241,7 +245,7 @@ impl FileSystem {
             }
         };
         let inherits = projects && parent.flags & FLAG_PROJECT_INHERIT != 0;
-        if inherits {
+        if inherits && is_directory {
             flags |= FLAG_PROJECT_INHERIT;
         }
         Ok(Placed {
@@ -258,13 +262,14 @@ impl FileSystem {
 
     /// Whether new files get a project id.
     pub(super) fn has_projects(&self) -> bool {
-        self.tables().is_some() && self.set().header().flags & FLAG_PROJECT_QUOTA_COMPLETE != 0
+        let flags = self.set().header().flags | self.set().counted_now();
+        self.tables().is_some() && flags & FLAG_PROJECT_QUOTA_COMPLETE != 0
     }
 
     /// The attributes of a new object in the order in which they are stored.
     fn new_attributes(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         parent: ObjectId,
         links: u64,
         new: &NewFile,
@@ -312,7 +317,7 @@ impl FileSystem {
     /// Makes the object, which no name leads to yet.
     fn make(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         parent: ObjectId,
         links: u64,
         new: &NewFile,
@@ -334,7 +339,7 @@ impl FileSystem {
     /// slots of its dnode, if they are given.
     pub(super) fn allocate(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         kind: FileKind,
         attributes: &Changes,
         place: Option<(ObjectId, usize)>,
@@ -390,7 +395,7 @@ impl FileSystem {
     /// Makes the hidden directory of extended attributes of `file`.
     pub(super) fn make_xattr_directory(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         file: &Znode,
     ) -> Result<Object, PosixError> {
         let new = NewFile::new(FileKind::Directory, 0o1777);
@@ -401,7 +406,7 @@ impl FileSystem {
     /// the hidden directory.
     pub(super) fn make_xattr_file(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         file: &Znode,
         directory: &Znode,
     ) -> Result<Object, PosixError> {
@@ -411,7 +416,7 @@ impl FileSystem {
 
     fn make_hidden(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         file: &Znode,
         parent: &Znode,
         new: &NewFile,
@@ -476,7 +481,7 @@ impl FileSystem {
     /// mode and the group that it got.
     pub(super) fn make_in(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         directory: &Znode,
         new: &NewFile,
     ) -> Result<(Object, Placed), PosixError> {

@@ -4,9 +4,10 @@
 //! its blocks keep their size. Whole blocks are written as they come. Bytes behind the end are
 //! zeros in the last block: truncation clears them.
 
-use super::Writer;
+use super::change::Change;
 use super::create::FLAGS_MODIFIED;
 use super::store::Changes;
+use super::{NAMES_COST, Writer};
 use crate::attributes::{Attributes, FLAG_APPEND_ONLY};
 use crate::error::PosixError;
 use crate::file::Access;
@@ -16,7 +17,7 @@ use crate::privileges::without_privileges;
 use crate::time::Timestamp;
 use crate::znode::Znode;
 use cenote_base::{BLOCK_SIZE_MAX, ObjectId, SECTOR_SIZE};
-use cenote_dmu::{BlockBuffer, DmuError, Object, Transaction};
+use cenote_dmu::{BlockBuffer, DmuError, Object};
 use cenote_ondisk::system_attributes::Attribute;
 use std::ops::Range;
 use std::sync::Arc;
@@ -130,11 +131,12 @@ impl FileSystem {
             // Cut at a multiple of all block sizes, so that no block is written twice.
             let to_boundary = CHUNK - usize::try_from(at % CHUNK as u64).expect("small");
             let (piece, left) = rest.split_at(rest.len().min(to_boundary));
-            let tx = writer.begin(writer.data_cost(piece.len() as u64))?;
             let end = at + piece.len() as u64;
+            let tx = self.begin_write(id, at..end)?;
             self.write_piece(&tx, id, at..end, options, |object| {
                 object.write(&tx, at, piece)
             })?;
+            tx.keep();
             self.log_write(&tx, (id, at), piece);
             at = end;
             rest = left;
@@ -156,12 +158,14 @@ impl FileSystem {
         let writer = self.require_writer()?;
         let _held = writer.lock(&[id]);
         let start = self.start_of_write(id, offset, length, options)?;
-        let tx = writer.begin(writer.data_cost(length as u64))?;
+        let range = start..start + length as u64;
+        let tx = self.begin_write(id, range.clone())?;
         let mut block_size = 0;
-        self.write_piece(&tx, id, start..start + length as u64, options, |object| {
+        self.write_piece(&tx, id, range, options, |object| {
             block_size = object.block_size();
             object.write_buffers(&tx, start, buffers, length)
         })?;
+        tx.keep();
         self.log_long_write(&tx, (id, start), length as u64);
         Ok(block_size)
     }
@@ -186,14 +190,28 @@ impl FileSystem {
         if end.is_none_or(|end| end > SIZE_MAX) {
             return Err(PosixError::FileTooLarge { object: id });
         }
-        self.check_quotas_of(file.attributes())?;
         Ok(start)
+    }
+
+    /// Begins a transaction that writes a range of a file.
+    fn begin_write(&self, id: ObjectId, range: Range<u64>) -> Result<Change<'_>, PosixError> {
+        let writer = self.require_writer()?;
+        let file = self.znode(id)?;
+        let attributes = file.attributes();
+        let record = writer.settings().record_size;
+        let length = range.end - range.start;
+        // A block is written as a whole; a file of one block may have a small one.
+        let bytes = match attributes.size.max(range.end) {
+            small if small <= record => small,
+            _ => range.end.next_multiple_of(record) - range.start / record * record,
+        };
+        self.begin_growing(attributes, bytes, NAMES_COST + writer.data_cost(length))
     }
 
     /// Writes contents of a range by `store`, once the first block is as large as that takes.
     fn write_piece(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         id: ObjectId,
         range: Range<u64>,
         options: WriteOptions,
@@ -226,7 +244,7 @@ impl FileSystem {
     /// Enlarges the only block of a file that is to reach to `end`.
     pub(super) fn grow_block(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         object: &Object,
         size: u64,
         end: u64,
@@ -250,27 +268,39 @@ impl FileSystem {
     }
 
     pub(super) fn truncate_locked(&self, id: ObjectId, size: u64) -> Result<(), PosixError> {
-        let writer = self.require_writer()?;
+        let tx = self.begin_truncation(id, size)?;
+        self.log_modified(&tx, id)?;
+        tx.keep();
+        Ok(())
+    }
+
+    /// A transaction in which a file has got its new size; its time is not logged yet.
+    pub(super) fn begin_truncation(
+        &self,
+        id: ObjectId,
+        size: u64,
+    ) -> Result<Change<'_>, PosixError> {
         let file = self.file_to_change(id)?;
         file.require_unlocked(FLAG_APPEND_ONLY)?;
         if size > SIZE_MAX {
             return Err(PosixError::FileTooLarge { object: id });
         }
         let attributes = file.attributes();
-        let cost = writer.data_cost(0);
+        let cost = self.require_writer()?.data_cost(0);
         let tx = match size > attributes.size {
-            true => writer.begin(cost)?,
-            false => writer.begin_freeing(cost)?,
+            // Of what is behind the old end only the edges become blocks.
+            true => self.begin_growing(attributes, SECTOR_SIZE, NAMES_COST + cost)?,
+            false => self.begin_freeing(cost)?,
         };
         self.resize(&tx, &file, size)?;
         self.log_freed(&tx, id, (size, 0));
-        self.log_modified(&tx, id)
+        Ok(tx)
     }
 
     /// Sets the size of a file, whose lock is held.
     pub(super) fn resize(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         file: &Znode,
         size: u64,
     ) -> Result<(), PosixError> {
@@ -315,9 +345,9 @@ impl FileSystem {
         if !clears {
             self.check_quotas_of(attributes)?;
             // The space is not reserved: copies of written blocks need new space in any case.
-            drop(writer.begin(length)?);
+            writer.dataset.check_space(length)?;
         }
-        let tx = writer.begin_freeing(writer.data_cost(0))?;
+        let tx = self.begin_freeing(writer.data_cost(0))?;
         let object = self.newest(id)?;
         let now = writer.now();
         let mut changes = modified_at(now, attributes);
@@ -338,16 +368,14 @@ impl FileSystem {
         }
         self.change(&tx, id, &changes)?;
         self.log_modified(&tx, id)?;
-        self.drop_capabilities(&tx, &file)
+        self.drop_capabilities(&tx, &file)?;
+        tx.keep();
+        Ok(())
     }
 }
 
 /// Clears from `offset` to the end of the object's last block.
-pub(super) fn free_to_end(
-    tx: &Transaction,
-    object: &Object,
-    offset: u64,
-) -> Result<(), PosixError> {
+pub(super) fn free_to_end(tx: &Change<'_>, object: &Object, offset: u64) -> Result<(), PosixError> {
     let dnode = object.dnode();
     let blocks = dnode.block_id_max.0.saturating_add(1);
     let end = blocks.saturating_mul(dnode.data_block_size);

@@ -19,7 +19,7 @@ impl FileSystem {
     ) -> Result<(), PosixError> {
         let writer = self.require_writer()?;
         let _held = writer.lock(&[MASTER_NODE]);
-        let tx = writer.begin_freeing(0)?;
+        let tx = self.begin_freeing(0)?;
         self.log_nothing(&tx);
         let key = format!("default{}", limit_name(kind, of_objects));
         let master = self.set().zap(MASTER_NODE)?;
@@ -27,6 +27,7 @@ impl FileSystem {
             0 => drop(master.remove(&tx, key.as_bytes())?),
             _ => master.update_u64(&tx, &key, limit)?,
         }
+        tx.keep();
         let mut quotas = writer.quotas.write();
         let quota = &mut quotas[kind as usize];
         match of_objects {

@@ -4,6 +4,7 @@
 //! disk, so that a crash does not leave it behind, and is freed when it is let go of. So is a file
 //! whose freeing takes several transactions, because it has files of extended attributes.
 
+use super::change::Change;
 use super::store::Changes;
 use crate::acl::StoredAcl;
 use crate::attributes::Attributes;
@@ -11,8 +12,8 @@ use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::kind::FileKind;
 use cenote_base::ObjectId;
+use cenote_dmu::Zap;
 use cenote_dmu::zap::ZapKey;
-use cenote_dmu::{Transaction, Zap};
 use cenote_ondisk::system_attributes::Attribute;
 use cenote_ondisk::zap::hex_key;
 
@@ -103,6 +104,12 @@ impl FileSystem {
         Ok(())
     }
 
+    /// Takes back [`Self::hold_new`] of an object that is not made after all.
+    pub(super) fn unhold_new(&self, id: ObjectId) -> Result<(), PosixError> {
+        self.require_writer()?.holds.lock().remove(&id);
+        Ok(())
+    }
+
     /// Ends one [`Self::hold`]. An object without a name goes with the last.
     pub fn release(&self, id: ObjectId) -> Result<(), PosixError> {
         let writer = self.require_writer()?;
@@ -132,16 +139,18 @@ impl FileSystem {
         Ok(self.set().zap(queue)?)
     }
 
-    pub(super) fn enqueue(&self, tx: &Transaction, id: ObjectId) -> Result<(), PosixError> {
+    pub(super) fn enqueue(&self, tx: &Change<'_>, id: ObjectId) -> Result<(), PosixError> {
         let _guard = self.require_writer()?.queue.lock();
         let key = hex_key(id.0);
-        Ok(self.queue_zap()?.update_u64(tx, &key, id.0)?)
+        tx.apart(|| Ok(self.queue_zap()?.update_u64(tx, &key, id.0)?))
     }
 
-    pub(super) fn dequeue(&self, tx: &Transaction, id: ObjectId) -> Result<(), PosixError> {
+    pub(super) fn dequeue(&self, tx: &Change<'_>, id: ObjectId) -> Result<(), PosixError> {
         let _guard = self.require_writer()?.queue.lock();
-        self.queue_zap()?.remove(tx, &hex_key(id.0))?;
-        Ok(())
+        tx.apart(|| {
+            self.queue_zap()?.remove(tx, &hex_key(id.0))?;
+            Ok(())
+        })
     }
 
     /// Frees an object of the delete queue, unless it is held or has a name again.
@@ -149,6 +158,12 @@ impl FileSystem {
     /// What is too damaged for that stays there, and the file system's sink is told.
     pub(super) fn reap(&self, id: ObjectId) -> Result<(), PosixError> {
         self.or_told(self.reap_whole(id))
+    }
+
+    /// As [`Self::reap`] after a change that has happened: that is no failure if this is. What
+    /// cannot be freed stays in the queue, and the next mount tries again.
+    pub(super) fn reap_soon(&self, id: ObjectId) {
+        let _ = self.reap(id);
     }
 
     /// Takes damage for done once somebody was told of it.
@@ -182,7 +197,7 @@ impl FileSystem {
         if let Some(directory) = znode.attributes().xattr_directory {
             self.empty_xattr_directory(directory)?;
         }
-        let tx = writer.begin_freeing(0)?;
+        let tx = self.begin_freeing(0)?;
         if let Some(directory) = znode.attributes().xattr_directory {
             self.set().free(&tx, directory)?;
             self.forget(directory);
@@ -190,20 +205,22 @@ impl FileSystem {
         if let StoredAcl::External { object, .. } = &znode.attributes().acl {
             self.free_list(&tx, *object)?;
         }
-        self.dequeue(&tx, id)?;
         self.set().free(&tx, id)?;
+        self.dequeue(&tx, id)?;
+        tx.keep();
+        tx.log_freed(id);
         self.forget(id);
-        self.log_freed_object(id);
         Ok(())
     }
 
     /// Frees a large file's data, a part in each transaction.
     fn empty_contents(&self, id: ObjectId) -> Result<(), PosixError> {
-        let writer = self.require_writer()?;
         let object = self.set().object(id)?;
         loop {
-            let tx = writer.begin_freeing(0)?;
-            if !object.free_some(&tx)? {
+            let tx = self.begin_freeing(0)?;
+            let has_more = object.free_some(&tx)?;
+            tx.keep();
+            if !has_more {
                 return Ok(());
             }
         }
@@ -211,7 +228,6 @@ impl FileSystem {
 
     /// Frees the files in a directory of extended attributes.
     fn empty_xattr_directory(&self, directory: ObjectId) -> Result<(), PosixError> {
-        let writer = self.require_writer()?;
         loop {
             let zap = self.set().zap(directory)?;
             let entries = zap.entries().take(BATCH);
@@ -219,7 +235,7 @@ impl FileSystem {
             if entries.is_empty() {
                 return Ok(());
             }
-            let tx = writer.begin_freeing(0)?;
+            let tx = self.begin_freeing(0)?;
             for entry in entries {
                 let ZapKey::Name(name) = &entry.key else {
                     return Err(PosixError::Inconsistent {
@@ -233,6 +249,7 @@ impl FileSystem {
                 zap.remove(&tx, name.as_slice())?;
                 self.forget(file);
             }
+            tx.keep();
         }
     }
 
@@ -269,8 +286,10 @@ impl FileSystem {
         }
         let znode = match self.znode(id) {
             Err(PosixError::NoSuchZnode { .. }) => {
-                let tx = writer.begin_freeing(0)?;
-                return self.dequeue(&tx, id);
+                let tx = self.begin_freeing(0)?;
+                self.dequeue(&tx, id)?;
+                tx.keep();
+                return Ok(());
             }
             znode => znode?,
         };
@@ -278,8 +297,10 @@ impl FileSystem {
             return Ok(());
         }
         // It lost its name, whatever its count says: directories of attributes keep theirs.
-        let tx = writer.begin_freeing(0)?;
+        let tx = self.begin_freeing(0)?;
         let changes = Changes::new().word(Attribute::Links, 0);
-        self.change(&tx, id, &changes)
+        self.change(&tx, id, &changes)?;
+        tx.keep();
+        Ok(())
     }
 }

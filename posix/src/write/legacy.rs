@@ -4,6 +4,7 @@
 //! There is no place for project ids and for lists of extended attributes; access control lists
 //! of more than 72 bytes, and targets of symbolic links of more than 56, are contents of objects.
 
+use super::change::Change;
 use super::create::FLAGS_MODIFIED;
 use super::store::{Changes, Value};
 use crate::attributes::FLAG_PROJECT_ID;
@@ -11,7 +12,7 @@ use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::master::VERSION_FUIDS;
 use cenote_base::ObjectId;
-use cenote_dmu::{NewObject, Object, Transaction};
+use cenote_dmu::{NewObject, Object};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::acl;
 use cenote_ondisk::system_attributes::Attribute;
@@ -45,7 +46,7 @@ impl FileSystem {
     /// Changes a legacy znode: what it has no place for is refused.
     pub(super) fn change_legacy(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         object: &Object,
         changes: &Changes,
     ) -> Result<(), PosixError> {
@@ -65,7 +66,7 @@ impl FileSystem {
     /// The parts of a new file with these attributes.
     pub(super) fn new_legacy(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         attributes: &Changes,
     ) -> Result<NewZnode, PosixError> {
         let (mut bonus, large) = new_bonus(attributes, self.version())?;
@@ -83,7 +84,7 @@ impl FileSystem {
 
     fn put_large_list(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         bonus: &mut [u8],
         list: Option<Vec<u8>>,
     ) -> Result<(), PosixError> {
@@ -94,7 +95,7 @@ impl FileSystem {
     }
 
     /// Makes an object that has an access control list as its contents.
-    fn make_list(&self, tx: &Transaction, aces: &[u8]) -> Result<ObjectId, PosixError> {
+    fn make_list(&self, tx: &Change<'_>, aces: &[u8]) -> Result<ObjectId, PosixError> {
         let size = (aces.len() as u64).next_multiple_of(512);
         let new = match self.version() < VERSION_FUIDS {
             true => NewObject::new(ObjectType::OLD_ACL, size),
@@ -109,7 +110,7 @@ impl FileSystem {
     }
 
     /// Frees the object that has an access control list, if it is one.
-    pub(super) fn free_list(&self, tx: &Transaction, id: ObjectId) -> Result<(), PosixError> {
+    pub(super) fn free_list(&self, tx: &Change<'_>, id: ObjectId) -> Result<(), PosixError> {
         let object_type = self.set().object(id)?.dnode().object_type;
         match [ObjectType::ACL, ObjectType::OLD_ACL].contains(&object_type) {
             true => Ok(self.set().free(tx, id)?),

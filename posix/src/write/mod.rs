@@ -12,6 +12,7 @@
 mod access_list;
 mod access_time;
 mod attributes;
+mod change;
 mod clone;
 mod create;
 mod data;
@@ -25,7 +26,9 @@ mod names;
 mod nfs4;
 mod operation;
 mod owner;
+mod owners;
 mod quota;
+mod recount;
 mod rename;
 pub(crate) mod replay;
 mod store;
@@ -51,11 +54,13 @@ use crate::time::Timestamp;
 use crate::znode::Znode;
 use access_time::Reads;
 use cenote_base::ObjectId;
-use cenote_base::rt::{Mutex, RwLock, ranks};
+use cenote_base::rt::{Job, Mutex, RwLock, ranks};
 use cenote_dataset::{Commit, OpenDataset, SyncPolicy};
 use cenote_dmu::{IoContext, Object, Transaction};
+use change::{Change, Forgetful};
 use locks::{Held, Locks};
 use logged::LoggedFiles;
+use owners::Owners;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -126,6 +131,9 @@ pub(crate) struct Writer {
     /// Objects in use beyond their names, and how often.
     holds: Mutex<HashMap<ObjectId, u64>, ranks::HeldFiles>,
     quotas: RwLock<[QuotaObjects; 3], ranks::QuotaTables>,
+    in_flight: Owners,
+    /// Counts what accounts are missing.
+    recount: Job,
     reads: Reads,
 }
 
@@ -155,6 +163,7 @@ impl FileSystem {
             set: Arc::clone(dataset.set()),
             locks: Arc::clone(&locks),
         }));
+        dataset.set_block_size(settings.record_size);
         let writer = Writer {
             dataset,
             settings: RwLock::new(settings),
@@ -164,7 +173,9 @@ impl FileSystem {
             queue: Mutex::default(),
             holds: Mutex::default(),
             quotas,
+            in_flight: Owners::default(),
             reads: Reads::default(),
+            recount: Job::new(),
         };
         Ok(file_system.with_writer(writer))
     }
@@ -205,6 +216,7 @@ impl FileSystem {
     pub fn set_write_settings(&self, settings: WriteSettings) -> Result<(), PosixError> {
         let writer = self.require_writer()?;
         *writer.settings.write() = settings;
+        writer.dataset.set_block_size(settings.record_size);
         Ok(())
     }
 
@@ -307,14 +319,30 @@ impl Writer {
             nanoseconds: now.subsec_nanos(),
         }
     }
+}
 
+impl FileSystem {
     /// Begins a transaction that makes the dataset larger by about `bytes`.
-    fn begin(&self, bytes: u64) -> Result<Transaction, PosixError> {
-        Ok(self.dataset.begin(bytes, NAMES_COST + bytes)?)
+    fn begin(&self, bytes: u64) -> Result<Change<'_>, PosixError> {
+        let dataset = &self.require_writer()?.dataset;
+        self.change_in(dataset.begin(bytes, NAMES_COST + bytes)?)
     }
 
     /// As [`Self::begin`], for what makes the dataset smaller: it goes on when there is no space.
-    fn begin_freeing(&self, bytes: u64) -> Result<Transaction, PosixError> {
-        Ok(self.dataset.begin_freeing(NAMES_COST + bytes)?)
+    fn begin_freeing(&self, bytes: u64) -> Result<Change<'_>, PosixError> {
+        let dataset = &self.require_writer()?.dataset;
+        self.change_in(dataset.begin_freeing(NAMES_COST + bytes)?)
+    }
+
+    /// An operation that changes the dataset in this transaction.
+    fn change_in(&self, tx: Transaction) -> Result<Change<'_>, PosixError> {
+        let dataset = &self.require_writer()?.dataset;
+        Ok(Change::new(tx, self, dataset.log_sink()))
+    }
+}
+
+impl Forgetful for FileSystem {
+    fn forget_changes(&self, id: ObjectId) {
+        self.forget(id);
     }
 }

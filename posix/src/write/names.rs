@@ -1,5 +1,6 @@
 //! Names: entries of directories, added and removed (format/3b 4).
 
+use super::change::Change;
 use super::create::{FLAGS_MODIFIED, exists};
 use super::delete_queue::FREED_AT_ONCE_MAX;
 use super::store::Changes;
@@ -10,8 +11,7 @@ use crate::file_system::FileSystem;
 use crate::kind::FileKind;
 use crate::master::VERSION_ENTRY_TYPES;
 use crate::znode::Znode;
-use cenote_base::ObjectId;
-use cenote_dmu::Transaction;
+use cenote_base::{ObjectId, SECTOR_SIZE};
 use cenote_ondisk::dir_entry::{DirEntry, FileType};
 use cenote_ondisk::features;
 use cenote_ondisk::intent_log::record::{RecordBody, record_type};
@@ -28,7 +28,7 @@ impl FileSystem {
     /// Adds an entry to a directory, where the name is free.
     pub(super) fn add_entry(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         directory: &Znode,
         name: &[u8],
         object: ObjectId,
@@ -49,7 +49,7 @@ impl FileSystem {
     /// Removes an entry by its stored spelling.
     pub(super) fn remove_entry(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         directory: &Znode,
         spelling: &[u8],
     ) -> Result<(), PosixError> {
@@ -63,7 +63,7 @@ impl FileSystem {
     /// Notes in a directory's attributes that it has so many more entries and subdirectories.
     pub(super) fn change_directory(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         directory: &Znode,
         entries: i64,
         subdirectories: i64,
@@ -128,14 +128,15 @@ impl FileSystem {
         if self.lookup(&directory, name)?.is_some() {
             return Err(exists(&directory, name));
         }
-        let tx = writer.begin(0)?;
+        // It gives no room back: as an entry of a directory that grows.
+        let tx = self.begin(SECTOR_SIZE)?;
         self.apply_link(&tx, &directory, &file, name)?;
         if is_unnamed {
             self.dequeue(&tx, object)?;
-            self.log_in_order(object);
+            tx.log_in_order(object);
             self.log_nothing(&tx);
         } else {
-            self.log_in_order(object);
+            tx.log_in_order(object);
             let directory = parent;
             let body = RecordBody::Link {
                 directory,
@@ -144,6 +145,7 @@ impl FileSystem {
             };
             self.log(&tx, record_type::LINK, body);
         }
+        tx.keep();
         drop((tx, held));
         self.znode(object)
     }
@@ -151,7 +153,7 @@ impl FileSystem {
     /// Adds a name for a file to a directory, where it is free.
     pub(super) fn apply_link(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         directory: &Znode,
         file: &Znode,
         name: &[u8],
@@ -211,7 +213,7 @@ impl FileSystem {
             }
             let file = self.znode(target.object)?;
             self.check_removal(&directory, &file, is_directory)?;
-            let tx = writer.begin_freeing(0)?;
+            let tx = self.begin_freeing(0)?;
             let is_gone = self.apply_removal(&tx, &directory, &spelling, &file)?;
             let kind = match is_directory {
                 true => record_type::RMDIR,
@@ -221,10 +223,11 @@ impl FileSystem {
                 directory: parent,
                 name: &spelling,
             };
+            tx.keep();
             self.log(&tx, kind, body);
             drop((tx, held));
             if is_gone {
-                self.reap(target.object)?;
+                self.reap_soon(target.object);
             }
             return Ok(file);
         }
@@ -233,7 +236,7 @@ impl FileSystem {
     /// Removes a name of a file from a directory; returns whether [`Self::reap`] is due.
     pub(super) fn apply_removal(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         directory: &Znode,
         spelling: &[u8],
         file: &Znode,
@@ -241,7 +244,11 @@ impl FileSystem {
         let subdirectories = i64::from(file.kind() == FileKind::Directory);
         self.remove_entry(tx, directory, spelling)?;
         self.change_directory(tx, directory, -1, -subdirectories)?;
-        self.drop_name(tx, file)
+        let is_gone = self.drop_name(tx, file)?;
+        if is_gone {
+            self.enqueue(tx, file.id())?;
+        }
+        Ok(is_gone)
     }
 
     /// Whether a name of `file` may be removed from `directory`.
@@ -265,9 +272,10 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Notes that an object lost a name, in its attributes. With the last one it is freed, or put
-    /// into the delete queue: then it returns whether [`Self::reap`] is due.
-    pub(super) fn drop_name(&self, tx: &Transaction, file: &Znode) -> Result<bool, PosixError> {
+    /// Notes that an object lost a name, in its attributes. With the last one it is freed, or it
+    /// returns that it is to be put into the delete queue, and then reaped. Putting it there is the
+    /// caller's last step.
+    pub(super) fn drop_name(&self, tx: &Change<'_>, file: &Znode) -> Result<bool, PosixError> {
         let attributes = file.attributes();
         let is_directory = file.kind() == FileKind::Directory;
         let links = match is_directory {
@@ -279,7 +287,7 @@ impl FileSystem {
             // What is too damaged for that waits in the delete queue for better times.
             if self.set().free(tx, file.id()).is_ok() {
                 self.forget(file.id());
-                self.log_freed_object(file.id());
+                tx.log_freed(file.id());
                 return Ok(false);
             }
         }
@@ -287,9 +295,6 @@ impl FileSystem {
             .word(Attribute::Links, links)
             .time(Attribute::Ctime, self.require_writer()?.now());
         self.change(tx, file.id(), &changes)?;
-        if links == 0 {
-            self.enqueue(tx, file.id())?;
-        }
         Ok(links == 0)
     }
 }

@@ -7,6 +7,7 @@
 use super::WriteSettings;
 use super::access_list::{ALWAYS, mask, trivial};
 use super::attributes::mode_flags;
+use super::change::Change;
 use super::create::{FLAG_ACL_AUTO_INHERIT, FLAG_ACL_TRIVIAL, FLAG_NO_EXECS_DENIED};
 use super::store::Changes;
 use crate::attributes::Attributes;
@@ -17,7 +18,6 @@ use crate::kind::FileKind;
 use crate::record::{ACCESS_BITS, access_of};
 use crate::znode::Znode;
 use cenote_base::ObjectId;
-use cenote_dmu::Transaction;
 use cenote_ondisk::acl::{
     Ace, FLAG_DIRECTORY_INHERIT, FLAG_FILE_INHERIT, FLAG_INHERIT_ONLY, FLAG_INHERITED,
     FLAG_NO_PROPAGATE, TYPE_ALLOW, TYPE_DENY, Who,
@@ -287,9 +287,10 @@ impl FileSystem {
         let held = writer.lock(&[id]);
         let file = self.znode(id)?;
         file.require_mutable()?;
-        let tx = writer.begin(0)?;
+        let tx = self.begin(0)?;
         self.apply_access_list(&tx, &file, aces)?;
         self.log_access_list(&tx, id, aces);
+        tx.keep();
         drop((tx, held));
         self.znode(id)
     }
@@ -297,7 +298,7 @@ impl FileSystem {
     /// Gives a file a list, and the mode that it stands for.
     pub(super) fn apply_access_list(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         file: &Znode,
         aces: &[Ace],
     ) -> Result<(), PosixError> {

@@ -11,6 +11,7 @@
 
 use super::SetAttributes;
 use super::access_list::trivial;
+use super::change::Change;
 use super::create::{FLAG_ACL_TRIVIAL, NewFile, Placed};
 use crate::attributes::Attributes;
 use crate::error::PosixError;
@@ -21,7 +22,7 @@ use crate::record::{extended_of, words_of as words};
 use crate::time::Timestamp;
 use crate::znode::Znode;
 use cenote_base::{ObjectId, settings};
-use cenote_dmu::{Object, StoredBlock, Transaction};
+use cenote_dmu::{Object, StoredBlock};
 use cenote_ondisk::BlockPointer;
 use cenote_ondisk::acl::{self, Ace, Who};
 use cenote_ondisk::intent_log::record::{
@@ -83,42 +84,20 @@ impl FileSystem {
     }
 
     /// Notes an operation of the transaction.
-    pub(super) fn log(&self, tx: &Transaction, record_type: u64, body: RecordBody<'_>) {
-        let sink = self.writer().and_then(|writer| writer.dataset.log_sink());
-        if let Some(sink) = sink {
-            let record = Record {
-                record_type,
-                case_insensitive: false,
-                txg: tx.txg(),
-                sequence: 0,
-                body,
-            };
-            sink.append(tx, &record);
-        }
+    pub(super) fn log(&self, tx: &Change<'_>, record_type: u64, body: RecordBody<'_>) {
+        let record = Record {
+            record_type,
+            case_insensitive: false,
+            txg: tx.txg(),
+            sequence: 0,
+            body,
+        };
+        tx.log(&record);
     }
 
     /// Notes that no record tells all that the transaction does.
-    pub(super) fn log_nothing(&self, tx: &Transaction) {
-        let sink = self.writer().and_then(|writer| writer.dataset.log_sink());
-        if let Some(sink) = sink {
-            sink.append_unlogged(tx);
-        }
-    }
-
-    /// Has what was done to a file so far be durable before changes of names that come now.
-    pub(super) fn log_in_order(&self, object: ObjectId) {
-        let sink = self.writer().and_then(|writer| writer.dataset.log_sink());
-        if let Some(sink) = sink {
-            sink.put_in_order(object);
-        }
-    }
-
-    /// Notes that the transaction freed an object.
-    pub(super) fn log_freed_object(&self, object: ObjectId) {
-        let sink = self.writer().and_then(|writer| writer.dataset.log_sink());
-        if let Some(sink) = sink {
-            sink.forget(object);
-        }
+    pub(super) fn log_nothing(&self, tx: &Change<'_>) {
+        tx.log_nothing();
     }
 
     /// Whether changes of extended attributes can be told.
@@ -130,7 +109,7 @@ impl FileSystem {
     /// Notes a new file with a name.
     pub(super) fn log_creation(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         (directory, name): (ObjectId, &[u8]),
         new: &NewFile,
         (object, placed): (&Object, &Placed),
@@ -177,7 +156,7 @@ impl FileSystem {
     ///
     /// They come among the changes of names: whoever makes another object durable, or the
     /// directory, gets this one with its lists, and not one that lets others in.
-    pub(super) fn log_posix_lists(&self, tx: &Transaction, object: ObjectId, placed: &Placed) {
+    pub(super) fn log_posix_lists(&self, tx: &Change<'_>, object: ObjectId, placed: &Placed) {
         // Elsewhere they are files, and have no record.
         let in_attributes = self.tables().is_some();
         for (name, value) in placed.posix_lists().filter(|_| in_attributes) {
@@ -191,13 +170,13 @@ impl FileSystem {
             };
             self.log(tx, record_type::SETSAXATTR, body);
         }
-        self.log_in_order(object);
+        tx.log_in_order(object);
     }
 
     /// Notes a new hidden directory, or a file in it.
     pub(super) fn log_hidden(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         of_type: u64,
         (directory, name): (ObjectId, &[u8]),
         object: &Object,
@@ -218,14 +197,14 @@ impl FileSystem {
 
     /// Notes what a file in a hidden directory has from now on. Whoever makes the attributes of the
     /// visible file durable does not know that one: so this comes among the changes of names.
-    pub(super) fn log_hidden_value(&self, tx: &Transaction, object: ObjectId, value: &[u8]) {
+    pub(super) fn log_hidden_value(&self, tx: &Change<'_>, object: ObjectId, value: &[u8]) {
         self.log_freed(tx, object, (0, 0));
         let mut offset = 0;
         for piece in value.chunks(PIECE_MAX) {
             self.log_write(tx, (object, offset), piece);
             offset += piece.len() as u64;
         }
-        self.log_in_order(object);
+        tx.log_in_order(object);
     }
 
     /// When an object was made, as it is stored.
@@ -236,7 +215,7 @@ impl FileSystem {
     /// What a rename left at the old name, as its record has it.
     pub(super) fn whiteout_record(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         object: &Object,
         placed: &Placed,
     ) -> Result<Whiteout, PosixError> {
@@ -254,7 +233,7 @@ impl FileSystem {
     /// Notes that bytes were written.
     pub(super) fn log_write(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         (object, offset): (ObjectId, u64),
         data: &[u8],
     ) {
@@ -275,20 +254,17 @@ impl FileSystem {
     /// Notes that bytes were written which the log reads for itself.
     pub(super) fn log_long_write(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         (object, offset): (ObjectId, u64),
         length: u64,
     ) {
-        let sink = self.writer().and_then(|writer| writer.dataset.log_sink());
-        if let Some(sink) = sink {
-            sink.append_write(tx, object, offset, length);
-        }
+        tx.log_write(object, offset, length);
     }
 
     /// Notes that blocks of `size` bytes that other files have are those of a range, too.
     pub(super) fn log_clones(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         (object, offset, length): (ObjectId, u64, u64),
         size: u64,
         blocks: &[StoredBlock],
@@ -331,7 +307,7 @@ impl FileSystem {
     /// Notes that a range is free, or with length 0 that the file ends at the offset.
     pub(super) fn log_freed(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         object: ObjectId,
         (offset, length): (u64, u64),
     ) {
@@ -344,11 +320,7 @@ impl FileSystem {
     }
 
     /// Notes when the contents of a file changed last, which records of that do not say.
-    pub(super) fn log_modified(
-        &self,
-        tx: &Transaction,
-        object: ObjectId,
-    ) -> Result<(), PosixError> {
+    pub(super) fn log_modified(&self, tx: &Change<'_>, object: ObjectId) -> Result<(), PosixError> {
         if !self.is_logged() {
             return Ok(());
         }
@@ -362,7 +334,7 @@ impl FileSystem {
     }
 
     /// Notes a new mode alone.
-    pub(super) fn log_mode(&self, tx: &Transaction, object: ObjectId, mode: u64) {
+    pub(super) fn log_mode(&self, tx: &Change<'_>, object: ObjectId, mode: u64) {
         let set = record::SetAttributes {
             mask: MASK_MODE,
             mode,
@@ -372,7 +344,7 @@ impl FileSystem {
     }
 
     /// Notes the mode that a new POSIX list stands for; a list of NFSv4 follows it.
-    pub(super) fn log_posix_mode(&self, tx: &Transaction, file: &Znode, mode: u64) {
+    pub(super) fn log_posix_mode(&self, tx: &Change<'_>, file: &Znode, mode: u64) {
         if file.attributes().flags & FLAG_ACL_TRIVIAL == 0 {
             let is_directory = file.kind() == FileKind::Directory;
             self.log_access_list(tx, file.id(), &trivial(mode, is_directory));
@@ -381,7 +353,7 @@ impl FileSystem {
     }
 
     /// Notes new attributes of a file, its size not among them.
-    pub(super) fn log_attributes(&self, tx: &Transaction, file: &Znode, set: &SetAttributes) {
+    pub(super) fn log_attributes(&self, tx: &Change<'_>, file: &Znode, set: &SetAttributes) {
         let ids = [set.uid, set.gid];
         if ids.into_iter().flatten().any(has_domain) {
             self.log_nothing(tx);
@@ -413,7 +385,7 @@ impl FileSystem {
     }
 
     /// Notes a new access control list.
-    pub(super) fn log_access_list(&self, tx: &Transaction, object: ObjectId, aces: &[Ace]) {
+    pub(super) fn log_access_list(&self, tx: &Change<'_>, object: ObjectId, aces: &[Ace]) {
         if !self.is_logged() || name_domains(aces) {
             return self.log_nothing(tx);
         }
@@ -430,7 +402,7 @@ impl FileSystem {
     /// Notes the new value of an extended attribute in the list of a file.
     pub(super) fn log_xattr(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         file: &Znode,
         (name, value): (&[u8], Option<&[u8]>),
     ) {

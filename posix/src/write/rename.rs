@@ -5,6 +5,7 @@
 //! looks again. A directory may not come to lie in itself: moves between directories take turns,
 //! so that the way up from the new place stays what it was when it was followed.
 
+use super::change::Change;
 use super::create::{Placed, exists};
 use super::names::Found;
 use super::store::Changes;
@@ -14,7 +15,6 @@ use crate::file_system::FileSystem;
 use crate::kind::FileKind;
 use crate::znode::Znode;
 use cenote_base::ObjectId;
-use cenote_dmu::Transaction;
 use cenote_ondisk::intent_log::record::{RecordBody, Whiteout, record_type};
 use cenote_ondisk::system_attributes::Attribute;
 use std::sync::Arc;
@@ -74,6 +74,15 @@ fn as_subdirectory(znode: &Znode) -> i64 {
     i64::from(znode.kind() == FileKind::Directory)
 }
 
+/// Has what was written to a file be durable before its new name is: who replaces a file by a
+/// rename and does not sync it has the old contents after a crash, or the new ones.
+fn log_sources(tx: &Change<'_>, moved: &Move) {
+    tx.log_in_order(moved.source.1.id());
+    if let Some((_, target)) = &moved.target {
+        tx.log_in_order(target.id());
+    }
+}
+
 impl FileSystem {
     /// Moves the entry `from_name` of `from` to `to_name` of `to`. Returns what had that name
     /// before and lost it, as it was.
@@ -99,7 +108,7 @@ impl FileSystem {
             let gone = self.rename_locked(&moved, to_name, mode)?;
             drop(held);
             if let Some(gone) = gone {
-                self.reap(gone)?;
+                self.reap_soon(gone);
             }
             let replaced = moved.target.filter(|_| mode != RenameMode::Exchange);
             return Ok(replaced
@@ -144,7 +153,6 @@ impl FileSystem {
         mode: RenameMode,
     ) -> Result<Option<ObjectId>, PosixError> {
         self.check_rename(moved, to_name, mode)?;
-        let writer = self.require_writer()?;
         if let Some((spelling, target)) = &moved.target
             && target.id() == moved.source.1.id()
         {
@@ -155,20 +163,21 @@ impl FileSystem {
             }
         }
         if mode == RenameMode::Exchange {
-            let tx = writer.begin(0)?;
+            let tx = self.begin(0)?;
             self.apply_exchange(&tx, moved)?;
-            self.log_sources(moved);
+            log_sources(&tx, moved);
             let body = moved.record(to_name, None);
             self.log(&tx, record_type::RENAME_EXCHANGE, body);
+            tx.keep();
             return Ok(None);
         }
         let tx = match &moved.target {
-            Some(_) => writer.begin_freeing(0)?,
-            None => writer.begin(0)?,
+            Some(_) => self.begin_freeing(0)?,
+            None => self.begin(0)?,
         };
         let is_whiteout = mode == RenameMode::Whiteout;
         let gone = self.apply_move(&tx, moved, to_name, is_whiteout)?;
-        self.log_sources(moved);
+        log_sources(&tx, moved);
         let kind = match is_whiteout {
             true => record_type::RENAME_WHITEOUT,
             false => record_type::RENAME,
@@ -182,23 +191,19 @@ impl FileSystem {
         if let Some((whiteout, placed)) = &made {
             self.log_posix_lists(&tx, whiteout.new.object, placed);
         }
+        if let Some(gone) = gone {
+            self.enqueue(&tx, gone)?;
+        }
+        tx.keep();
         Ok(gone)
     }
 
-    /// Has what was written to a file be durable before its new name is: who replaces a file by a
-    /// rename and does not sync it has the old contents after a crash, or the new ones.
-    fn log_sources(&self, moved: &Move) {
-        self.log_in_order(moved.source.1.id());
-        if let Some((_, target)) = &moved.target {
-            self.log_in_order(target.id());
-        }
-    }
-
     /// Moves an entry to `to_name`; what stands there goes. With `has_whiteout` the caller puts one
-    /// to the old place. Returns an object that is to be reaped.
+    /// to the old place. Returns an object that the caller puts into the delete queue, as the last
+    /// step, and reaps.
     pub(super) fn apply_move(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         moved: &Move,
         to_name: &[u8],
         has_whiteout: bool,
@@ -217,7 +222,7 @@ impl FileSystem {
     }
 
     /// Lets two entries change places.
-    pub(super) fn apply_exchange(&self, tx: &Transaction, moved: &Move) -> Result<(), PosixError> {
+    pub(super) fn apply_exchange(&self, tx: &Change<'_>, moved: &Move) -> Result<(), PosixError> {
         let (Some((to_spelling, target)), (from_spelling, source)) = (&moved.target, &moved.source)
         else {
             return Ok(());
@@ -290,12 +295,7 @@ impl FileSystem {
         })
     }
 
-    fn set_parent(
-        &self,
-        tx: &Transaction,
-        znode: &Znode,
-        parent: &Znode,
-    ) -> Result<(), PosixError> {
+    fn set_parent(&self, tx: &Change<'_>, znode: &Znode, parent: &Znode) -> Result<(), PosixError> {
         let changes = Changes::new()
             .word(Attribute::Parent, parent.id().0)
             .time(Attribute::Ctime, self.require_writer()?.now());
@@ -305,7 +305,7 @@ impl FileSystem {
     /// Brings the counts of both directories up to date.
     fn count_move(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         moved: &Move,
         has_whiteout: bool,
     ) -> Result<(), PosixError> {
@@ -324,7 +324,7 @@ impl FileSystem {
 
     fn add_whiteout(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         directory: &Znode,
         name: &[u8],
     ) -> Result<(Whiteout, Placed), PosixError> {

@@ -4,6 +4,7 @@
 //! the bonus buffer and if need be a spill block, and register the layout if it is a new one.
 //! Legacy znodes, of file systems before version 5, are in [`super::legacy`].
 
+use super::change::Change;
 use crate::attributes::AttributeTables;
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
@@ -105,7 +106,7 @@ impl FileSystem {
     /// Changes attributes of an object, whose lock is held, and forgets its znode.
     pub(super) fn change(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         id: ObjectId,
         changes: &Changes,
     ) -> Result<(), PosixError> {
@@ -128,7 +129,7 @@ impl FileSystem {
 
     fn change_system(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         object: &Object,
         changes: &Changes,
     ) -> Result<(), PosixError> {
@@ -164,7 +165,7 @@ impl FileSystem {
     /// Lays values out in the bonus buffer and the spill block.
     fn store_values(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         object: &Object,
         values: &SaValues,
     ) -> Result<(), PosixError> {
@@ -182,7 +183,7 @@ impl FileSystem {
     /// The bonus buffer and spill block of values, with their layouts registered.
     fn lay_out(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         values: &SaValues,
         space: usize,
     ) -> Result<(Vec<u8>, Option<Vec<u8>>), PosixError> {
@@ -206,7 +207,7 @@ impl FileSystem {
     /// The buffers for a new object in a dnode of so many slots.
     pub(super) fn new_buffers(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         attributes: &Changes,
         slots: usize,
     ) -> Result<(Vec<u8>, Option<Vec<u8>>), PosixError> {
@@ -218,7 +219,7 @@ impl FileSystem {
     /// The tables, with every attribute of `changes` registered.
     fn require_tables(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         changes: &Changes,
     ) -> Result<std::sync::Arc<AttributeTables>, PosixError> {
         let tables = self.tables().ok_or(PosixError::ReadOnly)?;
@@ -236,15 +237,17 @@ impl FileSystem {
         let _guard = writer.tables.lock();
         let mut new = self.tables().ok_or(PosixError::ReadOnly)?.tables.clone();
         if !has(&AttributeTables::new(new.clone())) {
-            let registry = self.sa_zap(tx, "REGISTRY", ObjectType::SA_REGISTRY)?;
-            register_missing(tx, &registry, &mut new)?;
+            tx.apart(|| {
+                let registry = self.sa_zap(tx, "REGISTRY", ObjectType::SA_REGISTRY)?;
+                register_missing(tx, &registry, &mut new)
+            })?;
             self.set_tables(AttributeTables::new(new));
         }
         self.tables().ok_or(PosixError::ReadOnly)
     }
 
     /// The number of a layout, which is registered if it is new.
-    fn layout(&self, tx: &Transaction, numbers: &[u16]) -> Result<u16, PosixError> {
+    fn layout(&self, tx: &Change<'_>, numbers: &[u16]) -> Result<u16, PosixError> {
         let known = |tables: &AttributeTables| tables.tables.layout_number(numbers);
         if let Some(number) = self.tables().as_deref().and_then(known) {
             return Ok(number);
@@ -256,8 +259,10 @@ impl FileSystem {
             return Ok(number);
         }
         let mut new = tables.tables.clone();
-        let layouts = self.sa_zap(tx, "LAYOUTS", ObjectType::SA_LAYOUTS)?;
-        let number = add_layout(tx, &layouts, &mut new, numbers)?;
+        let number = tx.apart(|| {
+            let layouts = self.sa_zap(tx, "LAYOUTS", ObjectType::SA_LAYOUTS)?;
+            add_layout(tx, &layouts, &mut new, numbers)
+        })?;
         self.set_tables(AttributeTables::new(new));
         Ok(number)
     }
@@ -265,7 +270,7 @@ impl FileSystem {
     /// One of the two tables on disk, made if it is not there.
     fn sa_zap(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         key: &str,
         object_type: ObjectType,
     ) -> Result<Zap, PosixError> {

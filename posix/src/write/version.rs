@@ -27,7 +27,7 @@ impl FileSystem {
         if version < self.version() {
             return Err(PosixError::InvalidValue);
         }
-        let tx = writer.begin_freeing(0)?;
+        let tx = self.begin_freeing(0)?;
         self.log_nothing(&tx);
         let master = self.set().zap(MASTER_NODE)?;
         let needs_tables = version >= VERSION_SYSTEM_ATTRIBUTES && self.tables().is_none();
@@ -37,6 +37,7 @@ impl FileSystem {
             false => None,
         };
         master.update_u64(&tx, keys::VERSION, version)?;
+        tx.keep();
         self.set_upgraded(version, attributes);
         Ok(())
     }

@@ -5,11 +5,12 @@
 //! moves from one place to the other is taken out of the first in the same transaction. The lists
 //! of POSIX are attributes whose change changes the mode.
 
-use super::XattrStorage;
 use super::access_list::{mode_of, trivial};
+use super::change::Change;
 use super::create::exists;
 use super::nfs4::list_flags;
 use super::store::Changes;
+use super::{NAMES_COST, XattrStorage};
 use crate::attributes::{FLAG_APPEND_ONLY, FLAG_IMMUTABLE};
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
@@ -18,7 +19,6 @@ use crate::privileges::SETGID;
 use crate::xattr::{POSIX_ACL_ACCESS, POSIX_ACL_DEFAULT, stored_names};
 use crate::znode::Znode;
 use cenote_base::ObjectId;
-use cenote_dmu::Transaction;
 use cenote_ondisk::intent_log::record::{RecordBody, record_type};
 use cenote_ondisk::system_attributes::Attribute;
 use cenote_ondisk::{NvList, NvValue, ObjectType};
@@ -68,8 +68,8 @@ impl FileSystem {
             (false, SetXattr::Replace) => return Err(no_attribute(&file, name)),
             _ => {}
         }
-        self.check_quotas_of(file.attributes())?;
-        let tx = writer.begin(value.len() as u64 * 2)?;
+        let bytes = value.len() as u64 * 2;
+        let tx = self.begin_growing(file.attributes(), bytes, NAMES_COST + bytes)?;
         let mut changes = Changes::new().time(Attribute::Ctime, writer.now());
         let is_directory = file.kind() == FileKind::Directory;
         if name == POSIX_ACL_DEFAULT && (!is_directory || mode_of(value).is_none()) {
@@ -91,20 +91,25 @@ impl FileSystem {
             if is_minimal {
                 self.log_posix_mode(&tx, &file, mode);
                 if file.attributes().xattr_directory.is_some() {
-                    self.log_in_order(id);
+                    tx.log_in_order(id);
                 }
-                return self.take_away(&tx, &file, name, changes).map(drop);
+                self.take_away(&tx, &file, name, changes)?;
+                tx.keep();
+                return Ok(());
             }
             self.put_xattr(&tx, &file, name, value, changes)?;
             self.log_posix_mode(&tx, &file, mode);
             let list = self.znode(id)?.xattr_list()?.unwrap_or_default();
             if !list.contains(name) {
                 // It is in a hidden file, and comes among the changes of names.
-                self.log_in_order(id);
+                tx.log_in_order(id);
             }
+            tx.keep();
             return Ok(());
         }
-        self.put_xattr(&tx, &file, name, value, changes)
+        self.put_xattr(&tx, &file, name, value, changes)?;
+        tx.keep();
+        Ok(())
     }
 
     /// Reads a value that may be a file of its own, which is replaced in steps.
@@ -139,7 +144,7 @@ impl FileSystem {
 
     fn put_xattr(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         file: &Znode,
         name: &[u8],
         value: &[u8],
@@ -170,7 +175,7 @@ impl FileSystem {
                 self.change(tx, file.id(), &changes)?;
                 if self.has_xattr_file(file, name)? {
                     // What replaces the hidden file comes before its name goes.
-                    self.log_in_order(file.id());
+                    tx.log_in_order(file.id());
                 }
                 return self.remove_xattr_file(tx, file, name);
             }
@@ -187,7 +192,7 @@ impl FileSystem {
             for other in stored_names(name).filter(|other| before.contains(other)) {
                 self.log_xattr(tx, file, (other, None));
             }
-            self.log_in_order(file.id());
+            tx.log_in_order(file.id());
         }
         Ok(())
     }
@@ -209,7 +214,7 @@ impl FileSystem {
     /// Writes a value as a file in the hidden directory, which is made if there is none.
     pub(super) fn write_xattr_file(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         id: ObjectId,
         name: &[u8],
         value: &[u8],
@@ -222,7 +227,7 @@ impl FileSystem {
     /// The same; `is_told` if the log gets records of it.
     pub(super) fn put_xattr_file(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         id: ObjectId,
         (name, value): (&[u8], &[u8]),
         is_told: bool,
@@ -286,9 +291,11 @@ impl FileSystem {
         if self.xattr_unlocked(&file, name)?.is_none() {
             return Err(no_attribute(&file, name));
         }
-        let tx = writer.begin_freeing(0)?;
+        let tx = self.begin_freeing(0)?;
         let changes = Changes::new().time(Attribute::Ctime, writer.now());
-        self.take_away(&tx, &file, name, changes)
+        self.take_away(&tx, &file, name, changes)?;
+        tx.keep();
+        Ok(())
     }
 
     /// Takes its capabilities from a program whose contents or owner change: whoever runs it next
@@ -296,7 +303,7 @@ impl FileSystem {
     /// `FUSE_HANDLE_KILLPRIV_V2`.
     pub(super) fn drop_capabilities(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         file: &Znode,
     ) -> Result<(), PosixError> {
         let attributes = file.attributes();
@@ -316,7 +323,7 @@ impl FileSystem {
     /// Removes an attribute from wherever it is.
     fn take_away(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         file: &Znode,
         name: &[u8],
         changes: Changes,
@@ -341,7 +348,7 @@ impl FileSystem {
     /// Removes an attribute from the hidden directory, if it is there.
     fn remove_xattr_file(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         file: &Znode,
         name: &[u8],
     ) -> Result<(), PosixError> {

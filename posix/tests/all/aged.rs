@@ -31,7 +31,7 @@ fn contents(number: u64) -> Vec<u8> {
 
 fn run(age_ms: u64) -> Outcome {
     settings::DIRTY_AGE_MAX.set(age_ms).expect("in range");
-    let disks = pools::disks(1, 96 << 20);
+    let disks = pools::disks(1, 512 << 20);
     let pool = create(&disks, &plain(VdevShape::Single, 1));
     let fs = files(&pool, true);
     let new = NewFile::new(FileKind::Regular, 0o644);

@@ -1,14 +1,16 @@
 //! `cargo xtask sim`: simulated machines lose their power.
 //!
-//! `SEED [--count N] [--trace] [--referee N]` lives through seeds; `--sequences LENGTH` judges all
+//! `SEED [--count N] [--trace] [--weather] [--restarts] [--referee N]` lives through seeds, with
+//! `--weather` on disks that fail flushes and are away for a while, with `--restarts` through long
+//! lives in which disks are exchanged; `--sequences LENGTH` judges all
 //! histories of files of that many operations, with `--count N` a sample of them that the seed
-//! decides; `--history WORDS` judges one.
+//! decides; `--history WORDS` judges one. `--names` exchanges disks for others while the pool runs.
 
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, bail};
 use cenote_base::rt::{Random, World};
-use cenote_sim::{Layout, Outcome, POOL, Sequences, judge_history, live};
+use cenote_sim::{Layout, Outcome, POOL, Sequences, exchange_names, judge_history, live};
 use cenote_tests::referee;
 use std::io::BufWriter;
 use std::process::ExitCode;
@@ -22,11 +24,16 @@ struct Options {
     seed: u64,
     count: Option<u64>,
     is_traced: bool,
+    /// Only long lives with restarts.
+    only_restarts: bool,
+    has_weather: bool,
     /// OpenZFS judges what each so-manieth seed left.
     referee: Option<u64>,
     /// Length of the histories to judge.
     sequences: Option<u32>,
     history: Option<String>,
+    /// Disks are exchanged for others in place of power cuts.
+    has_names: bool,
 }
 
 fn options() -> Result<Options> {
@@ -34,9 +41,12 @@ fn options() -> Result<Options> {
         seed: 1,
         count: None,
         is_traced: false,
+        only_restarts: false,
+        has_weather: false,
         referee: None,
         sequences: None,
         history: None,
+        has_names: false,
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -55,7 +65,10 @@ fn options() -> Result<Options> {
             "--referee" => options.referee = Some(number(value()?)?.max(1)),
             "--sequences" => options.sequences = Some(u32::try_from(number(value()?)?)?),
             "--history" => options.history = Some(value()?),
+            "--names" => options.has_names = true,
             "--trace" => options.is_traced = true,
+            "--restarts" => options.only_restarts = true,
+            "--weather" => options.has_weather = true,
             seed => {
                 options.seed = seed
                     .parse()
@@ -150,7 +163,12 @@ fn run_seeds(options: &Options) -> Result<bool> {
         return Ok(true);
     };
     eprintln!("{} of {count} seeds failed: {failed:?}", failed.len());
-    eprintln!("again: cargo xtask sim {first} --trace");
+    let weather = if options.has_weather {
+        " --weather"
+    } else {
+        ""
+    };
+    eprintln!("again: cargo xtask sim {first} --trace{weather}");
     Ok(false)
 }
 
@@ -163,9 +181,21 @@ fn one(options: &Options, seed: u64) -> Result<Outcome> {
     if options.is_traced {
         world = world.trace_to(BufWriter::new(std::io::stdout()));
     }
+    if options.has_names {
+        let told = exchange_names(&world, seed)?;
+        return Ok(Outcome {
+            told,
+            ..Outcome::default()
+        });
+    }
     let kept = directory.as_ref().map(tempfile::TempDir::path);
-    let lose_flushes = false;
-    let outcome = live(&world, seed, cenote_sim::Options { kept, lose_flushes })?;
+    let chosen = cenote_sim::Options {
+        kept,
+        lose_flushes: false,
+        has_weather: options.has_weather,
+        only_restarts: options.only_restarts,
+    };
+    let outcome = live(&world, seed, chosen)?;
     if let Some(kept) = kept {
         referee::judge(kept, POOL);
     }

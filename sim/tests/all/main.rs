@@ -4,9 +4,10 @@ mod kept_logs;
 mod mutants;
 mod panics;
 mod promises;
+mod room;
 
 use cenote_base::rt::World;
-use cenote_sim::{Options, Sequences, live};
+use cenote_sim::{Options, Sequences, exchange_names, live};
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -72,6 +73,40 @@ fn seeds_with_log_devices_lose_nothing() {
             "seed {seed}"
         );
     }
+}
+
+/// Pools with log, spare and cache devices that live long, are started again, and find another
+/// disk in the place of one.
+#[test]
+fn restarts_with_exchanged_disks_lose_nothing() {
+    let options = Options {
+        only_restarts: true,
+        ..Options::default()
+    };
+    assert_eq!(losses(1..9, options), []);
+}
+
+/// A file that was exchanged for a copy of itself was written to although it had no name any more,
+/// and the pool called it complete: all that was written since was gone with the last handle.
+#[test]
+fn names_that_lead_to_other_disks_cost_nothing() {
+    let lost = on_both_cores(1..25, |seed| {
+        let lived = exchange_names(&World::simulated(seed), seed);
+        lived.err().map(|error| format!("{error:#}"))
+    });
+    assert_eq!(lost, []);
+}
+
+/// A log device that failed one flush suspended its pool for good; so did a disk that was away for
+/// longer than a flush waits, and came back with all that it had. What a group had written was not
+/// kept anywhere until a flush succeeded.
+#[test]
+fn flushes_that_fail_cost_nothing_that_was_promised() {
+    let options = Options {
+        has_weather: true,
+        ..Options::default()
+    };
+    assert_eq!(losses(1..41, options), []);
 }
 
 /// A simulation that finds nothing where something must be lost proves nothing.

@@ -109,6 +109,69 @@ fn a_side_rests_and_gets_what_it_missed() -> Result<()> {
     site.finish()
 }
 
+/// Exchanges a file for a copy of itself, as a restored backup is, or a file that was moved away and
+/// back.
+fn exchange(path: &str) -> Result<()> {
+    let copy = format!("{path}.copy");
+    fs::copy(path, &copy)?;
+    Ok(fs::rename(copy, path)?)
+}
+
+/// The daemon wrote to the old file by its old handle, called the device complete, and all that was
+/// written since was gone with the handle.
+#[test]
+fn a_file_that_was_exchanged_for_a_copy_is_opened_by_its_name() -> Result<()> {
+    if !cenote_tests::pool::can_mount() {
+        return Ok(());
+    }
+    let (site, devices) = pool("mirror", 2)?;
+    let [first, second] = [&devices[0], &devices[1]];
+    site.ok(&format!("zpool offline tank {first}"))?;
+    site.reopen(&["tank"])?;
+    write(&site, "while it is offline")?;
+    exchange(first)?;
+    site.ok(&format!("zpool online tank {first}"))?;
+    until_whole(&site)?;
+    ensure!(state(&site, first)? == "ONLINE");
+    // One that is in use is noticed, too.
+    exchange(first)?;
+    write(&site, "while it has no name")?;
+    wait_until("the device is given up", || {
+        Ok(state(&site, first)? == "REMOVED")
+    })?;
+    let status = site.ok("zpool status tank")?;
+    ensure!(status.contains("was replaced while in use"), "{status}");
+    site.ok(&format!("zpool online tank {first}"))?;
+    site.ok("zpool wait -t resilver tank")?;
+    ensure!(state(&site, first)? == "ONLINE" && state(&site, "tank")? == "ONLINE");
+    // One that was only moved is used as before.
+    let moved = format!("{second}.moved");
+    fs::rename(second, &moved)?;
+    write(&site, "while it is moved")?;
+    ensure!(state(&site, second)? == "ONLINE");
+    fs::remove_file(&moved)?;
+    write(&site, "while it is deleted")?;
+    wait_until("the device is given up", || {
+        Ok(state(&site, second)? == "REMOVED")
+    })?;
+    // The first one alone has everything.
+    site.reopen(&["tank"])?;
+    let verified = site.ok("cenote verify --all-copies tank")?;
+    ensure!(
+        verified.contains("no errors") || !verified.contains("wrong"),
+        "{verified}"
+    );
+    let names = [
+        "while it is offline",
+        "while it has no name",
+        "while it is moved",
+    ];
+    for name in names.iter().chain(&["while it is deleted"]) {
+        ensure!(fs::read(site.path("tank").join(name))?.len() as u64 == 8 * MIB);
+    }
+    site.finish()
+}
+
 #[test]
 fn mirrors_grow_shrink_and_change_sides() -> Result<()> {
     if !cenote_tests::pool::can_mount() {
@@ -242,5 +305,29 @@ fn lost_devices_are_looked_after_by_themselves() -> Result<()> {
     wait_until("replaced", || Ok(state(&site, second)? == "ONLINE"))?;
     until_whole(&site)?;
     ensure!(state(&site, "draid1-0-0")? == "AVAIL");
+    site.finish()
+}
+
+/// After every restart spares and cache devices were UNAVAIL, and the spare did not step in.
+#[test]
+fn spares_and_cache_devices_are_there_after_a_restart() -> Result<()> {
+    if !cenote_tests::pool::can_mount() {
+        return Ok(());
+    }
+    let (site, devices) = pool("mirror", 2)?;
+    let (spare, cache) = (device(&site, 5)?, device(&site, 6)?);
+    let (spare, cache) = (spare.display().to_string(), cache.display().to_string());
+    site.ok(&format!("zpool add tank spare {spare} cache {cache}"))?;
+    site.kill()?;
+    site.ok("cenote daemon resume")?;
+    ensure!(state(&site, &spare)? == "AVAIL");
+    ensure!(state(&site, &cache)? == "ONLINE");
+    site.ok(&format!("zpool offline -f tank {}", devices[0]))?;
+    wait_until("a spare", || Ok(!state(&site, "spare-0")?.is_empty()))?;
+    until_whole(&site)?;
+    site.kill()?;
+    site.ok("cenote daemon resume")?;
+    ensure!(state(&site, "spare-0")? == "DEGRADED");
+    ensure!(state(&site, &cache)? == "ONLINE");
     site.finish()
 }

@@ -53,12 +53,20 @@ const NOTES_WAIT: Duration = Duration::from_secs(2);
 const LEAVE_WAIT: Duration = Duration::from_secs(10);
 
 /// How the daemon opened a pool, by name or guid; `None` if it has not, or is not running.
-pub fn opened(pool: &str) -> Option<OpenedPool> {
+///
+/// # Errors
+/// If the daemon does not say: the pool may be imported then, and another one of its name that lies
+/// around must not be taken for it.
+pub fn opened(pool: &str) -> Result<Option<OpenedPool>, CallError> {
     let pool = pool.to_owned();
     let request = Request::PoolOpened { pool };
     match Connection::new(false).call(request, &mut |_| Interrupt::Continue(())) {
-        Ok(Response::Opened { opened }) => Some(*opened),
-        _ => None,
+        Ok(Response::Opened { opened }) => Ok(Some(*opened)),
+        Ok(_) => Err(CallError::Mismatch),
+        Err(CallError::NotRunning | CallError::Refused(ControlError::NoSuchPool { .. })) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
     }
 }
 

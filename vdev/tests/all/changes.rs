@@ -4,13 +4,15 @@ use crate::support::{
     DEVICE, Devices, MIB, blocks, disks, memory, open, open_kept, pool, read_all, vdev, write_all,
 };
 use cenote_base::{Guid, Txg, VdevId};
+use cenote_device::{FaultyDevice, Lead};
 use cenote_ondisk::{NvList, VdevConfig};
 use cenote_vdev::IoContext;
 use cenote_vdev::{
-    AllocationClass, DtlKind, Reshape, ResilverTarget, Shape, TxgSet, VdevState, VdevWrite,
-    WritePlan,
+    AllocationClass, DtlKind, Reshape, ResilverTarget, Shape, TxgSet, VdevAux, VdevState,
+    VdevWrite, WritePlan,
 };
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Where the data of a device begins, behind two labels and the boot region.
 const DATA: u64 = 4 * MIB;
@@ -257,8 +259,8 @@ fn a_leaf_goes_offline_and_comes_back() {
     );
 }
 
-/// A faulted leaf keeps its device. That it comes back before the resilver has ended does not mean
-/// that it got all that was brought meanwhile.
+/// A faulted leaf is closed. That it comes back before the resilver has ended does not mean that it
+/// got all that was brought meanwhile.
 #[test]
 fn a_leaf_that_was_faulted_meanwhile_got_no_resilver() {
     let devices = memory(10..12, DEVICE);
@@ -268,19 +270,23 @@ fn a_leaf_that_was_faulted_meanwhile_got_no_resilver() {
     let half = vec![vdev("disk", 10, vec![]), faulted];
     let half = pool(vdev("mirror", 2, half), 9, &[]);
     let vdevs = open_kept(&online, &devices);
-    let turn = |root| {
-        vdevs
-            .reshape(&reshape(root, &Devices::new(), &[]))
-            .expect("sound")
+    let back = only(&devices, 11..12);
+    let goes = || {
+        let left = vdevs.reshape(&reshape(&half, &Devices::new(), &[]));
+        assert_eq!(left.expect("sound").len(), 1, "it is closed");
     };
-    assert!(turn(&half).is_empty(), "it stays open");
+    let comes = || {
+        let left = vdevs.reshape(&reshape(&online, &back, &[]));
+        assert!(left.expect("sound").is_empty());
+    };
+    goes();
     let late = blocks(&vdevs.shape(), Txg(10), 30 * MIB);
     write_all(&vdevs.shape(), &late);
-    turn(&online);
+    comes();
     let targets = vdevs.shape().begin_resilver(Txg(100));
     assert_eq!(targets.len(), 1);
-    turn(&half);
-    turn(&online);
+    goes();
+    comes();
     let shape = vdevs.shape();
     assert_eq!(shape.end_resilver(&targets), [Guid(11)]);
     assert_eq!(shape.dtl(Guid(11)), [Txg(10)..Txg(11)]);
@@ -396,4 +402,93 @@ fn a_distributed_spare_is_filled() {
     }
     // Spare space of some rows is on the other lost disk.
     assert!(read > 20, "{read}");
+}
+
+/// The devices with these guids, each of which can stray.
+fn straying(devices: &Devices) -> (Devices, Vec<Arc<FaultyDevice>>) {
+    let mut guids: Vec<Guid> = devices.keys().copied().collect();
+    guids.sort_unstable();
+    let faulty = guids
+        .iter()
+        .map(|guid| Arc::new(FaultyDevice::new(Arc::clone(&devices[guid]))));
+    let faulty: Vec<_> = faulty.collect();
+    let wrapped = guids.iter().zip(&faulty);
+    let wrapped = wrapped.map(|(guid, faulty)| (*guid, Arc::clone(faulty) as _));
+    (wrapped.collect(), faulty)
+}
+
+/// The file of one side was exchanged for a copy of itself. All that was written afterwards went to
+/// a file without a name, and the side counted as complete.
+#[test]
+fn a_device_whose_name_leads_elsewhere_takes_nothing() {
+    let devices = memory(10..12, DEVICE);
+    let config = pool(vdev("mirror", 2, disks(10..12)), 9, &[]);
+    let (wrapped, faulty) = straying(&devices);
+    let vdevs = open_kept(&config, &wrapped);
+    let first = blocks(&vdevs.shape(), Txg(9), 0);
+    write_all(&vdevs.shape(), &first);
+    assert!(vdevs.shape().look_at_names().is_empty());
+    let before = image(&devices, 11);
+    // That it is moved says nothing.
+    faulty[1].set_lead(Lead::Nowhere);
+    assert!(vdevs.shape().look_at_names().is_empty());
+    faulty[1].set_lead(Lead::Elsewhere);
+    let shape = vdevs.shape();
+    assert_eq!(shape.silent_leaves(), [Guid(11)]);
+    assert_eq!(shape.look_at_names(), [(Guid(11), Lead::Elsewhere)]);
+    let late = blocks(&shape, Txg(10), 30 * MIB);
+    write_all(&shape, &late);
+    assert!(image(&devices, 11) == before);
+    assert_eq!(shape.dtl(Guid(11)), [Txg(10)..Txg(11)]);
+    let side = |shape: &Shape| {
+        let side = &shape.status().children[0].children[1];
+        (side.state, side.aux)
+    };
+    let gone = (VdevState::Removed, VdevAux::Replaced);
+    assert_eq!(side(&shape), gone);
+    assert_eq!(shape.to_close(), [(Guid(11), VdevAux::Replaced)]);
+    let left = vdevs.reshape(&reshape(&config, &Devices::new(), &[]));
+    assert_eq!(left.expect("sound").len(), 1);
+    let shape = vdevs.shape();
+    assert!(!shape.is_open(Guid(11)) && side(&shape) == gone);
+    read_all(&shape, &late, "from the other side");
+    let back = only(&devices, 11..12);
+    let came = vdevs.reshape(&reshape(&config, &back, &[]));
+    assert!(came.expect("sound").is_empty());
+    let shape = vdevs.shape();
+    assert_eq!(side(&shape), (VdevState::Healthy, VdevAux::None));
+    assert_eq!(shape.dtl(Guid(11)), [Txg(10)..Txg(11)]);
+}
+
+/// What the pool cannot do without stays open: it may be all that there is of the data.
+#[test]
+fn a_device_that_is_needed_is_read_although_its_name_leads_elsewhere() {
+    let devices = memory(10..12, DEVICE);
+    let config = pool(vdev("mirror", 2, disks(10..12)), 9, &[]);
+    let (wrapped, faulty) = straying(&devices);
+    let vdevs = open_kept(&config, &wrapped);
+    let first = blocks(&vdevs.shape(), Txg(9), 0);
+    write_all(&vdevs.shape(), &first);
+    let shape = vdevs.shape();
+    let mark = shape.flush_mark();
+    faulty
+        .iter()
+        .for_each(|faulty| faulty.set_lead(Lead::Elsewhere));
+    assert!(
+        shape.flush_since(&mark, &[VdevId(0)]).is_err(),
+        "nothing is promised"
+    );
+    assert_eq!(shape.look_at_names().len(), 2);
+    assert!(shape.to_close().is_empty() && shape.has_gone(VdevId(0)));
+    let left = vdevs.reshape(&reshape(&config, &Devices::new(), &[]));
+    assert!(left.expect("sound").is_empty());
+    let shape = vdevs.shape();
+    read_all(&shape, &first, "although nothing is written");
+    let late = blocks(&shape, Txg(10), 30 * MIB);
+    assert!(shape.write(late.clone()).iter().all(Result::is_err));
+    // The right files are put back.
+    faulty.iter().for_each(|faulty| faulty.set_lead(Lead::Here));
+    assert!(shape.silent_leaves().is_empty() && shape.look_at_names().is_empty());
+    write_all(&shape, &late);
+    read_all(&shape, &late, "with the right files");
 }

@@ -264,6 +264,14 @@ fn an_offline_child_serves_when_nobody_else_can() {
     let devices = disks(10..12);
     let block = pattern(512);
     put(&devices, 11, DATA + 1024, &block);
+    // A pool that is written to closes it.
+    assert!(!open(&config, &devices).is_open(Guid(11)));
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let whole = devices[&Guid(11)].read_vec(0, devices[&Guid(11)].size() as usize);
+    std::fs::write(file.path(), whole.expect("in range")).expect("writable");
+    let device = FileDevice::open(file.path(), FileOptions::default()).expect("a file");
+    let mut devices = devices;
+    devices.insert(Guid(11), Arc::new(device));
     let vdevs = open(&config, &devices);
     let status = vdevs.status();
     let names: Vec<_> = status.children[0]

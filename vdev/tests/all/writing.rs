@@ -616,7 +616,7 @@ fn a_flush_that_fails_where_the_other_side_has_nothing_is_told() {
     // In use again, should it have been given up.
     vdevs.clear_errors(None);
     faulty[1].fail_writes(true);
-    assert!(vdevs.flush_group().is_err(), "nobody has group 7");
+    assert!(vdevs.flush_group(false).is_err(), "nobody has group 7");
 }
 
 /// A flush by somebody else took the marks of a group's writes and failed: the flush of the group
@@ -637,12 +637,99 @@ fn what_another_s_flush_lost_is_lost_to_the_group() {
     assert!(vdevs.flush_since(&before, &[VdevId(0)]).is_err());
     assert!(vdevs.flush_since(&before, &[elsewhere]).is_ok());
     assert!(vdevs.flush_since(&vdevs.flush_mark(), &[VdevId(0)]).is_ok());
-    assert!(vdevs.flush_group().is_err());
-    assert!(vdevs.flush_group().is_ok(), "it was told");
+    assert!(vdevs.flush_group(false).is_err());
+    assert!(vdevs.flush_group(false).is_ok(), "it was told");
 }
 
 /// Writes blocks that nobody flushes.
 fn send(vdevs: &Shape, txg: Txg) {
     let results = vdevs.write(blocks(vdevs, txg, 0));
     assert!(results.iter().all(Result::is_ok));
+}
+
+/// A log device that failed a flush, or had lost something by one, suspended the pool for good,
+/// though the group had nothing there. And each commit failed on it again.
+#[test]
+fn a_log_device_that_fails_a_flush_rests_until_it_answers() {
+    let mut tops = disks(2..4);
+    for (id, top) in (0..).zip(&mut tops) {
+        top.set_u64("id", id);
+        top.set_u64("ashift", 9);
+        top.set_u64("is_log", id);
+    }
+    let config = VdevConfig::decode(&vdev("root", 1, tops)).expect("a sound tree");
+    let mut devices = memory(2..4, DEVICE);
+    let faulty = Arc::new(FaultyDevice::new(Arc::clone(&devices[&Guid(3)])));
+    devices.insert(Guid(3), Arc::clone(&faulty) as Arc<dyn Device>);
+    let vdevs = open(&config, &devices);
+    let (main, log) = (VdevId(0), VdevId(1));
+    let send_log = |txg| {
+        let mut writes = blocks(&vdevs, txg, 0);
+        for write in &mut writes {
+            write.dva = Dva::new(log, write.dva.offset(), write.dva.asize());
+        }
+        let mut results = vdevs.write(writes).into_iter();
+        results.find_map(Result::err)
+    };
+    send(&vdevs, Txg(5));
+    let before = vdevs.flush_mark();
+    assert!(send_log(Txg(5)).is_none());
+    faulty.fail_writes(true);
+    let lost = vdevs.flush_since(&before, &[log]);
+    assert!(lost.is_err(), "the commit has to wait for its group");
+    assert!(vdevs.flush_group(false).is_ok() && vdevs.flush().is_ok());
+    assert_eq!(vdevs.resting_logs(), [Guid(3)]);
+    assert!(!vdevs.writable_tops().contains(&log));
+    assert!(!vdevs.try_log(Guid(3)) && vdevs.can_be_read(Guid(3)));
+    faulty.fail_writes(false);
+    assert!(!vdevs.try_log(Guid(2)), "that is no log device");
+    assert!(vdevs.try_log(Guid(3)) && vdevs.resting_logs().is_empty());
+    assert!(vdevs.dtl(Guid(3)).is_empty(), "nothing there was promised");
+    assert!(vdevs.writable_tops().contains(&log));
+
+    faulty.fail_writes(true);
+    let failed = send_log(Txg(6)).expect("it takes no writes");
+    vdevs.rest_logs(&failed);
+    assert_eq!(vdevs.resting_logs(), [Guid(3)]);
+    send(&vdevs, Txg(6));
+    assert!(vdevs.flush_group(false).is_ok());
+    assert!(vdevs.flush_since(&vdevs.flush_mark(), &[main]).is_ok());
+}
+
+/// What a group wrote again after a failed flush was still missing from its only device.
+#[test]
+fn what_is_written_again_and_flushed_is_not_missed() {
+    for kind in ["disk", "mirror"] {
+        let guids = match kind {
+            "disk" => 2..3,
+            _ => 10..12,
+        };
+        let children = match kind {
+            "disk" => vec![],
+            _ => disks(guids.clone()),
+        };
+        let config = pool(vdev(kind, 2, children), 9, &[]);
+        let mut devices = memory(guids.clone(), DEVICE);
+        let mut faulty = Vec::new();
+        for (guid, device) in &mut devices {
+            let broken = Arc::new(FaultyDevice::new(Arc::clone(device)));
+            *device = Arc::clone(&broken) as Arc<dyn Device>;
+            faulty.push((*guid, broken));
+        }
+        let vdevs = open(&config, &devices);
+        send(&vdevs, Txg(5));
+        faulty
+            .iter()
+            .for_each(|(_, device)| device.fail_writes(true));
+        assert!(vdevs.flush_group(false).is_err(), "{kind}");
+        assert!(faulty.iter().all(|(guid, _)| !vdevs.dtl(*guid).is_empty()));
+        // In the mirror, one side comes back.
+        faulty[0].1.fail_writes(false);
+        send(&vdevs, Txg(5));
+        assert!(vdevs.flush_group(true).is_ok(), "{kind}");
+        assert!(vdevs.dtl(faulty[0].0).is_empty(), "{kind}");
+        for (guid, _) in &faulty[1..] {
+            assert_eq!(vdevs.dtl(*guid), [Txg(5)..Txg(6)], "{kind}");
+        }
+    }
 }

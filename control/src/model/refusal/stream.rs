@@ -124,17 +124,6 @@ pub enum StreamRefusal {
         /// Where.
         dataset: String,
     },
-    /// Nobody can tell how much space is left.
-    #[error(
-        "cannot tell how much space {dataset} has left: metadata of the pool cannot be read.\n\
-         \x20            See 'zpool status -v {pool}'."
-    )]
-    SpaceUnknown {
-        /// Where.
-        dataset: String,
-        /// Its pool.
-        pool: String,
-    },
     /// A snapshot is named for a stream of many.
     #[error("cannot specify snapshot name for multi-snapshot stream")]
     ManySnapshots,

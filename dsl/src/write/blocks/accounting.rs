@@ -136,6 +136,7 @@ impl SyncContext<'_> {
     pub(crate) fn store_directory(&self, id: ObjectId, phys: &DslDir) -> Result<(), DslError> {
         let object = self.mos().object(id)?;
         object.set_bonus(self.tx, ObjectType::DSL_DIR, phys.encode().to_vec())?;
+        self.dsl.rooms().stage_directory(id, phys);
         Ok(())
     }
 

@@ -56,6 +56,7 @@ impl SyncTask for RollbackDataset {
             return Err(DslError::NextGroup { name: name() });
         }
         context.deadlist_entries(head.phys().deadlist)?;
+        head.check_refquota(snapshot.phys().referenced_bytes)?;
         // Until the blocks are freed they take space beside the whole reservation.
         let reserved = head.stored_number(Property::RefReservation)?;
         let needed = reserved.min(head.phys().unique_bytes);

@@ -58,13 +58,7 @@ impl EndReceive {
         }
         context.deadlist_entries(target.phys().deadlist)?;
         context.deadlist_entries(received.deadlist)?;
-        let quota = target.stored_number(Property::RefQuota)?;
-        match quota != 0 && received.referenced_bytes > quota {
-            true => Err(DslError::NoSpaceFor {
-                name: target.name().clone(),
-            }),
-            false => Ok(()),
-        }
+        target.check_refquota(received.referenced_bytes)
     }
 }
 

@@ -54,6 +54,10 @@ const EXTENDED: Bits = Bits {
 /// Bytes of `struct fsxattr`: flags, extent size, extents, project, another size, padding.
 const EXTENDED_SIZE: usize = 28;
 
+/// Bytes of a version, as `lsattr -v` reads it: the commands name a long, and all callers have an
+/// int.
+const VERSION_SIZE: usize = 4;
+
 impl Bits {
     fn encode(&self, flags: &FileFlags) -> u32 {
         let pairs = [
@@ -135,7 +139,7 @@ impl Worker<'_> {
         match request.command {
             command::GET_FLAGS | command::GET_FLAGS_32 => {
                 let flags = file_system.file_flags(context, node)?;
-                let word = u64::from(FLAGS.encode(&flags));
+                let word = FLAGS.encode(&flags);
                 request.answer(&word.to_le_bytes())
             }
             command::SET_FLAGS | command::SET_FLAGS_32 => {
@@ -170,7 +174,7 @@ impl Worker<'_> {
             }
             command::GET_VERSION | command::GET_VERSION_32 => {
                 let generation = file_system.generation(context, node)?;
-                request.answer(&generation.to_le_bytes())
+                request.answer(&generation.to_le_bytes()[..VERSION_SIZE])
             }
             _ => Err(Errno::NOTTY),
         }

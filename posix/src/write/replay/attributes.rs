@@ -9,6 +9,7 @@ use crate::record::{
     ACCESS_BITS, access_of, created_by, flags_after, is_of_linux, project_of, time_of,
 };
 use crate::time::Timestamp;
+use crate::write;
 use crate::write::access_list::trivial;
 use crate::write::create::new_flags;
 use crate::write::nfs4::list_flags;
@@ -41,7 +42,7 @@ impl<'a> NewAttributes<'a> {
         let above = parent.attributes();
         let mut flags = new_flags(create.mode, is_directory, projects) | above.flags & FLAG_XATTR;
         let inherits = projects && above.flags & (FLAG_PROJECT_INHERIT | FLAG_XATTR) != 0;
-        flags |= match projects {
+        flags |= match projects && is_directory {
             true => above.flags & FLAG_PROJECT_INHERIT,
             false => 0,
         };
@@ -224,6 +225,14 @@ impl LogReplay<'_> {
             changes = changes.word(Attribute::Flags, flags);
         }
         files.change(&tx, set.object, &changes)?;
+        let owners = write::SetAttributes {
+            uid: mask.uid.then_some(uid),
+            gid: mask.gid.then_some(gid),
+            project: set.attributes.as_ref().and_then(project_of),
+            ..write::SetAttributes::default()
+        };
+        let hidden = files.hidden_objects(&file, &owners)?;
+        files.change_hidden_owners(&tx, &hidden, &owners)?;
         if mask.mode {
             files.change_hidden_list(&tx, &file, set.mode)?;
         }

@@ -7,10 +7,11 @@
 use super::LogReplay;
 use crate::error::PosixError;
 use crate::kind::FileKind;
+use crate::write::change::Change;
 use crate::write::data::{free_to_end, modified};
 use crate::znode::Znode;
 use cenote_base::{BlockId, ObjectId};
-use cenote_dmu::{Transaction, clone_of};
+use cenote_dmu::clone_of;
 use cenote_intent_log::read_pointed;
 use cenote_ondisk::BlockPointer;
 use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
@@ -132,6 +133,7 @@ impl LogReplay<'_> {
         }
         file.set_block_pointer(&tx, BlockId(stretch.offset / size), *pointer)?;
         self.grown(&tx, object, stretch.file_end)?;
+        tx.keep();
         Ok(true)
     }
 
@@ -146,7 +148,9 @@ impl LogReplay<'_> {
             let tx = self.begin(self.edge_cost()?)?;
             let file = self.files.set().object(object)?;
             file.free_range(&tx, stretch.offset, stretch.length)?;
-            return self.grown(&tx, object, stretch.file_end);
+            self.grown(&tx, object, stretch.file_end)?;
+            tx.keep();
+            return Ok(());
         };
         let mut at = stretch.offset;
         let mut rest = bytes;
@@ -165,6 +169,7 @@ impl LogReplay<'_> {
                 false => end.min(stretch.file_end),
             };
             self.grown(&tx, object, reached)?;
+            tx.keep();
             if left.is_empty() {
                 return Ok(());
             }
@@ -173,7 +178,7 @@ impl LogReplay<'_> {
     }
 
     /// The contents changed, and reach at least to `end`.
-    fn grown(&self, tx: &Transaction, object: ObjectId, end: u64) -> Result<(), PosixError> {
+    fn grown(&self, tx: &Change<'_>, object: ObjectId, end: u64) -> Result<(), PosixError> {
         let file = self.files.znode(object)?;
         let attributes = file.attributes();
         let mut changes = modified(self.files.require_writer()?, attributes);
@@ -210,6 +215,7 @@ impl LogReplay<'_> {
         let block = BlockId(stretch.offset / size);
         contents.set_block_pointer(&tx, block, clone_of(pointer, tx.txg()))?;
         self.grown(&tx, object, stretch.file_end)?;
+        tx.keep();
         Ok(true)
     }
 
@@ -271,7 +277,7 @@ impl LogReplay<'_> {
     /// Cuts a file off, or makes it longer by a hole.
     pub(super) fn resize(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         object: ObjectId,
         size: u64,
     ) -> Result<(), PosixError> {

@@ -27,10 +27,11 @@ use crate::error::PosixError;
 use crate::file_system::FileSystem;
 use crate::fuid::FuidTable;
 use crate::time::Timestamp;
+use crate::write::change::Change;
 use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{Env, ObjectId};
 use cenote_dataset::{OpenDataset, RecordFailure, ReplayOutcome, replay_records};
-use cenote_dmu::{DmuError, Transaction};
+use cenote_dmu::DmuError;
 use cenote_intent_log::IntentLog;
 use cenote_ondisk::intent_log::IntentLogHeader;
 use cenote_ondisk::intent_log::record::{Record, RecordBody};
@@ -272,23 +273,24 @@ impl<'a> LogReplay<'a> {
     }
 
     /// Begins a transaction that may make about `bytes` dirty.
-    fn begin(&self, bytes: u64) -> Result<Transaction, PosixError> {
-        self.files.require_writer()?.begin_freeing(bytes)
+    fn begin(&self, bytes: u64) -> Result<Change<'_>, PosixError> {
+        self.files.begin_freeing(bytes)
     }
 
     /// Notes with the transaction that the record is applied.
-    fn note(&self, tx: &Transaction) -> Result<(), PosixError> {
+    fn note(&self, tx: &Change<'_>) -> Result<(), PosixError> {
         let Some(header) = self.header else {
+            tx.keep();
             return Ok(());
         };
         let header = IntentLogHeader {
             replay_sequence: self.sequence.load(Ordering::Relaxed),
             ..header.clone()
         };
-        Ok(self
-            .files
-            .set()
-            .set_intent_log_header(tx, header.encode())?)
+        let set = self.files.set();
+        set.set_intent_log_header(tx, header.encode())?;
+        tx.keep();
+        Ok(())
     }
 
     /// An error about the record being applied.
@@ -318,6 +320,7 @@ impl<'a> LogReplay<'a> {
             let tx = self.begin(0)?;
             let object = self.files.set().object(id)?;
             object.free_range(&tx, file.attributes().size, u64::MAX)?;
+            tx.keep();
         }
         Ok(())
     }
@@ -329,7 +332,7 @@ fn is_final(error: &PosixError) -> bool {
     match error {
         PosixError::Dmu(error) => matches!(
             error,
-            DmuError::BadChange { .. } | DmuError::EntryExists { .. }
+            DmuError::BadChange { .. } | DmuError::EntryExists { .. } | DmuError::ZapFull { .. }
         ),
         PosixError::IntentLog(_)
         | PosixError::ReplayMemory(_)

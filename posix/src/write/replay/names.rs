@@ -6,12 +6,12 @@ use crate::attributes::FLAG_XATTR;
 use crate::error::PosixError;
 use crate::kind::FileKind;
 use crate::record::{create_of, is_made_by, time_of};
+use crate::write::change::Change;
 use crate::write::names::Found;
 use crate::write::rename::Move;
 use crate::write::store::Changes;
 use crate::znode::Znode;
 use cenote_base::ObjectId;
-use cenote_dmu::Transaction;
 use cenote_dmu::zap::normalize::{FLAG_TOUPPER, normalize};
 use cenote_ondisk::intent_log::record::{Create, Record, RecordBody, Whiteout, record_type};
 use cenote_ondisk::system_attributes::Attribute;
@@ -256,6 +256,9 @@ impl LogReplay<'_> {
         if let Some(whiteout) = whiteout {
             self.leave_whiteout(&tx, &moved.from, spelling, whiteout)?;
         }
+        if let Some(gone) = gone {
+            self.files.enqueue(&tx, gone)?;
+        }
         self.note(&tx)?;
         Ok(gone)
     }
@@ -276,7 +279,7 @@ impl LogReplay<'_> {
 
     fn leave_whiteout(
         &self,
-        tx: &Transaction,
+        tx: &Change<'_>,
         directory: &Znode,
         name: &[u8],
         whiteout: &Whiteout,

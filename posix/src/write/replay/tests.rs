@@ -380,6 +380,7 @@ fn a_directory_that_is_reached_twice_is_named_by_both_paths() {
             let added = files.add_entry(&tx, &directory, name, object, kind);
             added.expect("has room");
         }
+        tx.keep();
     });
     let mut twice = Vec::new();
     for found in file_system.walk(root).expect("begins") {

@@ -2,9 +2,11 @@
 
 mod caching;
 mod data;
+mod halfway;
 mod legacy;
 mod model;
 mod names;
+mod recount;
 mod tape;
 mod values;
 

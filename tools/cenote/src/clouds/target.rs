@@ -82,7 +82,7 @@ pub fn open(target: &str) -> Result<Vec<(String, Arc<CloudDevice>)>, Stop> {
 
 /// Where the devices in stores of an imported pool are.
 fn places_of(pool: &str) -> Result<Vec<String>, Stop> {
-    let Some(opened) = connect::opened(pool) else {
+    let Ok(Some(opened)) = connect::opened(pool) else {
         return failed(format!(
             "'{pool}' is neither an imported pool nor a store: name it as s3://BUCKET/PREFIX or \
              file:///DIRECTORY"

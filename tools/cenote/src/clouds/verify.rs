@@ -53,8 +53,10 @@ fn by_daemon(
     context: &mut Context,
 ) -> Result<Option<All>, Stop> {
     // Without a daemon that has the pool none is started.
-    if connect::opened(pool).is_none() {
-        return Ok(None);
+    match connect::opened(pool) {
+        Ok(Some(_)) => {}
+        Ok(None) => return Ok(None),
+        Err(error) => return failed(format!("{pool}: {error}")),
     }
     match try_to_ask(pool, StoreAct::Verify, style(arguments), context)? {
         Ok(stores) => {

@@ -441,7 +441,8 @@ pub mod testing {
 
     use super::*;
     use cenote_control::model::{
-        MetricFamily, MetricKind, MetricSeries, NbdClient, PoolHealth, Vdev, VdevKind, VdevTree,
+        Due, MetricFamily, MetricKind, MetricSeries, NbdClient, PoolHealth, Vdev, VdevKind,
+        VdevTree,
     };
     use std::time::Duration;
 
@@ -490,6 +491,7 @@ pub mod testing {
             health: PoolHealth::Online,
             condition: None,
             scan: None,
+            due: Due::default(),
             rebuilds: Vec::new(),
             removal: None,
             checkpoint: None,

@@ -99,7 +99,13 @@ impl Session {
         let mut options = options.clone();
         let opened = match places(&options).1 {
             true => None,
-            false => crate::connect::opened(pool),
+            false => crate::connect::opened(pool).map_err(|error| Failure::NoPool {
+                pool: pool.to_owned(),
+                diagnosis: format!(
+                    ": {error}. It may be imported; to read it without the daemon, name its \
+                     devices with -d"
+                ),
+            })?,
         };
         let mut wanted = pool.to_owned();
         if let Some(opened) = &opened {

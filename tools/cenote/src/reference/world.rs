@@ -4,9 +4,9 @@ use std::ops::ControlFlow;
 
 use cenote_control::model::properties::{self, DATASET, POOL, PropertyInfo, Unit};
 use cenote_control::model::{
-    AllocationClass, Change, Condition, ControlError, Dataset, DatasetKind, Depth, Hold, KindSet,
-    MountEntry, Part, PoolHealth, PoolRow, PoolStatus, Property, PropertySelection, Request,
-    Response, Source, SpareUse, Value, Vdev, VdevKind, VdevTree,
+    AllocationClass, Change, Condition, ControlError, Dataset, DatasetKind, Depth, Due, Hold,
+    KindSet, MountEntry, Part, PoolHealth, PoolRow, PoolStatus, Property, PropertySelection,
+    Request, Response, Source, SpareUse, Value, Vdev, VdevKind, VdevTree,
 };
 use cenote_control::protocol::{CallError, Interrupt};
 
@@ -121,6 +121,7 @@ pub fn status(row: &PoolRow, vdevs: VdevTree) -> PoolStatus {
         health: row.health,
         condition: Some(Condition::FeaturesDisabled),
         scan: None,
+        due: Due::default(),
         rebuilds: Vec::new(),
         removal: None,
         checkpoint: None,

@@ -264,7 +264,7 @@ pub(super) fn wait_for_devices(pool: &str, context: &mut Context) -> Result<(), 
             return Ok(());
         }
         match busy_still(pool, true, context)? {
-            Some(busy) if is_replacing(&busy.status) => {}
+            Some(busy) if has(&busy.status, &[VdevKind::Replacing]) => {}
             _ => return Ok(()),
         }
     }
@@ -348,14 +348,13 @@ fn left(busy: &Busy, activity: &str) -> u64 {
         },
         "trim" => treatments_left(status, |vdev| vdev.trim),
         "initialize" => treatments_left(status, |vdev| vdev.initialize),
-        "scrub" => scan_left(status, |kind| kind != ScanKind::Resilver),
-        "resilver" => {
-            scan_left(status, |kind| kind == ScanKind::Resilver).max(rebuild_left(status))
+        // What was asked for and has not begun counts, too.
+        "scrub" => {
+            scan_left(status, |kind| kind != ScanKind::Resilver).max(u64::from(status.due.scrub))
         }
+        "resilver" => resilver_left(status),
         // A replacement that its resilver did not finish is not being worked on.
-        "replace" if is_replacing(status) => {
-            scan_left(status, |kind| kind == ScanKind::Resilver).max(rebuild_left(status))
-        }
+        "replace" if has(status, &[VdevKind::Replacing, VdevKind::Spare]) => resilver_left(status),
         "remove" => removal_left(status),
         "raidz_expand" => expansion_left(status),
         _ => 0,
@@ -368,6 +367,13 @@ fn scan_left(status: &PoolStatus, is_meant: impl Fn(ScanKind) -> bool) -> u64 {
     let scan = scan.filter(|scan| scan.state == RunState::Running && scan.pause_time == 0);
     scan.filter(|scan| is_meant(scan.kind))
         .map_or(0, |scan| scan.to_examine.saturating_sub(scan.issued).max(1))
+}
+
+/// Bytes that devices are still to be given.
+fn resilver_left(status: &PoolStatus) -> u64 {
+    let left = scan_left(status, |kind| kind == ScanKind::Resilver);
+    left.max(rebuild_left(status))
+        .max(u64::from(status.due.resilver))
 }
 
 /// Bytes that rebuilds under way have before them.
@@ -396,11 +402,11 @@ fn expansion_left(status: &PoolStatus) -> u64 {
     })
 }
 
-/// Whether a device stands beside the one that takes its place.
-fn is_replacing(status: &PoolStatus) -> bool {
+/// Whether there is a vdev of one of these kinds.
+fn has(status: &PoolStatus, kinds: &[VdevKind]) -> bool {
     let mut stack = vec![&status.vdevs.root];
     while let Some(vdev) = stack.pop() {
-        if vdev.kind == VdevKind::Replacing {
+        if kinds.contains(&vdev.kind) {
             return true;
         }
         stack.extend(&vdev.children);
@@ -425,7 +431,7 @@ fn treatments_left(status: &PoolStatus, of: impl Fn(&Vdev) -> Option<Treatment>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cenote_control::model::{PoolHealth, RaidzExpand, Rebuild, RemovalActivity, VdevTree};
+    use cenote_control::model::{Due, PoolHealth, RaidzExpand, Rebuild, RemovalActivity, VdevTree};
 
     fn idle() -> Busy {
         let status = PoolStatus {
@@ -436,6 +442,7 @@ mod tests {
             health: PoolHealth::Online,
             condition: None,
             scan: None,
+            due: Due::default(),
             rebuilds: Vec::new(),
             removal: None,
             checkpoint: None,
@@ -512,5 +519,21 @@ mod tests {
         let replacing = Vdev::new(VdevKind::Replacing, 0, 2);
         busy.status.vdevs.root.children.push(replacing);
         assert_eq!(under_way(&busy), [("replace", 2), ("resilver", 2)]);
+    }
+
+    /// `zpool replace -w` with a hot spare returned while the spare was being resilvered; and what
+    /// was asked for while a resilver was under way did not count before it began.
+    #[test]
+    fn spares_and_what_has_not_begun_are_waited_for() {
+        let mut busy = idle();
+        busy.status.due.resilver = true;
+        assert_eq!(under_way(&busy), [("resilver", 1)]);
+        let spare = Vdev::new(VdevKind::Spare, 0, 2);
+        busy.status.vdevs.root.children.push(spare);
+        assert_eq!(under_way(&busy), [("replace", 1), ("resilver", 1)]);
+        busy.status.due.resilver = false;
+        assert_eq!(under_way(&busy), [], "the spare has everything");
+        busy.status.due.scrub = true;
+        assert_eq!(under_way(&busy), [("scrub", 1)]);
     }
 }

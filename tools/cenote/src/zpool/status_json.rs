@@ -517,5 +517,7 @@ fn aux_key(aux: VdevAux) -> &'static str {
         VdevAux::Active => "ACTIVE",
         VdevAux::ChildrenOffline => "CHILDREN_OFFLINE",
         VdevAux::AshiftTooBig => "ASHIFT_TOO_BIG",
+        VdevAux::Replaced => "REPLACED",
+        VdevAux::Deleted => "DELETED",
     }
 }

@@ -147,6 +147,8 @@ pub fn aux_words(vdev: &Vdev) -> Option<&'static str> {
         VdevAux::SplitPool => "split into new pool",
         VdevAux::Active => "currently in use",
         VdevAux::ChildrenOffline => "all children offline",
+        VdevAux::Replaced => "was replaced while in use",
+        VdevAux::Deleted => "was deleted while in use",
         VdevAux::BadLabel => "invalid label",
         VdevAux::CorruptData | VdevAux::TooSmall | VdevAux::VersionOlder => "corrupted data",
     })

@@ -28,7 +28,7 @@ use cenote_ublk::is_private_directory;
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -239,6 +239,13 @@ impl Unflushed {
         if length > RECORD_MAX || mine > SIZE_MAX || all > ALL_MAX && mine > SIZE_MIN {
             return Err(ErrorKind::StorageFull.into());
         }
+        // A segment that was deleted does not outlive us: everything is made durable instead.
+        let open = state.open.as_ref().map(|(_, file)| file.metadata());
+        if open.transpose()?.is_some_and(|file| file.nlink() == 0) {
+            let (ended, _) = state.open.take().expect("it is open");
+            state.ended.push_back(ended);
+            return Err(ErrorKind::NotFound.into());
+        }
         if state.open.is_none() {
             let number = state.next;
             let file = File::options()
@@ -367,6 +374,23 @@ mod tests {
         assert_eq!(next.all.load(Ordering::Relaxed), 0);
         next.end();
         assert!(!place.exists());
+    }
+
+    #[test]
+    fn what_is_in_a_deleted_file_is_not_kept() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let unflushed = begin(directory.path(), true);
+        unflushed.note(write(7, &[1; 100])).expect("kept");
+        fs::remove_file(directory.path().join(segment_name(0))).expect("removed");
+        assert!(
+            unflushed.note(write(8, &[2])).is_err(),
+            "it is to be made durable"
+        );
+        let sealed = unflushed.seal();
+        unflushed.discard(sealed);
+        unflushed.note(write(9, &[3])).expect("kept");
+        drop(unflushed);
+        assert_eq!(kept(&begin(directory.path(), false)), ["9 [3]"]);
     }
 
     #[test]

@@ -1,0 +1,747 @@
+//! Room: how much the datasets that are open for writing may still grow.
+//!
+//! What counts is what is on disk and what is in flight *below the directory that is limited*. The
+//! ledger has both. Of each open head and of all directories above it, it has the figures of the
+//! last group that is on disk. Beside these it adds up what transactions of later groups may take
+//! at worst. A transaction is admitted while the figures and what is in flight are below each
+//! limit on its way to the pool. Its own size does not count for that, so a limit can be used up
+//! to the last byte, and is exceeded by one transaction at most.
+//!
+//! The figures and what is in flight change together. While a group is written, its changes of
+//! directories and datasets are staged here. When the group is on disk, all of them come into
+//! force at once, and what was in flight for that group goes ([`Rooms::commit`]). So no moment
+//! shows less than what is used, and none shows a change by halves.
+//!
+//! A transaction that does not fit may fit later: compressed data takes less than was assumed, and
+//! an overwrite gives back what it replaces. The answer is [`Answer::Wait`] then. It is refused
+//! only if the figures on disk alone are at the limit, and if nothing that was in flight when the
+//! caller first asked can change that any more.
+//!
+//! Two kinds of reservations let a transaction pass a limit above. A head has room that it reserved
+//! for itself (`refreservation`), and a directory has room for all below it (`reservation`). Both
+//! are part of what the directories above use. So what fills them changes nothing there.
+//!
+//! All of it is behind one lock, which is held for a few lookups and never while anything is read.
+//! The gate takes such a lock for each transaction, too.
+//!
+//! Deliberately absent: users, groups and projects, which only the contents of a file system know,
+//! and sync tasks, which look at the figures of the group that they run in.
+
+use cenote_base::rt::{Mutex, MutexGuard, ranks};
+use cenote_base::{ObjectId, Txg};
+use cenote_ondisk::dsl_dataset::DslDataset;
+use cenote_ondisk::dsl_dir::DslDir;
+use std::collections::BTreeMap;
+
+/// Groups that can be in flight at once: the open one and the one that is being written.
+const GROUPS: usize = 2;
+
+/// What was freed is usable after so many groups, if those free little themselves.
+const DRAINED_AFTER: u64 = 8;
+
+/// What a transaction asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// Bytes of space that it may take at worst.
+    pub bytes: u64,
+    /// They are stored already: they count for quotas, and take nothing from the pool.
+    pub is_shared: bool,
+    /// All of them must fit. Otherwise it is enough if the limit is not reached yet.
+    pub is_whole: bool,
+}
+
+/// Which limit refuses a transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// The pool is full, or what is left is reserved.
+    Pool,
+    /// A quota is reached.
+    Quota,
+}
+
+/// What a transaction gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// There is room, and it is taken.
+    Fits,
+    /// It may fit after the next group.
+    Wait,
+    /// It does not fit.
+    Refused(Limit),
+}
+
+/// What the pool as a whole has, in accounted bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolRoom {
+    /// All datasets together may use so much now.
+    pub usable: u64,
+    /// They may use so much when all that was freed can be used again.
+    pub usable_later: u64,
+    /// With what is freed and not usable yet, they may fill the devices up to here.
+    pub physical: u64,
+    /// Bytes that were freed and are not usable yet.
+    pub deferred: u64,
+    /// Bytes of destroyed datasets that are being freed.
+    pub freeing: u64,
+}
+
+/// What one group has in flight.
+#[derive(Clone, Copy, Debug, Default)]
+struct InFlight {
+    txg: Txg,
+    own: u64,
+    shared: u64,
+}
+
+#[derive(Debug, Default)]
+struct HeadRoom {
+    directory: ObjectId,
+    unique: u64,
+    referenced: u64,
+    refquota: u64,
+    refreservation: u64,
+    /// The contents never take more than this; `None` if they have no such bound.
+    most: Option<u64>,
+    in_flight: [InFlight; GROUPS],
+}
+
+impl HeadRoom {
+    fn in_flight(&self) -> u64 {
+        let all = self.in_flight.iter();
+        all.fold(0_u64, |sum, one| {
+            sum.saturating_add(one.own).saturating_add(one.shared)
+        })
+    }
+
+    /// Whether all that it can ever hold is reserved.
+    fn is_covered(&self) -> bool {
+        self.most.is_some_and(|most| self.refreservation >= most)
+    }
+
+    fn set(&mut self, phys: &DslDataset) {
+        self.directory = phys.directory;
+        self.unique = phys.unique_bytes;
+        self.referenced = phys.referenced_bytes;
+    }
+}
+
+#[derive(Debug, Default)]
+struct DirectoryRoom {
+    parent: Option<ObjectId>,
+    used: u64,
+    quota: u64,
+    reservation: u64,
+    /// How much larger `used` may be once all is on disk that is in flight.
+    growth: u64,
+    /// The last group in which anything below was changed.
+    changed: Txg,
+}
+
+impl DirectoryRoom {
+    /// What may be used once all is on disk that is in flight.
+    fn expected(&self) -> u64 {
+        self.used.saturating_add(self.growth)
+    }
+
+    fn set(&mut self, phys: &DslDir) {
+        self.parent = phys.parent;
+        self.used = phys.used_bytes;
+        self.quota = phys.quota;
+        self.reservation = phys.reservation;
+    }
+}
+
+/// What the group that is being written changed.
+#[derive(Debug, Default)]
+struct Staged {
+    directories: BTreeMap<ObjectId, DslDir>,
+    heads: BTreeMap<ObjectId, DslDataset>,
+    /// `refquota` and `refreservation`.
+    limits: BTreeMap<ObjectId, (u64, u64)>,
+}
+
+#[derive(Debug, Default)]
+struct Ledger {
+    /// The last group on disk.
+    synced: Txg,
+    pool: PoolRoom,
+    directories: BTreeMap<ObjectId, DirectoryRoom>,
+    heads: BTreeMap<ObjectId, HeadRoom>,
+    /// The directory that has no other one above it.
+    root: Option<ObjectId>,
+    /// Directories may be here that no head is below.
+    has_unused: bool,
+    staged: Staged,
+    /// Of all heads, covered by reservations or not.
+    in_flight: [InFlight; GROUPS],
+}
+
+/// The room of a pool's datasets.
+#[derive(Debug, Default)]
+pub struct Rooms {
+    ledger: Mutex<Ledger, ranks::Room>,
+}
+
+/// A head that is opened, with its limits.
+pub(crate) struct OpenedHead<'a> {
+    pub id: ObjectId,
+    pub phys: &'a DslDataset,
+    pub refquota: u64,
+    pub refreservation: u64,
+}
+
+impl Rooms {
+    fn lock(&self) -> MutexGuard<'_, Ledger> {
+        self.ledger.lock()
+    }
+
+    /// The last group whose figures are in force.
+    pub(crate) fn synced(&self) -> Txg {
+        self.lock().synced
+    }
+
+    /// Whether no head is open, so that nobody asks.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.lock().heads.is_empty()
+    }
+
+    /// What the root directory uses, if a head is open.
+    pub(crate) fn root_used(&self) -> Option<u64> {
+        let ledger = self.lock();
+        ledger.root().map(DirectoryRoom::expected)
+    }
+
+    /// Enters a head with its directories, from its own to the root, as they were read while
+    /// `synced` was the last group on disk. `false` if that changed meanwhile: they are to be read
+    /// again. What is known already stays as it is.
+    pub(crate) fn open(
+        &self,
+        head: &OpenedHead<'_>,
+        chain: &[(ObjectId, DslDir)],
+        synced: Txg,
+        (open, pool): (Txg, Option<PoolRoom>),
+    ) -> bool {
+        let mut ledger = self.lock();
+        if ledger.synced != synced {
+            return false;
+        }
+        if let (true, Some(pool)) = (ledger.heads.is_empty(), pool) {
+            ledger.pool = pool;
+        }
+        ledger.enter(chain, open);
+        let room = ledger.heads.entry(head.id).or_default();
+        room.set(head.phys);
+        room.refquota = head.refquota;
+        room.refreservation = head.refreservation;
+        true
+    }
+
+    /// Forgets a head whose changes are on disk, and with the next group the directories that no
+    /// other one is below.
+    pub(crate) fn close(&self, head: ObjectId) {
+        let mut ledger = self.lock();
+        ledger.heads.remove(&head);
+        ledger.has_unused = true;
+    }
+
+    /// Says how much the contents of a head can take at most.
+    pub fn set_most(&self, head: ObjectId, bytes: u64) {
+        if let Some(head) = self.lock().heads.get_mut(&head) {
+            head.most = Some(bytes);
+        }
+    }
+
+    /// Takes room for a transaction of the group `txg`, if there is any. `first` is the group that
+    /// was open when the caller asked for the first time.
+    pub fn reserve(&self, head: ObjectId, txg: Txg, request: Request, first: Txg) -> Answer {
+        let mut ledger = self.lock();
+        let answer = ledger.answer(head, request, first);
+        if answer == Answer::Fits {
+            ledger.take(head, txg, request);
+        }
+        answer
+    }
+
+    /// Whether a request would fit, of which nothing is taken.
+    pub fn ask(&self, head: ObjectId, request: Request, first: Txg) -> Answer {
+        self.lock().answer(head, request, first)
+    }
+
+    /// Notes a transaction that takes no room, and may give some back.
+    pub fn note(&self, head: ObjectId, txg: Txg) {
+        self.lock().note(head, txg);
+    }
+
+    /// Whether anything of a head's directory is in flight.
+    pub fn is_changing(&self, head: ObjectId) -> bool {
+        let ledger = self.lock();
+        let directory = ledger.heads.get(&head).map(|head| head.directory);
+        let directory = directory.and_then(|id| ledger.directories.get(&id));
+        directory.is_some_and(|directory| directory.changed > ledger.synced)
+    }
+
+    /// Notes a directory as the group that is being written has it.
+    pub(crate) fn stage_directory(&self, id: ObjectId, phys: &DslDir) {
+        self.lock().staged.directories.insert(id, phys.clone());
+    }
+
+    /// The same of a dataset; of snapshots nothing is noted.
+    pub(crate) fn stage_dataset(&self, id: ObjectId, phys: &DslDataset) {
+        let mut ledger = self.lock();
+        if ledger.heads.contains_key(&id) {
+            ledger.staged.heads.insert(id, phys.clone());
+        }
+    }
+
+    /// The same of a head's `refquota` and `refreservation`.
+    pub(crate) fn stage_limits(&self, id: ObjectId, limits: (u64, u64)) {
+        self.lock().staged.limits.insert(id, limits);
+    }
+
+    /// The directories that open heads moved below, and that are not in the ledger yet.
+    pub(crate) fn missing(&self) -> Vec<ObjectId> {
+        let ledger = self.lock();
+        let staged = ledger.staged.directories.iter();
+        let known = staged.filter(|(id, _)| ledger.directories.contains_key(id));
+        let parents = known.filter_map(|(_, phys)| phys.parent);
+        let is_missing = |id: &ObjectId| !ledger.directories.contains_key(id);
+        parents.filter(is_missing).collect()
+    }
+
+    /// Brings the figures of the group `txg` into force, which is on disk. `above` are the
+    /// directories that were [missing](Self::missing), each with those above it.
+    pub(crate) fn commit(
+        &self,
+        txg: Txg,
+        pool: Option<PoolRoom>,
+        above: &[Vec<(ObjectId, DslDir)>],
+    ) {
+        let mut ledger = self.lock();
+        ledger.synced = txg;
+        ledger.pool = pool.unwrap_or(ledger.pool);
+        for chain in above {
+            ledger.enter(chain, Txg(0));
+        }
+        let staged = std::mem::take(&mut ledger.staged);
+        for (id, phys) in &staged.directories {
+            let Some(room) = ledger.directories.get_mut(id) else {
+                continue;
+            };
+            let has_moved = room.parent != phys.parent;
+            room.set(phys);
+            ledger.has_unused |= has_moved;
+        }
+        for (id, phys) in &staged.heads {
+            if let Some(room) = ledger.heads.get_mut(id) {
+                room.set(phys);
+            }
+        }
+        for (id, (refquota, refreservation)) in staged.limits {
+            if let Some(room) = ledger.heads.get_mut(&id) {
+                (room.refquota, room.refreservation) = (refquota, refreservation);
+            }
+        }
+        ledger.recount();
+        if std::mem::take(&mut ledger.has_unused) {
+            ledger.forget_unused();
+        }
+    }
+}
+
+impl Ledger {
+    fn root(&self) -> Option<&DirectoryRoom> {
+        self.directories.get(&self.root?)
+    }
+
+    fn enter(&mut self, chain: &[(ObjectId, DslDir)], changed: Txg) {
+        for (id, phys) in chain {
+            let room = self.directories.entry(*id).or_insert_with(|| {
+                let mut room = DirectoryRoom::default();
+                room.set(phys);
+                room
+            });
+            room.changed = room.changed.max(changed);
+            if room.parent.is_none() {
+                self.root = Some(*id);
+            }
+        }
+    }
+
+    fn forget_unused(&mut self) {
+        let mut used = std::collections::BTreeSet::new();
+        for head in self.heads.values() {
+            let mut at = Some(head.directory);
+            while let Some(id) = at.filter(|id| used.insert(*id)) {
+                at = self.directories.get(&id).and_then(|room| room.parent);
+            }
+        }
+        self.directories.retain(|id, _| used.contains(id));
+    }
+
+    /// Adds up anew what is in flight after a group went.
+    fn recount(&mut self) {
+        let synced = self.synced;
+        let gone = |one: &InFlight| one.txg <= synced;
+        for room in self.directories.values_mut() {
+            room.growth = 0;
+        }
+        for one in self.in_flight.iter_mut().filter(|one| gone(one)) {
+            *one = InFlight::default();
+        }
+        let has_any = |head: &HeadRoom| head.in_flight.iter().any(|one| one.txg.0 > 0);
+        let heads = self.heads.iter().filter(|(_, head)| has_any(head));
+        let ids: Vec<ObjectId> = heads.map(|(id, _)| *id).collect();
+        for id in ids {
+            let head = self.heads.get_mut(&id).expect("it was listed");
+            let all = std::mem::take(&mut head.in_flight);
+            for one in all.into_iter().filter(|one| !gone(one)) {
+                self.grow(id, one.own, false);
+                self.grow(id, one.shared, true);
+                let head = self.heads.get_mut(&id).expect("it was listed");
+                *slot(&mut head.in_flight, one.txg) = one;
+            }
+        }
+    }
+
+    fn note(&mut self, head: ObjectId, txg: Txg) {
+        let mut at = self.heads.get(&head).map(|head| head.directory);
+        while let Some(room) = at.and_then(|id| self.directories.get_mut(&id)) {
+            if room.changed >= txg {
+                return;
+            }
+            room.changed = txg;
+            at = room.parent;
+        }
+    }
+
+    fn take(&mut self, id: ObjectId, txg: Txg, request: Request) {
+        self.note(id, txg);
+        self.grow(id, request.bytes, request.is_shared);
+        let Some(head) = self.heads.get_mut(&id) else {
+            return;
+        };
+        let (own, shared) = match request.is_shared {
+            false => (request.bytes, 0),
+            true => (0, request.bytes),
+        };
+        for slots in [&mut head.in_flight, &mut self.in_flight] {
+            let one = slot(slots, txg);
+            one.own = one.own.saturating_add(own);
+            one.shared = one.shared.saturating_add(shared);
+        }
+    }
+
+    /// Adds bytes of a head to what its directories may grow by. They are not counted for the head
+    /// yet.
+    fn grow(&mut self, id: ObjectId, bytes: u64, is_shared: bool) {
+        let Some(head) = self.heads.get(&id).filter(|head| !head.is_covered()) else {
+            return;
+        };
+        let before = head.unique.saturating_add(head.in_flight());
+        let after = before.saturating_add(bytes).max(head.refreservation);
+        let mut growth = after - before.max(head.refreservation);
+        let mut at = Some(head.directory);
+        while let Some(room) = at.and_then(|id| self.directories.get_mut(&id)) {
+            // What is shared takes nothing from the pool.
+            if growth == 0 || is_shared && room.parent.is_none() {
+                return;
+            }
+            let before = room.expected().max(room.reservation);
+            room.growth = room.growth.saturating_add(growth);
+            growth = room.expected().max(room.reservation) - before;
+            at = room.parent;
+        }
+    }
+
+    fn answer(&self, id: ObjectId, request: Request, first: Txg) -> Answer {
+        let Some(head) = self.heads.get(&id).filter(|_| request.bytes > 0) else {
+            return Answer::Fits;
+        };
+        let in_flight = head.in_flight();
+        let expected = head.referenced.saturating_add(in_flight);
+        if head.refquota != 0 && request.exceeds(expected, head.refquota) {
+            let is_full = request.exceeds(head.referenced, head.refquota);
+            let is_final = is_full && self.is_still(head.directory, first);
+            return refused_or_later(is_final, Limit::Quota);
+        }
+        // What is reserved for this head and not used: now, and by the figures on disk alone.
+        let of_head = |used: u64| head.refreservation.saturating_sub(used);
+        let mut spare = of_head(head.unique.saturating_add(in_flight));
+        let mut spare_on_disk = of_head(head.unique);
+        let mut is_covered = head.is_covered();
+        let mut at = Some(head.directory);
+        while let Some((id, room)) = at.and_then(|id| Some((id, self.directories.get(&id)?))) {
+            let expected = room.expected().saturating_sub(spare);
+            let on_disk = room.used.saturating_sub(spare_on_disk);
+            let is_still = self.is_still(id, first);
+            if room.quota != 0 && request.exceeds(expected, room.quota) {
+                let is_full = request.exceeds(on_disk, room.quota);
+                return refused_or_later(is_full && is_still, Limit::Quota);
+            }
+            let is_of_pool = room.parent.is_none() && !request.is_shared && !is_covered;
+            if is_of_pool && request.exceeds(expected, self.pool.usable) {
+                let on_disk = on_disk.saturating_sub(self.pool.freeing);
+                let is_full = request.exceeds(on_disk, self.pool.usable_later);
+                return refused_or_later(is_full && is_still, Limit::Pool);
+            }
+            let unused = |used: u64| room.reservation.saturating_sub(used);
+            spare = spare.saturating_add(unused(room.expected()));
+            spare_on_disk = spare_on_disk.saturating_add(unused(room.used));
+            is_covered |= request.bytes <= spare;
+            at = room.parent.filter(|_| !is_covered);
+        }
+        match request.is_shared {
+            true => Answer::Fits,
+            false => self.on_devices(request, first),
+        }
+    }
+
+    /// Whether nothing below a directory can give room back any more of what was in flight in the
+    /// group `first` or before.
+    fn is_still(&self, directory: ObjectId, first: Txg) -> bool {
+        let room = self.directories.get(&directory);
+        self.synced >= first || room.is_none_or(|room| room.changed <= self.synced)
+    }
+
+    /// Whether the devices have room beside all that is in flight, reserved or not. What is written
+    /// again where all is reserved needs new space, and gives back the old some groups later.
+    fn on_devices(&self, request: Request, first: Txg) -> Answer {
+        let used = self.root().map_or(0, |root| root.used);
+        let in_flight = self.in_flight.iter().map(|one| one.own);
+        let in_flight = in_flight.fold(0, u64::saturating_add);
+        let waiting = in_flight.saturating_add(self.pool.deferred);
+        if !request.exceeds(used.saturating_add(waiting), self.pool.physical) {
+            return Answer::Fits;
+        }
+        let is_full = request.exceeds(used, self.pool.physical);
+        // If nobody writes, groups are so small that all that was freed is usable by now.
+        let is_drained = in_flight == 0 && self.synced.0 >= first.0.saturating_add(DRAINED_AFTER);
+        refused_or_later(is_full || is_drained, Limit::Pool)
+    }
+}
+
+impl Request {
+    /// Whether it does not fit under a limit of which so much is used.
+    fn exceeds(&self, used: u64, limit: u64) -> bool {
+        // Without one byte the limit is reached.
+        let least = if self.is_whole { self.bytes } else { 1 };
+        used.saturating_add(least) > limit
+    }
+}
+
+fn refused_or_later(is_final: bool, limit: Limit) -> Answer {
+    match is_final {
+        true => Answer::Refused(limit),
+        false => Answer::Wait,
+    }
+}
+
+/// The place of a group among those that are in flight.
+fn slot(slots: &mut [InFlight; GROUPS], txg: Txg) -> &mut InFlight {
+    let one = &mut slots[usize::from(txg.0 & 1 == 1)];
+    if one.txg != txg {
+        let (own, shared) = (0, 0);
+        *one = InFlight { txg, own, shared };
+    }
+    one
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ROOT: ObjectId = ObjectId(1);
+    const TOP: ObjectId = ObjectId(2);
+    const OTHER: ObjectId = ObjectId(3);
+    const HEAD: ObjectId = ObjectId(12);
+    const OTHER_HEAD: ObjectId = ObjectId(13);
+
+    fn directory(id: ObjectId, used: u64, limits: (u64, u64)) -> (ObjectId, DslDir) {
+        let phys = DslDir {
+            parent: (id != ROOT).then_some(ROOT),
+            used_bytes: used,
+            quota: limits.0,
+            reservation: limits.1,
+            ..DslDir::default()
+        };
+        (id, phys)
+    }
+
+    fn head(directory: ObjectId, bytes: u64) -> DslDataset {
+        DslDataset {
+            directory,
+            unique_bytes: bytes,
+            referenced_bytes: bytes,
+            ..DslDataset::default()
+        }
+    }
+
+    /// A pool of 1000 bytes whose groups up to 9 are on disk, with two datasets: the first has
+    /// these limits (`quota`, `reservation`; `refquota`, `refreservation`).
+    fn rooms(used: (u64, u64), limits: (u64, u64), own: (u64, u64)) -> Rooms {
+        let rooms = Rooms::default();
+        let pool = PoolRoom {
+            usable: 1000,
+            usable_later: 1000,
+            physical: 1500,
+            ..PoolRoom::default()
+        };
+        rooms.commit(Txg(9), Some(pool), &[]);
+        let seen = used.0.max(own.1).max(limits.1);
+        let root = directory(ROOT, seen + used.1, (0, 0));
+        let open = |id, phys: &DslDataset, own: (u64, u64), chain: &[(ObjectId, DslDir)]| {
+            let opened = OpenedHead {
+                id,
+                phys,
+                refquota: own.0,
+                refreservation: own.1,
+            };
+            assert!(rooms.open(&opened, chain, Txg(9), (Txg(9), Some(pool))));
+        };
+        let top = directory(TOP, used.0.max(own.1), limits);
+        open(HEAD, &head(TOP, used.0), own, &[top, root.clone()]);
+        let other = directory(OTHER, used.1, (0, 0));
+        open(OTHER_HEAD, &head(OTHER, used.1), (0, 0), &[other, root]);
+        rooms
+    }
+
+    fn ask(rooms: &Rooms, head: ObjectId, txg: u64, bytes: u64) -> Answer {
+        let request = Request {
+            bytes,
+            ..Request::default()
+        };
+        rooms.reserve(head, Txg(txg), request, Txg(txg))
+    }
+
+    #[test]
+    fn only_what_is_in_flight_below_a_limit_counts_for_it() {
+        let rooms = rooms((0, 0), (100, 0), (0, 0));
+        assert_eq!(ask(&rooms, OTHER_HEAD, 10, 900), Answer::Fits);
+        assert_eq!(ask(&rooms, HEAD, 10, 60), Answer::Fits);
+        assert_eq!(
+            ask(&rooms, HEAD, 10, 60),
+            Answer::Fits,
+            "one more than fits"
+        );
+        assert_eq!(ask(&rooms, HEAD, 10, 1), Answer::Wait);
+        assert_eq!(ask(&rooms, OTHER_HEAD, 10, 1), Answer::Wait, "for the pool");
+    }
+
+    #[test]
+    fn figures_and_what_is_in_flight_change_together() {
+        let rooms = rooms((0, 0), (100, 0), (0, 0));
+        assert_eq!(ask(&rooms, HEAD, 10, 100), Answer::Fits);
+        let (id, phys) = directory(TOP, 99, (100, 0));
+        rooms.stage_directory(id, &phys);
+        assert_eq!(
+            ask(&rooms, HEAD, 11, 1),
+            Answer::Wait,
+            "nothing is in force yet"
+        );
+        rooms.commit(Txg(10), None, &[]);
+        assert_eq!(ask(&rooms, HEAD, 11, 5), Answer::Fits);
+        let (id, phys) = directory(TOP, 104, (100, 0));
+        rooms.stage_directory(id, &phys);
+        rooms.commit(Txg(11), None, &[]);
+        assert_eq!(ask(&rooms, HEAD, 12, 1), Answer::Refused(Limit::Quota));
+    }
+
+    /// Who asks after something was removed is not refused before that is on disk. Who goes on
+    /// changing something else does not let it wait for ever.
+    #[test]
+    fn what_was_given_back_before_is_waited_for() {
+        let rooms = rooms((100, 0), (100, 0), (0, 0));
+        assert_eq!(ask(&rooms, HEAD, 10, 1), Answer::Refused(Limit::Quota));
+        rooms.note(HEAD, Txg(10));
+        let request = Request {
+            bytes: 1,
+            ..Request::default()
+        };
+        let again = |txg| rooms.reserve(HEAD, Txg(txg), request, Txg(10));
+        assert_eq!(again(10), Answer::Wait);
+        rooms.note(HEAD, Txg(11));
+        rooms.commit(Txg(10), None, &[]);
+        assert_eq!(again(11), Answer::Refused(Limit::Quota));
+    }
+
+    #[test]
+    fn what_is_reserved_has_room_in_a_full_pool() {
+        let rooms = rooms((50, 900), (0, 0), (0, 100));
+        assert_eq!(ask(&rooms, OTHER_HEAD, 10, 1), Answer::Refused(Limit::Pool));
+        assert_eq!(ask(&rooms, HEAD, 10, 50), Answer::Fits);
+        assert_eq!(
+            ask(&rooms, HEAD, 10, 1),
+            Answer::Wait,
+            "it is used up by what is in flight"
+        );
+        rooms.set_most(HEAD, 100);
+        assert_eq!(
+            ask(&rooms, HEAD, 10, 500),
+            Answer::Fits,
+            "it never takes more"
+        );
+        assert_eq!(ask(&rooms, HEAD, 10, 1), Answer::Wait, "for the devices");
+        rooms.commit(Txg(10), None, &[]);
+        assert_eq!(ask(&rooms, HEAD, 11, 50), Answer::Fits);
+    }
+
+    #[test]
+    fn a_directory_has_what_is_reserved_for_it() {
+        let rooms = rooms((50, 900), (0, 100), (0, 0));
+        assert_eq!(ask(&rooms, HEAD, 10, 40), Answer::Fits);
+        assert_eq!(ask(&rooms, HEAD, 10, 20), Answer::Fits, "10 are left");
+        assert_eq!(ask(&rooms, HEAD, 10, 1), Answer::Wait);
+    }
+
+    #[test]
+    fn shared_blocks_count_for_quotas_alone() {
+        let rooms = rooms((0, 990), (100, 0), (0, 0));
+        let request = Request {
+            bytes: 100,
+            is_shared: true,
+            is_whole: false,
+        };
+        assert_eq!(rooms.reserve(HEAD, Txg(10), request, Txg(10)), Answer::Fits);
+        assert_eq!(rooms.reserve(HEAD, Txg(10), request, Txg(10)), Answer::Wait);
+        assert_eq!(ask(&rooms, OTHER_HEAD, 10, 9), Answer::Fits);
+    }
+
+    #[test]
+    fn a_refquota_counts_what_is_referred_to() {
+        let rooms = rooms((40, 0), (0, 0), (100, 0));
+        assert_eq!(ask(&rooms, HEAD, 10, 60), Answer::Fits);
+        assert_eq!(ask(&rooms, HEAD, 11, 1), Answer::Wait);
+        rooms.stage_dataset(HEAD, &head(TOP, 100));
+        rooms.commit(Txg(10), None, &[]);
+        assert_eq!(ask(&rooms, HEAD, 11, 1), Answer::Refused(Limit::Quota));
+        rooms.stage_limits(HEAD, (0, 0));
+        rooms.commit(Txg(11), None, &[]);
+        assert_eq!(ask(&rooms, HEAD, 12, 1), Answer::Fits);
+    }
+
+    /// A request that has to fit as a whole takes nothing.
+    #[test]
+    fn a_question_takes_nothing() {
+        let rooms = rooms((0, 0), (100, 0), (0, 0));
+        let whole = |bytes| Request {
+            bytes,
+            is_whole: true,
+            ..Request::default()
+        };
+        assert_eq!(rooms.ask(HEAD, whole(100), Txg(10)), Answer::Fits);
+        let refused = Answer::Refused(Limit::Quota);
+        assert_eq!(rooms.ask(HEAD, whole(101), Txg(10)), refused);
+        assert_eq!(ask(&rooms, HEAD, 10, 100), Answer::Fits);
+    }
+
+    #[test]
+    fn directories_without_heads_are_forgotten() {
+        let rooms = rooms((0, 0), (100, 0), (0, 0));
+        rooms.close(HEAD);
+        rooms.commit(Txg(10), None, &[]);
+        assert_eq!(rooms.lock().directories.len(), 2);
+        rooms.close(OTHER_HEAD);
+        rooms.commit(Txg(11), None, &[]);
+        assert!(rooms.lock().directories.is_empty() && rooms.is_unused());
+    }
+}

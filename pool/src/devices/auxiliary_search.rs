@@ -1,0 +1,101 @@
+//! Spares and cache devices: where they are.
+//!
+//! The pool's tree does not name them, so a search for the devices of a pool does not meet them
+//! unless they are among the places that it was given. The pool records their paths. A device is
+//! looked for there, like all others, and taken if its labels bear its guid: another disk may have
+//! the name by now. One that was moved is looked for beside its old place, if a command asks.
+//!
+//! Several pools may list the same spare. Looking only reads, and takes it from none of them.
+
+use crate::pool::{FoundDevice, Pool};
+use cenote_base::Guid;
+use cenote_device::Opener;
+use cenote_dsl::directory_keys;
+use cenote_ondisk::VdevConfig;
+use cenote_ondisk::pool_config::PoolState;
+use cenote_vdev::{Member, scan};
+use std::collections::BTreeSet;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+/// Where spares and cache devices are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// At their recorded paths.
+    Recorded,
+    /// Also in the directories of these paths.
+    Beside,
+}
+
+/// Whether a recorded path may be opened: a label may name any, and what is neither file nor block
+/// device may do something when it is opened.
+pub(crate) fn may_open(path: &Path) -> bool {
+    if path.to_str().is_some_and(|name| name.contains("://")) {
+        return true;
+    }
+    let kind = std::fs::metadata(path).map(|found| found.file_type());
+    path.is_absolute() && kind.is_ok_and(|kind| kind.is_file() || kind.is_block_device())
+}
+
+impl Pool {
+    /// The spares and cache devices, but for distributed spares, which have no device.
+    fn auxiliary(&self) -> Vec<VdevConfig> {
+        let lists = [directory_keys::SPARES, directory_keys::CACHE_DEVICES];
+        let lists = lists.into_iter();
+        // A list that cannot be read is shown as none.
+        let all = lists.flat_map(|key| self.dsl().auxiliary_vdevs(key).unwrap_or_default());
+        all.filter(|config| config.distributed_spare.is_none())
+            .collect()
+    }
+
+    /// Looks for spares and cache devices that were not found yet; how many are missing then.
+    pub fn find_auxiliary(&self, reach: Reach) -> usize {
+        let found = self.found_devices();
+        let mut missing = self.auxiliary();
+        missing.retain(|config| !found.contains_key(&config.guid));
+        let recorded: Vec<PathBuf> = missing
+            .iter()
+            .filter_map(|config| config.path.clone())
+            .collect();
+        let opened = recorded.iter().filter(|path| may_open(path)).cloned();
+        self.note_auxiliary(&mut missing, &opened.collect::<Vec<_>>());
+        if reach == Reach::Beside && !missing.is_empty() {
+            let parents = recorded.iter().filter_map(|path| path.parent());
+            let parents: BTreeSet<&Path> = parents.filter(|path| path.is_absolute()).collect();
+            let parents: Vec<PathBuf> = parents.into_iter().map(Path::to_owned).collect();
+            self.note_auxiliary(&mut missing, &parents);
+        }
+        missing.len()
+    }
+
+    /// Notes those of the missing devices that are at these places.
+    fn note_auxiliary(&self, missing: &mut Vec<VdevConfig>, places: &[PathBuf]) {
+        if missing.is_empty() || places.is_empty() {
+            return;
+        }
+        let opener: &dyn Opener = self.options().opener.as_ref();
+        let members = scan(places, opener).members.into_iter();
+        // What is in a partition is opened by the partition's own name.
+        for member in members.filter(|member| member.candidate.partition.is_none()) {
+            let Some(guid) = auxiliary_guid(&member, self.guid()) else {
+                continue;
+            };
+            let is_it = |config: &VdevConfig| config.guid == guid;
+            if missing.iter().any(is_it) {
+                missing.retain(|config| !is_it(config));
+                let size = member.candidate.device.size();
+                let path = member.candidate.path;
+                self.note_devices([(guid, FoundDevice { path, size })]);
+            }
+        }
+    }
+}
+
+/// The guid of a device that is a spare or a cache device, or a spare that serves in this pool.
+fn auxiliary_guid(member: &Member, pool: Guid) -> Option<Guid> {
+    let label = member.labels.newest_config()?;
+    let config = label.config.as_ref().filter(|_| label.is_valid())?;
+    let is_auxiliary = matches!(config.state, PoolState::Spare | PoolState::CacheDevice);
+    let serves_here = config.is_spare && config.pool_guid == Some(pool);
+    config.guid.filter(|_| is_auxiliary || serves_here)
+}

@@ -1,0 +1,39 @@
+//! Spares that serve in the place of other devices.
+//!
+//! A spare may have stepped in a moment before the pool went down. Whoever noted where the pool's
+//! devices are need not know of it yet, so a search that goes by such notes does not meet it. The
+//! pool's own tree names it, and it is looked for at its recorded path, like the spares that wait.
+
+use crate::devices::may_open;
+use crate::import::candidate::PoolCandidate;
+use crate::import::choose::Known;
+use crate::import::label_tree::config_of;
+use crate::pool::Pool;
+use cenote_vdev::scan;
+use std::sync::Arc;
+
+/// The spares in the pool's tree that the search did not meet and that are where they should be.
+pub(crate) fn serving_spares(pool: &Pool, candidate: &PoolCandidate) -> Vec<Known> {
+    let found = candidate.devices();
+    let tree = pool.vdev_tree();
+    let missing = tree.leaves().filter(|leaf| {
+        let is_device = leaf.is_spare && leaf.is_leaf_device();
+        is_device && !found.contains_key(&leaf.guid)
+    });
+    let mut spares = Vec::new();
+    for leaf in missing {
+        let Some(path) = leaf.path.clone().filter(|path| may_open(path)) else {
+            continue;
+        };
+        let members = scan(&[path], pool.options().opener.as_ref()).members;
+        let own = members.into_iter().find(|member| {
+            let config = config_of(member);
+            let is_it = config.is_some_and(|config| {
+                config.guid == Some(leaf.guid) && config.pool_guid == Some(candidate.guid)
+            });
+            is_it && member.candidate.partition.is_none()
+        });
+        spares.extend(own.and_then(|member| Known::of(&Arc::new(member))));
+    }
+    spares
+}
