@@ -351,6 +351,7 @@ fn receive_stream(
         guid: begin.to_guid,
         creation_time: begin.creation_time,
         ivset_guid: None::<Guid>,
+        keys: None,
     };
     pool.run_task(end)?;
     Ok(())

@@ -9,29 +9,33 @@ use aes_gcm::aead::consts::U12;
 use aes_gcm::aead::{AeadInOut, KeyInit};
 use aes_gcm::{Aes128Gcm, Aes256Gcm, AesGcm};
 use std::fmt;
-use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+use zeroize::Zeroizing;
 
 type Aes192Gcm = AesGcm<aes::Aes192, U12>;
 
 /// The secret of a dataset's clone family, from which every block key is derived.
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
+///
+/// The bytes stay at one place until they are wiped, wherever their owner is moved to.
+#[derive(Clone)]
 pub struct MasterKey {
-    #[zeroize(skip)]
     suite: Suite,
     /// `suite.key_length()` bytes, the rest zero.
-    bytes: [u8; 32],
+    bytes: Box<Zeroizing<[u8; 32]>>,
     /// The extraction half of HKDF, which does not depend on the block's salt.
-    extracted: [u8; 64],
+    extracted: Box<Zeroizing<[u8; 64]>>,
 }
 
 impl MasterKey {
     /// A key of `suite` from the front of `bytes`; those beyond its key length do not count.
-    pub fn new(suite: Suite, mut bytes: [u8; 32]) -> Self {
-        bytes[suite.key_length()..].fill(0);
-        let extracted = hmac_sha512_raw(&[], &[&bytes[..suite.key_length()]]);
+    pub fn new(suite: Suite, bytes: [u8; 32]) -> Self {
+        let length = suite.key_length();
+        let mut own: Box<Zeroizing<[u8; 32]>> = Box::default();
+        own[..length].copy_from_slice(&bytes[..length]);
+        let mut extracted: Box<Zeroizing<[u8; 64]>> = Box::new(Zeroizing::new([0; 64]));
+        extracted.copy_from_slice(&hmac_sha512_raw(&[], &[&own[..length]]));
         Self {
             suite,
-            bytes,
+            bytes: own,
             extracted,
         }
     }
@@ -54,7 +58,7 @@ impl MasterKey {
     }
 
     fn expand(&self, salt: [u8; 8]) -> [u8; 64] {
-        hmac_sha512_raw(&self.extracted, &[&salt, &[1]])
+        hmac_sha512_raw(&self.extracted[..], &[&salt, &[1]])
     }
 }
 

@@ -3,16 +3,18 @@
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::{Digest, Sha512};
 use std::fmt;
-use zeroize::{Zeroize, ZeroizeOnDrop};
+use zeroize::Zeroizing;
 
 /// The 64-byte HMAC key that belongs to a master key.
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub struct HmacKey([u8; 64]);
+///
+/// The bytes stay at one place until they are wiped, wherever their owner is moved to.
+#[derive(Clone)]
+pub struct HmacKey(Box<Zeroizing<[u8; 64]>>);
 
 impl HmacKey {
     /// A key from its 64 bytes.
     pub fn new(bytes: [u8; 64]) -> Self {
-        Self(bytes)
+        Self(Box::new(Zeroizing::new(bytes)))
     }
 
     /// The key's bytes, for wrapping.
@@ -29,7 +31,7 @@ impl fmt::Debug for HmacKey {
 
 /// HMAC-SHA512 of the concatenated `pieces`.
 pub fn hmac_sha512(key: &HmacKey, pieces: &[&[u8]]) -> [u8; 64] {
-    hmac_sha512_raw(&key.0, pieces)
+    hmac_sha512_raw(key.bytes(), pieces)
 }
 
 /// HMAC-SHA512 under a key of any length.

@@ -5,7 +5,7 @@ use super::hash::HmacKey;
 use super::{AuthenticationFailed, NONCE_LENGTH, Suite, TAG_LENGTH};
 use sha1::Sha1;
 use std::fmt;
-use zeroize::{Zeroize, ZeroizeOnDrop, Zeroizing};
+use zeroize::{Zeroize, Zeroizing};
 
 /// Why a user's key material is no wrapping key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,10 +22,16 @@ pub enum WrappingKeyError {
 }
 
 /// The 32-byte key that the user holds, or that a passphrase turns into.
-#[derive(Clone, Zeroize, ZeroizeOnDrop)]
-pub struct WrappingKey([u8; 32]);
+///
+/// The bytes stay at one place until they are wiped, wherever their owner is moved to.
+#[derive(Clone)]
+pub struct WrappingKey(Box<Zeroizing<[u8; 32]>>);
 
 impl WrappingKey {
+    fn zero() -> Self {
+        Self(Box::default())
+    }
+
     /// The key itself, to be handed to another process of the same user.
     pub fn expose(&self) -> &[u8; 32] {
         &self.0
@@ -36,11 +42,12 @@ impl WrappingKey {
     /// # Errors
     /// Unless `bytes` has length 32.
     pub fn from_raw(bytes: &[u8]) -> Result<Self, WrappingKeyError> {
-        let length = bytes.len();
-        bytes
-            .try_into()
-            .map(Self)
-            .map_err(|_| WrappingKeyError::RawLength(length))
+        let mut key = Self::zero();
+        if bytes.len() != key.0.len() {
+            return Err(WrappingKeyError::RawLength(bytes.len()));
+        }
+        key.0.copy_from_slice(bytes);
+        Ok(key)
     }
 
     /// `keyformat=hex`, without line end.
@@ -52,7 +59,7 @@ impl WrappingKey {
         if pairs.len() != 32 || !rest.is_empty() {
             return Err(WrappingKeyError::Hex);
         }
-        let mut key = Self([0; 32]);
+        let mut key = Self::zero();
         for (byte, pair) in key.0.iter_mut().zip(pairs) {
             let digit = |at: usize| (pair[at] as char).to_digit(16).ok_or(WrappingKeyError::Hex);
             *byte = (digit(0)? << 4 | digit(1)?) as u8;
@@ -75,8 +82,8 @@ impl WrappingKey {
             .ok()
             .filter(|count| *count > 0)
             .ok_or(error)?;
-        let mut key = Self([0; 32]);
-        pbkdf2::pbkdf2_hmac::<Sha1>(passphrase, &salt.to_le_bytes(), rounds, &mut key.0);
+        let mut key = Self::zero();
+        pbkdf2::pbkdf2_hmac::<Sha1>(passphrase, &salt.to_le_bytes(), rounds, &mut **key.0);
         Ok(key)
     }
 }
@@ -136,7 +143,7 @@ pub fn unwrap_keys(
     let mut text = Zeroizing::new(Vec::with_capacity(length + 64));
     text.extend_from_slice(&wrapped.master[..length]);
     text.extend_from_slice(&wrapped.hmac);
-    let cipher = BlockKey::new(identity.suite.with_long_key(), &wrapping.0);
+    let cipher = BlockKey::new(identity.suite.with_long_key(), wrapping.expose());
     cipher.decrypt(
         &wrapped.nonce,
         &identity.clear_bytes(),
@@ -170,7 +177,7 @@ pub fn wrap_keys(
     let mut text = Zeroizing::new(Vec::with_capacity(length + 64));
     text.extend_from_slice(master.bytes());
     text.extend_from_slice(hmac.bytes());
-    let cipher = BlockKey::new(identity.suite.with_long_key(), &wrapping.0);
+    let cipher = BlockKey::new(identity.suite.with_long_key(), wrapping.expose());
     let tag = cipher
         .encrypt(&nonce, &identity.clear_bytes(), &mut text)
         .expect("96 bytes are no long message");
@@ -217,7 +224,7 @@ mod tests {
         assert!(WrappingKey::from_hex(&[b'g'; 64]).is_err());
         assert!(WrappingKey::from_hex(&[b'+'; 64]).is_err());
         assert_eq!(
-            WrappingKey::from_raw(&[5; 32]).expect("32 bytes").0,
+            *WrappingKey::from_raw(&[5; 32]).expect("32 bytes").expose(),
             [5; 32]
         );
         let result = WrappingKey::from_raw(&[5; 33]);
@@ -226,7 +233,7 @@ mod tests {
 
     #[test]
     fn wrapped_keys_are_bound_to_their_identity() {
-        let wrapping = WrappingKey([9; 32]);
+        let wrapping = WrappingKey::from_raw(&[9; 32]).expect("32 bytes");
         for number in 3..=8 {
             let suite = Suite::from_number(number).expect("a suite");
             for version in [0, 1] {
@@ -260,7 +267,14 @@ mod tests {
                     ..identity
                 };
                 assert!(unwrap_keys(&wrapping, &other, &wrapped).is_err());
-                assert!(unwrap_keys(&WrappingKey([8; 32]), &identity, &wrapped).is_err());
+                assert!(
+                    unwrap_keys(
+                        &WrappingKey::from_raw(&[8; 32]).expect("32 bytes"),
+                        &identity,
+                        &wrapped
+                    )
+                    .is_err()
+                );
             }
         }
     }

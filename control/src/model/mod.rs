@@ -32,7 +32,7 @@ mod receive;
 mod refusal;
 mod request;
 mod response;
-mod secret;
+pub(crate) mod secret;
 mod send;
 mod setting;
 mod shell_word;

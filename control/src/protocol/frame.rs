@@ -13,7 +13,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use thiserror::Error;
 use zeroize::Zeroizing;
 
-use crate::model::{ControlError, Part, Request, Response};
+use crate::model::secret::{self, SECRET_SIZE_MAX};
+use crate::model::{ControlError, Part, Request, Response, Secret};
 
 /// The version of the protocol; a daemon refuses requests of another one.
 pub const PROTOCOL_VERSION: u32 = 1;
@@ -23,6 +24,9 @@ pub const FRAME_SIZE_MAX: usize = 16 << 20;
 
 /// The most descriptors beside one frame.
 pub const DESCRIPTORS_MAX: usize = 4;
+
+/// The most secrets beside one frame.
+const SECRETS_MAX: usize = 4096;
 
 /// A frame could not be sent or received.
 #[derive(Debug, Error)]
@@ -42,6 +46,9 @@ pub enum FrameError {
     /// The content is not what it should be.
     #[error("malformed frame: {0}")]
     Malformed(#[from] serde_json::Error),
+    /// What is beside the text is not what it should be.
+    #[error("malformed frame: the secrets beside it are cut off, too long or too many")]
+    Secrets,
 }
 
 /// What a client sends.
@@ -65,6 +72,45 @@ pub(super) enum Frame {
     Refused(ControlError),
 }
 
+/// The text of a frame and what is beside it: a zero byte, which no JSON has, and the secrets, each
+/// behind its length.
+fn with_secrets(text: Vec<u8>, secrets: &[Secret]) -> Zeroizing<Vec<u8>> {
+    let mut body = Zeroizing::new(text);
+    if secrets.is_empty() {
+        return body;
+    }
+    let sizes = secrets.iter().map(|secret| 4 + secret.expose().len());
+    // At once: what a vector leaves behind when it grows is not wiped.
+    body.reserve_exact(1 + sizes.sum::<usize>());
+    body.push(0);
+    for secret in secrets {
+        let secret = secret.expose();
+        let length = u32::try_from(secret.len()).expect("a key");
+        body.extend(length.to_le_bytes());
+        body.extend(secret);
+    }
+    body
+}
+
+/// Splits what [`with_secrets`] put together.
+fn text_and_secrets(body: &[u8]) -> Option<(&[u8], Vec<Secret>)> {
+    let mut secrets = Vec::new();
+    let Some(end) = body.iter().position(|byte| *byte == 0) else {
+        return Some((body, secrets));
+    };
+    let (text, mut rest) = (&body[..end], &body[end + 1..]);
+    while let Some((length, behind)) = rest.split_first_chunk() {
+        let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
+        let (secret, behind) = behind.split_at_checked(length)?;
+        if length > SECRET_SIZE_MAX || secrets.len() == SECRETS_MAX {
+            return None;
+        }
+        secrets.push(Secret::new(secret.to_vec()));
+        rest = behind;
+    }
+    rest.is_empty().then_some((text, secrets))
+}
+
 /// Sends one frame with `descriptors` beside its length.
 ///
 /// The buffer is wiped after sending: a request may carry a key.
@@ -74,7 +120,8 @@ pub(super) fn send<T: Serialize>(
     descriptors: &[BorrowedFd<'_>],
 ) -> Result<(), FrameError> {
     assert!(descriptors.len() <= DESCRIPTORS_MAX, "callers pass a few");
-    let body = Zeroizing::new(serde_json::to_vec(content)?);
+    let (text, secrets) = secret::set_aside(|| serde_json::to_vec(content));
+    let body = with_secrets(text?, &secrets);
     if body.len() > FRAME_SIZE_MAX {
         return Err(FrameError::TooLong(body.len()));
     }
@@ -146,7 +193,9 @@ pub(super) fn receive_up_to<T: DeserializeOwned>(
     if received < length {
         return Err(closed_within().into());
     }
-    Ok((serde_json::from_slice(&body)?, descriptors))
+    let (text, secrets) = text_and_secrets(&body).ok_or(FrameError::Secrets)?;
+    let content = secret::beside(secrets, || serde_json::from_slice(text));
+    Ok((content?, descriptors))
 }
 
 fn closed_within() -> std::io::Error {

@@ -469,7 +469,7 @@ fn show(stream: UnixStream, shared: &Shared, peer: Peer) {
         // Descriptors beside a request are closed unseen.
         let envelope = match receive_up_to::<Envelope>(&stream, REQUEST_SIZE_MAX) {
             Ok((envelope, _)) => envelope,
-            Err(FrameError::Malformed(error)) => {
+            Err(error @ (FrameError::Malformed(_) | FrameError::Secrets)) => {
                 let what = error.to_string();
                 return refuse(&stream, ControlError::Unsupported { what });
             }
@@ -544,7 +544,7 @@ fn converse(stream: UnixStream, shared: &Shared, peer: Peer) {
         }
         let (envelope, descriptors) = match receive::<Envelope>(&stream) {
             Ok(received) => received,
-            Err(FrameError::Malformed(error)) => {
+            Err(error @ (FrameError::Malformed(_) | FrameError::Secrets)) => {
                 let detail = error.to_string();
                 let refusal = ControlError::Unsupported { what: detail };
                 let _ = send(&stream, &Frame::Refused(refusal), &[]);

@@ -80,7 +80,7 @@ pub use policy::{Functions, HeadPolicy, RedundantMetadata};
 pub use pool::error_log::ErrorLog;
 pub use pool::new_pool::{EnableFeatures, NewMetadata, create_metadata};
 pub use pool::pool_properties::SetPoolProperty;
-pub use properties::{RevertProperty, SetProperties, Setting};
+pub use properties::{RevertProperty, SetProperties, Setting, feature_needed};
 pub use snapshots::bookmark_task::{CreateBookmarks, DestroyBookmarks};
 pub use snapshots::destroy_snapshot::DestroySnapshots;
 pub use snapshots::hold::{EndTemporaryHolds, HoldSnapshots, ReleaseSnapshots};

@@ -132,7 +132,7 @@ fn number_of(setting: &Setting, default: u64) -> u64 {
 }
 
 /// The feature that blocks need which are written by a setting (format/3a 1).
-fn feature_needed(setting: &Setting) -> Option<&'static str> {
+pub fn feature_needed(setting: &Setting) -> Option<&'static str> {
     const OLD_RECORD_SIZE_MAX: u64 = 128 << 10;
     const DEDUP_VERIFY: u64 = 0x100;
     let Some(Stored::Number(value)) = setting.value else {
@@ -158,6 +158,17 @@ fn feature_needed(setting: &Setting) -> Option<&'static str> {
         "dedup" => of_checksum(value & !DEDUP_VERIFY),
         _ => None,
     }
+}
+
+/// The feature that a dataset uses from the moment that a value is set, whatever is written.
+///
+/// Software that does not know the feature does not know the value either, so it must not import
+/// the pool. Features of sizes count once there is a block, dnode or name of that size
+/// (zpool-features(7)).
+fn feature_of_value(setting: &Setting) -> Option<&'static str> {
+    let names_function = matches!(setting.name.as_str(), "compression" | "checksum" | "dedup");
+    let guid = feature_needed(setting).filter(|_| names_function)?;
+    features::by_guid(guid)?.per_dataset.then_some(guid)
 }
 
 impl SyncContext<'_> {
@@ -229,14 +240,40 @@ impl SyncContext<'_> {
         }
     }
 
-    /// Changes what stands outside of the table of properties.
-    pub(crate) fn account_setting(
+    /// Refuses settings of the root dataset of a new pool, which has `room` bytes.
+    ///
+    /// # Errors
+    /// If a feature that they need is not there, or more is reserved than there is.
+    pub fn check_root_settings(
         &self,
-        dataset: &Dataset,
-        setting: &Setting,
+        name: &DatasetName,
+        settings: &[Setting],
+        room: u64,
     ) -> Result<(), DslError> {
+        for setting in settings {
+            self.check_feature(setting)?;
+            let is_reservation = matches!(setting.name.as_str(), "reservation" | "refreservation");
+            if is_reservation && number_of(setting, 0) > room {
+                return Err(DslError::NoRoom {
+                    name: name.clone(),
+                    property: setting.name.clone(),
+                    available: room,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes what stands outside of the table of properties.
+    ///
+    /// # Errors
+    /// If what is to be changed cannot be read.
+    pub fn account_setting(&self, dataset: &Dataset, setting: &Setting) -> Result<(), DslError> {
         let id = dataset.directory().id();
         let value = number_of(setting, 0);
+        if let Some(guid) = feature_of_value(setting) {
+            self.use_dataset_feature(dataset.id(), guid)?;
+        }
         match setting.name.as_str() {
             "quota" => self.change_directory(id, |phys| phys.quota = value),
             "reservation" => self.change_reservation(id, value),

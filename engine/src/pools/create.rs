@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::datasets::format::{PROJECT_QUOTA, file_system_format};
 use crate::devices::open::open_devices;
 use crate::devices::replication::mismatch_within;
-use crate::errors::{of_create, parse_name};
+use crate::errors::{of_create, of_dsl, parse_name};
 use crate::host::hostid;
 use crate::keys::new::{KeyGiven, new_encryption};
 use crate::mounts::make::mount_below;
@@ -21,9 +21,9 @@ use crate::values::setting;
 use cenote_control::model::{ControlError, MountOptions, NewPool, Response, StoreRefusal};
 use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::Kinds;
-use cenote_dsl::write::Setting;
-use cenote_dsl::{FEATURE_VERSION, Stored};
-use cenote_ondisk::features::Feature;
+use cenote_dsl::write::{Setting, feature_needed};
+use cenote_dsl::{DslError, FEATURE_VERSION, Stored};
+use cenote_ondisk::features::{self, Feature, by_guid};
 use cenote_pool::{CreateRequest, ImportOptions, Pool, create};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -56,7 +56,8 @@ pub(crate) fn create_pool(
         return Err(ControlError::Exists { name: name.clone() });
     }
     let mut properties = Properties::read(new)?;
-    let mut settings = root_settings(new)?;
+    let features = chosen_features(new.no_features, &properties)?;
+    let mut settings = root_settings(new, &features)?;
     if is_any_in_store(new) {
         properties.default_to_autotrim();
     }
@@ -68,10 +69,10 @@ pub(crate) fn create_pool(
     };
     let encryption = new_encryption(&root, None, &mut settings, key, env)?;
     check_mount_point(new, properties.altroot.as_deref())?;
+    check_values(&settings, &features)?;
     if new.dry_run {
         return Ok(Response::Done);
     }
-    let features = chosen_features(new.no_features, &properties)?;
     let projects = features.iter().any(|known| known.guid == PROJECT_QUOTA);
     let format = file_system_format(&mut settings, projects, env.wall_clock())?;
     let request = CreateRequest {
@@ -233,12 +234,13 @@ const ROOT_PURPOSE: Purpose = Purpose {
 };
 
 /// The properties of the root dataset.
-fn root_settings(new: &NewPool) -> Result<Vec<Setting>, ControlError> {
+fn root_settings(new: &NewPool, features: &[&Feature]) -> Result<Vec<Setting>, ControlError> {
     let given = new.dataset_properties.iter();
     let settings = given.map(|pair| setting(pair, ROOT_PURPOSE));
     let mut settings: Vec<Setting> = settings.collect::<Result<_, _>>()?;
     let mut names = new.dataset_properties.iter().map(|(name, _)| name);
-    if is_any_in_store(new) && !names.any(|name| name == "compression") {
+    let has_zstd = has(features, features::ZSTD_COMPRESS);
+    if is_any_in_store(new) && has_zstd && !names.any(|name| name == "compression") {
         let compression = ("compression".to_owned(), "zstd".to_owned());
         settings.push(setting(&compression, ROOT_PURPOSE)?);
     }
@@ -267,5 +269,38 @@ fn chosen_features(
             features.push(feature);
         }
     }
+    // What an enabled one builds upon is enabled with it, unless somebody said that it is not.
+    let is_off = |guid: &str| {
+        properties
+            .enabled
+            .iter()
+            .any(|(f, on)| !on && f.guid == guid)
+    };
+    let mut at = 0;
+    while let Some(feature) = features.get(at) {
+        for guid in feature.dependencies {
+            let needed = by_guid(guid).filter(|_| !has(&features, guid) && !is_off(guid));
+            if let Some(needed) = needed {
+                features.push(needed);
+            }
+        }
+        at += 1;
+    }
     Ok(features)
+}
+
+fn has(features: &[&Feature], guid: &str) -> bool {
+    features.iter().any(|known| known.guid == guid)
+}
+
+/// Refuses properties whose values need a feature that the new pool does not have.
+fn check_values(settings: &[Setting], features: &[&Feature]) -> Result<(), ControlError> {
+    for guid in settings.iter().filter_map(feature_needed) {
+        if !has(features, guid) {
+            let feature = by_guid(guid).map_or(guid, |feature| feature.name);
+            let feature = feature.to_owned();
+            return Err(of_dsl(DslError::FeatureDisabled { feature }));
+        }
+    }
+    Ok(())
 }

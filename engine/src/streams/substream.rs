@@ -171,6 +171,7 @@ impl Session<'_> {
             guid: plan.begin.to_guid,
             creation_time: plan.begin.creation_time,
             ivset_guid: plan.keys()?.and_then(|keys| keys.to_ivset_guid),
+            keys: plan.keys()?.cloned().map(Box::new),
         };
         let is_volume = plan.kind()? == ObjsetKind::Volume;
         if target.id() == received {

@@ -246,12 +246,17 @@ impl SyncTask for Populate {
     fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let name = context.dsl.pool_name();
         context.plan_encryption(name, None, &self.encryption)?;
-        Ok(())
+        let room = context.dsl.root()?.available()?;
+        context.check_root_settings(name, &self.root_properties, room)
     }
 
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let root: ObjectId = context.dsl.root()?.id();
         let head = context.create_head(root, context.dsl.origin_snapshot())?;
+        let dataset = context.dsl.dataset_of(head)?;
+        for setting in &self.root_properties {
+            context.account_setting(&dataset, setting)?;
+        }
         context.apply_settings(root, &self.root_properties)?;
         let name = context.dsl.pool_name();
         let plan = context.plan_encryption(name, None, &self.encryption)?;

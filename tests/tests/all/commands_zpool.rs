@@ -219,6 +219,16 @@ fn labels_guids_and_features_change() -> Result<()> {
             .trim()
             == "enabled"
     );
+    // Who does not know a value must not import the pool, whether anything is written by it or not.
+    for (value, feature) in [
+        ("compression=zstd-10", "zstd_compress"),
+        ("checksum=skein", "skein"),
+        ("dedup=edonr,verify", "edonr"),
+    ] {
+        site.ok(&format!("zfs set {value} tank"))?;
+        let state = site.ok(&format!("zpool get -Hovalue feature@{feature} tank"))?;
+        ensure!(state.trim() == "active", "{value}: {state}");
+    }
     let guid = site.ok("zpool get -Hpovalue guid tank")?;
     site.ok("zpool reguid tank")?;
     ensure!(

@@ -49,6 +49,7 @@ mod removing;
 mod replicating;
 mod rescues;
 mod scans;
+mod secrets;
 mod sending;
 mod served_volumes;
 mod settings;

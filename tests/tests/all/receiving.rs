@@ -335,5 +335,32 @@ fn raw_streams_are_received_in_part_and_whole() -> Result<()> {
     site.ok("zfs mount tank/copy")?;
     let (sent, received) = (site.walk("tank/source")?, site.walk("tank/copy")?);
     cenote_tests::site::same(&sent, &received)?;
+    a_changed_key_arrives(&site, &key)?;
     site.finish()
+}
+
+/// The key of the source is changed: with the next increment the copy has it, too.
+fn a_changed_key_arrives(site: &Site, old: &str) -> Result<()> {
+    let key = site.cenote().directory().join("new-key");
+    fs::write(&key, "another passphrase")?;
+    let new = format!("file://{}", key.display());
+    site.ok(&format!("zfs change-key -o keylocation={new} tank/source"))?;
+    site.ok("zfs snapshot tank/source@c")?;
+    let words = ["send", "-w", "-i", "@b", "tank/source@c"];
+    let stream = site.cenote().run("zfs", &words)?.success()?.stdout;
+    // What is made below the copy would be wrapped by the key that is loaded.
+    let refused = receive(site, "-F tank/copy", &stream)?;
+    ensure!(
+        refused.code == Some(1) && refused.stderr.contains("zfs unload-key"),
+        "{}",
+        refused.report()
+    );
+    site.ok("zfs unmount tank/copy")?;
+    site.ok("zfs unload-key tank/copy")?;
+    receive(site, "-u -F tank/copy", &stream)?.success()?;
+    site.fails(&format!("zfs load-key -L {old} tank/copy"))?;
+    site.ok(&format!("zfs load-key -L {new} tank/copy"))?;
+    site.ok("zfs mount tank/copy")?;
+    let (sent, received) = (site.walk("tank/source")?, site.walk("tank/copy")?);
+    cenote_tests::site::same(&sent, &received)
 }

@@ -23,6 +23,7 @@ mod files;
 mod format;
 mod getopt;
 mod http;
+mod key_file;
 mod manual;
 mod metrics;
 mod missing;
@@ -35,6 +36,7 @@ mod prompt;
 mod reading;
 #[cfg(test)]
 mod reference;
+mod secrecy;
 mod service_unit;
 mod snapshots;
 mod sparse;

@@ -3,3 +3,4 @@
 pub(crate) mod encryption;
 pub(crate) mod encryption_roots;
 pub(crate) mod promote_keys;
+pub(crate) mod received;

@@ -80,6 +80,9 @@ impl BeginReceive {
             let name = snapshot.name().clone();
             return Err(DslError::DatasetExists { name });
         }
+        if let Some(keys) = &self.keys {
+            context.plan_wrapping(&head, keys)?;
+        }
         context.check_limits_of(vec![head.directory().id()], 0, 1)
     }
 

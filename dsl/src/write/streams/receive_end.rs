@@ -9,6 +9,7 @@
 //! are what the dataset gave up since its snapshot: the sums of the snapshot and of the directory
 //! are brought to what they would be if the dataset itself had been written to.
 
+use crate::crypto_key::CryptoKey;
 use crate::dataset::Dataset;
 use crate::deadlist::Deadlist;
 use crate::error::DslError;
@@ -18,6 +19,7 @@ use crate::write::blocks::accounting::{Part, SpaceChange, signed};
 use crate::write::context::{SyncContext, SyncTask};
 use cenote_base::{Guid, ObjectId};
 use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_CASE_INSENSITIVE, FLAG_INCONSISTENT, fields};
+use cenote_ondisk::stream::CryptKeydata;
 
 /// Makes a snapshot of what was received.
 #[derive(Debug)]
@@ -36,11 +38,25 @@ pub struct EndReceive {
     pub creation_time: u64,
     /// The set of IVs of a raw stream.
     pub ivset_guid: Option<Guid>,
+    /// The keys of a raw stream, as its sender wraps them.
+    pub keys: Option<Box<CryptKeydata>>,
 }
 
 impl EndReceive {
     fn is_exchange(&self, target: &Dataset) -> bool {
         target.id() != self.received
+    }
+
+    /// The keys of the dataset, if they are to be wrapped as those of the stream.
+    fn new_wrapping(
+        &self,
+        context: &SyncContext<'_>,
+        target: &Dataset,
+    ) -> Result<Option<CryptoKey>, DslError> {
+        match &self.keys {
+            Some(keys) => context.plan_wrapping(target, keys),
+            None => Ok(None),
+        }
     }
 
     fn check_exchange(&self, context: &SyncContext<'_>, target: &Dataset) -> Result<(), DslError> {
@@ -58,6 +74,7 @@ impl EndReceive {
         }
         context.deadlist_entries(target.phys().deadlist)?;
         context.deadlist_entries(received.deadlist)?;
+        self.new_wrapping(context, target)?;
         target.check_refquota(received.referenced_bytes)
     }
 }
@@ -89,6 +106,9 @@ impl SyncTask for EndReceive {
         let target = context.dsl.dataset(&self.name)?;
         if self.is_exchange(&target) {
             let received = context.dsl.dataset_of(self.received)?;
+            if let Some(wrapping) = self.new_wrapping(context, &target)? {
+                context.take_wrapping(&wrapping)?;
+            }
             context.exchange(&target, &received)?;
         } else {
             context.forget_resume_state(&target)?;

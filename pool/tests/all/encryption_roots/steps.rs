@@ -433,6 +433,7 @@ impl Grove {
             guid: Guid(self.random.next_u64()),
             creation_time: 1,
             ivset_guid: None,
+            keys: None,
         };
         let ended = run(self.pool(), end).map(drop);
         let is_done = ended.is_ok();

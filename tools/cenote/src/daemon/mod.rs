@@ -40,6 +40,7 @@ use crate::format::number::{duration, nicebytes};
 use crate::metrics::dashboard::{self, Dashboard};
 use crate::metrics::endpoint::Endpoint;
 use crate::places::{Places, state_directory_of_process};
+use crate::secrecy;
 
 pub use gauge::memory_available;
 
@@ -278,6 +279,7 @@ fn serve(arguments: &Arguments) -> Outcome {
         let least = nicebytes(MEMORY_MIN);
         return failed(format!("--memory: {least} is the least that can work"));
     }
+    secrecy::keep_out_of_dumps();
     let others = others(arguments)?;
     let auto = arguments.has("auto");
     let notes = settings_files::load(arguments.all("settings").collect()).map_err(Stop::Failed)?;

@@ -5,10 +5,11 @@
 
 use super::failure::Failure;
 use super::options::KeyOption;
+use crate::{key_file, secrecy};
 use cenote_control::model::LoadedKey;
 use cenote_dsl::{Dataset, DatasetName, Directory, Dsl, DslError};
-use std::fs::File;
 use std::io::{IsTerminal, Read};
+use std::path::Path;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
@@ -118,9 +119,10 @@ fn read_material(dataset: &str, location: &str) -> Result<Zeroizing<Vec<u8>>, Fa
         location: location.to_owned(),
         source,
     };
-    let mut material = Zeroizing::new(Vec::with_capacity(MATERIAL_MAX as usize));
+    secrecy::keep_out_of_dumps();
     let path = match location {
         "-" => {
+            let mut material = Zeroizing::new(Vec::with_capacity(MATERIAL_MAX as usize));
             let input = std::io::stdin().lock();
             input
                 .take(MATERIAL_MAX)
@@ -131,11 +133,7 @@ fn read_material(dataset: &str, location: &str) -> Result<Zeroizing<Vec<u8>>, Fa
         "prompt" => return prompt(dataset).map_err(failed),
         location => location.strip_prefix("file://").unwrap_or(location),
     };
-    let file = File::open(path).map_err(failed)?;
-    file.take(MATERIAL_MAX)
-        .read_to_end(&mut material)
-        .map_err(failed)?;
-    Ok(material)
+    key_file::read(Path::new(path), MATERIAL_MAX as usize).map_err(failed)
 }
 
 /// Asks on the terminal, without showing what is typed; without a terminal reads a line.

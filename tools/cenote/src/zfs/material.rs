@@ -1,11 +1,13 @@
 //! Where the bytes of a key come from: the terminal, standard input or a file.
 
 use std::io::{BufRead, IsTerminal, Read};
+use std::path::Path;
 
 use cenote_control::model::Secret;
 use zeroize::Zeroizing;
 
 use super::select::reason;
+use crate::{key_file, secrecy};
 
 /// The longest passphrase, as OpenZFS has it.
 const PASSPHRASE_MAX: usize = 512;
@@ -24,18 +26,19 @@ pub fn read(dataset: &str, format: &str, location: &str) -> Result<Secret, Strin
             "Cannot fetch keys from '{location}' in this version."
         ));
     }
+    secrecy::keep_out_of_dumps();
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
         return prompt(dataset, format);
     }
     if format == "raw" {
-        let mut key = Zeroizing::new(Vec::new());
+        let mut key = Zeroizing::new(Vec::with_capacity(RAW_KEY_SIZE));
         let limit = u64::try_from(RAW_KEY_SIZE).expect("32 fits");
         let read = stdin.lock().take(limit).read_to_end(&mut key);
         read.map_err(|error| format!("Failed to read key: {}", reason(&error)))?;
         return check(key, format);
     }
-    let mut line = Zeroizing::new(Vec::new());
+    let mut line = Zeroizing::new(Vec::with_capacity(PASSPHRASE_MAX + 2));
     let limit = u64::try_from(PASSPHRASE_MAX + 2).expect("fits");
     let read = stdin.lock().take(limit).read_until(b'\n', &mut line);
     read.map_err(|error| format!("Failed to read key: {}", reason(&error)))?;
@@ -66,11 +69,9 @@ pub fn can_ask_again(location: &str) -> bool {
 }
 
 fn read_file(path: &str, format: &str) -> Result<Secret, String> {
+    secrecy::keep_out_of_dumps();
     let failed = |error| format!("Failed to open key material file: {}", reason(&error));
-    let file = std::fs::File::open(path).map_err(failed)?;
-    let mut bytes = Zeroizing::new(Vec::new());
-    let limit = u64::try_from(PASSPHRASE_MAX + 2).expect("fits");
-    file.take(limit).read_to_end(&mut bytes).map_err(failed)?;
+    let bytes = key_file::read(Path::new(path), PASSPHRASE_MAX + 2).map_err(failed)?;
     if format == "raw" {
         return check(bytes, format);
     }
