@@ -74,7 +74,7 @@ impl Pool {
         let multihost = uberblock.multihost.as_ref();
         let multihost = multihost.is_some_and(|multihost| multihost.delay_ns != 0);
         let written = shape.write_uberblock(uberblock, scope, multihost);
-        let written = written.and_then(|()| shape.flush());
+        let written = written.and_then(|_| shape.flush());
         written.map_err(|error| ImportError::NotWritable {
             reason: error.to_string(),
         })

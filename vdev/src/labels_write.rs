@@ -142,7 +142,7 @@ impl Shape {
     }
 
     /// Writes the uberblock into its slot of all labels of the leaves in scope and makes it
-    /// durable: first on log devices, then on the others.
+    /// durable: first on log devices, then on the others. Returns the leaves that have it now.
     ///
     /// # Errors
     /// If not a single leaf took it that is not of a log device.
@@ -151,7 +151,7 @@ impl Shape {
         uberblock: &Uberblock,
         scope: UberblockScope,
         multihost: bool,
-    ) -> Result<(), VdevError> {
+    ) -> Result<Vec<Guid>, VdevError> {
         let is_log = |leaf: &usize| self.tree.nodes[self.top_of_leaf(*leaf)].is_log;
         let all = self.uberblock_leaves(scope);
         let (logs, leaves): (Vec<usize>, Vec<usize>) = all.into_iter().partition(is_log);
@@ -168,7 +168,11 @@ impl Shape {
         let failed = self.on_leaves(&leaves, &write);
         let lost = failed.len() == leaves.len() || self.is_cut_off();
         failures.extend(failed);
-        self.report("uberblock", failures, lost)
+        let has_failed = |leaf: &usize| failures.iter().any(|(other, _)| other == leaf);
+        let all = logs.iter().chain(&leaves).filter(|leaf| !has_failed(leaf));
+        let taken = all.map(|leaf| self.guid_of_leaf(*leaf)).collect();
+        self.report("uberblock", failures, lost)?;
+        Ok(taken)
     }
 
     /// Writes a heartbeat into one label of one leaf, both chosen by `pick`, and returns how many

@@ -7,14 +7,14 @@
 //! in use is of several moments. Its four labels are at both ends of it, and the oldest one counts.
 
 use crate::absence::clear::ClearError;
-use crate::import::choose::{Known, TOPS_AT_ONCE};
+use crate::import::choose::Known;
 use crate::import::label_tree::config_of;
 use crate::import::lineage::{Parted, groups_of};
 use crate::import::outsider::{Outsider, Why};
 use crate::pool::{FoundDevice, Pool};
 use cenote_base::{Guid, Txg};
 use cenote_device::{Device, DeviceError};
-use cenote_ondisk::{VdevConfig, VdevKind};
+use cenote_ondisk::VdevConfig;
 use cenote_vdev::{DeviceLabels, TxgSet, scan};
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
@@ -173,7 +173,7 @@ impl Pool {
         let last = last.min(labels.whole_until(last));
         // What only this device can have is lost if it is a copy from before.
         let is_alone = top.guid == guid;
-        let is_behind = chronicle.count_after(last) > self.lag() && !top.is_log;
+        let is_behind = last < chronicle.last_taken(guid) && !top.is_log;
         match is_alone && is_behind {
             true => Err(Parted::Unknown),
             false => Ok(last),
@@ -185,19 +185,6 @@ impl Pool {
     pub(crate) fn missed_by(&self, leaf: Guid, labels: &DeviceLabels) -> TxgSet {
         let last = self.last_common(leaf, labels);
         self.missed_after(leaf, last.unwrap_or_default())
-    }
-
-    /// Groups whose uberblocks a device may lack that missed nothing.
-    ///
-    /// The only top-level vdev lacks none: without an uberblock on it no group is on disk.
-    fn lag(&self) -> usize {
-        let tree = self.vdev_tree();
-        let tops = tree.children.iter();
-        let tops = tops.filter(|top| !matches!(top.kind, VdevKind::Hole | VdevKind::Indirect));
-        match tops.count() {
-            0 | 1 => 0,
-            count => count.div_ceil(TOPS_AT_ONCE as usize) + 1,
-        }
     }
 
     /// What a leaf missed of the groups after `last`.

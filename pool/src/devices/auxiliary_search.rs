@@ -3,7 +3,8 @@
 //! The pool's tree does not name them, so a search for the devices of a pool does not meet them
 //! unless they are among the places that it was given. The pool records their paths. A device is
 //! looked for there, like all others, and taken if its labels bear its guid: another disk may have
-//! the name by now. One that was moved is looked for beside its old place, if a command asks.
+//! the name by now. One that was moved is looked for beside its old place, if a command asks. Of
+//! several that bear the guid, the one at the recorded path is the device, and others are copies.
 //!
 //! Several pools may list the same spare. Looking only reads, and takes it from none of them.
 
@@ -76,10 +77,17 @@ impl Pool {
         let opener: &dyn Opener = self.options().opener.as_ref();
         let members = scan(places, opener).members.into_iter();
         // What is in a partition is opened by the partition's own name.
-        for member in members.filter(|member| member.candidate.partition.is_none()) {
-            let Some(guid) = auxiliary_guid(&member, self.guid()) else {
-                continue;
+        let whole = members.filter(|member| member.candidate.partition.is_none());
+        let known = whole.filter_map(|member| Some((auxiliary_guid(&member, self.guid())?, member)));
+        let mut known: Vec<(Guid, Member)> = known.collect();
+        // A copy may be met first, even at the recorded path of another device.
+        known.sort_by_key(|(guid, member)| {
+            let is_at_home = |config: &VdevConfig| {
+                config.guid == *guid && config.path.as_ref() == Some(&member.candidate.path)
             };
+            !missing.iter().any(is_at_home)
+        });
+        for (guid, member) in known {
             let is_it = |config: &VdevConfig| config.guid == guid;
             if missing.iter().any(is_it) {
                 missing.retain(|config| !is_it(config));

@@ -244,6 +244,8 @@ pub(crate) struct Chronicle {
     floors: HashMap<Guid, Txg>,
     /// The last groups of leaves that are away.
     away: BTreeMap<Guid, Groups>,
+    /// The last group whose uberblock each leaf took since the pool was opened.
+    taken: HashMap<Guid, Txg>,
 }
 
 impl Chronicle {
@@ -254,11 +256,14 @@ impl Chronicle {
             complete_from: Txg(opened.0 + 1),
             floors,
             away: BTreeMap::new(),
+            taken: HashMap::new(),
         }
     }
 
-    /// Notes a group that is on disk.
-    pub fn add(&mut self, uberblock: &Uberblock) {
+    /// Notes a group that is on disk, and the leaves that have its uberblock.
+    pub fn add(&mut self, uberblock: &Uberblock, taken: Vec<Guid>) {
+        let each = taken.into_iter().map(|leaf| (leaf, uberblock.txg));
+        self.taken.extend(each);
         self.groups.insert(uberblock.txg, uberblock.into());
         while self.groups.len() > REMEMBERED_MAX {
             let Some((oldest, _)) = self.groups.pop_first() else {
@@ -311,9 +316,9 @@ impl Chronicle {
         past.last_common(theirs)
     }
 
-    /// Groups that are on disk and newer than this one.
-    pub fn count_after(&self, txg: Txg) -> usize {
-        self.groups.range(Txg(txg.0.saturating_add(1))..).count()
+    /// The last group whose uberblock a leaf took since the pool was opened; 0 if it took none.
+    pub fn last_taken(&self, leaf: Guid) -> Txg {
+        self.taken.get(&leaf).copied().unwrap_or_default()
     }
 }
 

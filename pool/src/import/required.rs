@@ -20,6 +20,10 @@
 //! A top-level vdev none of whose devices has a group that one of them must have is an older copy.
 //! Nothing could give it what it lacks, so it is not used. The newest group is not required of data
 //! devices, as a power cut may have stopped it halfway. Log devices have it first.
+//!
+//! A group that changes the configuration writes labels 1 and 3 when every device has its
+//! uberblock. So if one device has the newest group in these labels, no power cut stopped it, and
+//! all devices must have it. An export ends with such a group.
 
 use crate::absence::away;
 use crate::error::ImportError;
@@ -31,9 +35,10 @@ use crate::import::options::ImportOptions;
 use crate::import::outsider::{Outsider, Why};
 use cenote_base::{Guid, Txg};
 use cenote_dmu::ObjectSet;
+use cenote_ondisk::label::LABELS;
 use cenote_ondisk::pool_config::PoolConfig;
 use cenote_ondisk::{Uberblock, VdevConfig};
-use cenote_vdev::{DeviceLabels, Member, TxgSet};
+use cenote_vdev::{DeviceLabels, Label, Member, TxgSet};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -43,8 +48,44 @@ pub(crate) struct Required {
     labels: Option<PoolConfig>,
     /// The newest group of these devices.
     newest: Txg,
+    /// Whether that group came as far as labels 1 and 3.
+    is_newest_sealed: bool,
     /// The top-level vdevs that get uberblocks in turn.
     turns: Vec<Guid>,
+}
+
+/// What devices of a top-level vdev must have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Must {
+    /// This group, which no power cut stopped.
+    Sealed(Txg),
+    /// This group, or the labels of a later one that a power cut stopped.
+    Group(Txg),
+}
+
+impl Must {
+    fn txg(self) -> Txg {
+        match self {
+            Self::Sealed(txg) | Self::Group(txg) => txg,
+        }
+    }
+
+    fn is_met_by(self, labels: &DeviceLabels, groups: &Groups) -> bool {
+        match self {
+            Self::Sealed(txg) => {
+                // A device that failed to take the uberblock has the labels that came after it.
+                let odd = sealed_labels(labels).filter(|label| label.txg() >= txg);
+                labels.whole_until(Txg(u64::MAX)) >= txg || odd.count() == LABELS / 2
+            }
+            Self::Group(txg) => proven_until(labels, groups) >= txg,
+        }
+    }
+}
+
+/// The valid ones of the labels that are written after the uberblock.
+fn sealed_labels(labels: &DeviceLabels) -> impl Iterator<Item = &Label> {
+    let all = labels.labels.iter();
+    all.filter(|label| label.index % 2 == 1 && label.is_valid())
 }
 
 fn is_log(tree: &VdevConfig, leaf: Guid) -> bool {
@@ -75,7 +116,9 @@ impl Required {
             .filter_map(|member| label_until(&member.labels, newest));
         let turns = tree.children.iter();
         let turns = turns.filter(|top| !top.is_log && top.kind.is_concrete());
+        let mut sealed = data.iter().flat_map(|member| sealed_labels(&member.labels));
         Self {
+            is_newest_sealed: sealed.any(|label| label.txg() == newest),
             labels: labels.max_by_key(|config| config.txg).cloned(),
             newest,
             turns: turns.map(|top| top.guid).collect(),
@@ -121,12 +164,14 @@ impl Required {
         }
     }
 
-    /// The last group before the newest that devices of a top-level vdev must have; `None` if none
-    /// is.
-    fn last_for(&self, top: &VdevConfig, groups: &Groups) -> Option<Txg> {
+    /// The last group that devices of a top-level vdev must have; `None` if none is.
+    fn last_for(&self, top: &VdevConfig, groups: &Groups) -> Option<Must> {
         let labels = self.labels.as_ref().filter(|_| self.is_ours())?;
         let count = self.turns.len();
         let place = self.turns.iter().position(|turn| *turn == top.guid)?;
+        if self.is_newest_sealed {
+            return Some(Must::Sealed(self.newest));
+        }
         let from = labels.txg.unwrap_or_default();
         let mut before = groups.range(from..).rev();
         let newest = before.next().map_or(Txg(0), |(txg, _)| *txg);
@@ -136,7 +181,7 @@ impl Required {
             *txg == from || turn < TOPS_AT_ONCE as usize
         };
         let mut its = before.map(|(txg, _)| *txg).filter(|txg| *txg < newest);
-        its.find(is_its)
+        its.find(is_its).map(Must::Group)
     }
 }
 
@@ -249,17 +294,17 @@ impl Facts<'_> {
         let common = Common::of(self.known);
         let mut outsiders = Vec::new();
         for top in &self.tree.children {
-            let Some(last) = self.required.last_for(top, &common.groups) else {
+            let Some(must) = self.required.last_for(top, &common.groups) else {
                 continue;
             };
             let below = |one: &&Known| top.leaves().any(|leaf| leaf.guid == one.leaf);
             let own: Vec<&Known> = self.known.iter().filter(below).collect();
-            let has_it = |one: &&Known| proven_until(&one.member.labels, &common.groups) >= last;
+            let has_it = |one: &&Known| must.is_met_by(&one.member.labels, &common.groups);
             // What the pool knows to be behind is another matter.
             let is_known = |one: &&Known| {
                 let missed = self.missed.get(&one.leaf);
                 self.away.contains_key(&one.leaf)
-                    || missed.is_some_and(|missed| missed.contains(last))
+                    || missed.is_some_and(|missed| missed.contains(must.txg()))
             };
             if own.iter().any(has_it) || own.iter().any(is_known) {
                 continue;

@@ -252,7 +252,7 @@ impl Pool {
         let checkpoint = directory_words(self.mos(), keys::CHECKPOINT)?;
         let (mut chronicle, away) = self.past(candidate, newest)?;
         if let Some(rewound) = &rewound {
-            chronicle.add(rewound);
+            chronicle.add(rewound, Vec::new());
         }
         let config = self.config_in_use(candidate, uberblock.version);
         let syncer = Syncer::new(Parts {

@@ -4,12 +4,12 @@ use super::error::SyncError;
 use super::syncer::Syncer;
 use crate::devices::auxiliary_label::label_of;
 use crate::pool::space_facts;
-use cenote_base::{ObjsetId, Txg};
+use cenote_base::{Guid, ObjsetId, Txg};
 use cenote_dmu::{DmuError, ObjectSet};
 use cenote_dsl::directory_keys;
 use cenote_ondisk::pool_config::{PoolState, Previous};
 use cenote_ondisk::uberblock::{Uberblock, VERSION_FEATURES};
-use cenote_ondisk::{BlockPointer, VdevConfig};
+use cenote_ondisk::{BlockPointer, NvList, VdevConfig};
 use cenote_vdev::{LabelPhase, UberblockScope, VdevError, clear_labels, format_labels};
 use std::sync::Arc;
 
@@ -50,35 +50,27 @@ impl Syncer {
         if let Some(cause) = self.heartbeat.overdue(self.env.monotonic()) {
             return Err(SyncError::Stopped { cause });
         }
-        if let Some(labels) = labels {
+        let write_labels = |labels: &Vec<(Guid, NvList)>, phase| {
+            self.insist(|| self.vdevs.shape().write_labels(labels, phase, txg))
+        };
+        let write_uberblock = |scope| {
             self.insist(|| {
-                self.vdevs
-                    .shape()
-                    .write_labels(&labels, LabelPhase::Even, txg)
-            })?;
-            let scope = UberblockScope::All;
-            self.insist(|| {
-                self.vdevs
-                    .shape()
-                    .write_uberblock(&uberblock, scope, multihost)
-            })?;
-            self.insist(|| {
-                self.vdevs
-                    .shape()
-                    .write_labels(&labels, LabelPhase::Odd, txg)
-            })?;
+                let shape = self.vdevs.shape();
+                shape.write_uberblock(&uberblock, scope, multihost)
+            })
+        };
+        let taken = if let Some(labels) = labels {
+            write_labels(&labels, LabelPhase::Even)?;
+            let taken = write_uberblock(UberblockScope::All)?;
+            write_labels(&labels, LabelPhase::Odd)?;
+            taken
         } else {
             let first = usize::try_from(txg.0).unwrap_or(0);
-            let scope = UberblockScope::Some(first);
-            self.insist(|| {
-                self.vdevs
-                    .shape()
-                    .write_uberblock(&uberblock, scope, multihost)
-            })?;
-        }
+            write_uberblock(UberblockScope::Some(first))?
+        };
         self.pipeline.committed();
         self.heartbeat.note_written(self.env.monotonic());
-        self.chronicle().add(&uberblock);
+        self.chronicle().add(&uberblock, taken);
         *self.uberblock.write() = uberblock;
         self.release_left();
         self.finish_group(root)
@@ -111,7 +103,7 @@ impl Syncer {
 
     /// Writes labels or the uberblock, again and again if the pool is to wait for its devices:
     /// every attempt writes all of them.
-    fn insist(&self, write: impl Fn() -> Result<(), VdevError>) -> Result<(), SyncError> {
+    fn insist<T>(&self, write: impl Fn() -> Result<T, VdevError>) -> Result<T, SyncError> {
         let suspension = self.pipeline.suspension();
         loop {
             let attempt = suspension.attempt();

@@ -92,7 +92,12 @@ fn a_log_rests_and_comes_back() {
     let pool = pool.expect("the log is still out of use");
     assert!(pool.is_out_of_use(leaves[1]));
     common::change(&pool, 2).expect("written");
-    pool.online(leaves[1], None, (&by(), ""))
+    // It is closed, so that it may be exchanged, and opened by its name when it comes back.
+    assert!(!pool.vdevs().is_open(leaves[1]));
+    let mut looked = pool.look_for(vec![leaves[1]]).expect("it can be opened");
+    let found = looked.devices.remove(&leaves[1]);
+    assert!(found.is_some(), "{:?}", looked.outsiders);
+    pool.online(leaves[1], found, (&by(), ""))
         .expect("it is there");
     common::change(&pool, 3).expect("written");
     assert_eq!(pool.vdevs().state().0, VdevState::Healthy);

@@ -400,7 +400,8 @@ fn labels_and_uberblocks_are_found_again() {
         written.expect("memory takes labels");
     }
     let write = |txg, scope| vdevs.write_uberblock(&uberblock(txg), scope, false);
-    write(4, UberblockScope::All).expect("memory takes uberblocks");
+    let taken = write(4, UberblockScope::All).expect("memory takes uberblocks");
+    assert_eq!(taken, [Guid(10), Guid(11)]);
     write(36, UberblockScope::Some(7)).expect("memory takes uberblocks");
     // The crash that the order of writes is made for: labels of a txg that never came.
     let written = vdevs.write_labels(&configs(50), LabelPhase::Even, Txg(50));
@@ -446,11 +447,8 @@ fn labels_need_a_leaf_of_each_vdev() {
             .write_labels(&configs, LabelPhase::Even, Txg(4))
             .is_ok()
     );
-    assert!(
-        vdevs
-            .write_uberblock(&uberblock(4), UberblockScope::All, false)
-            .is_ok()
-    );
+    let taken = vdevs.write_uberblock(&uberblock(4), UberblockScope::All, false);
+    assert_eq!(taken.expect("one side has it"), [Guid(11)]);
     failing[1].fail_writes(true);
     assert!(
         vdevs

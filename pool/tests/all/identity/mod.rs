@@ -314,8 +314,11 @@ impl Model {
             if is_one && is_leaf && self.must_be_taken(disk, pool.guid(), last) {
                 let done = &self.done;
                 let outsiders = pool.outsiders();
+                // What somebody took out of use is closed, and not refused.
+                let is_refused = outsiders.iter().any(|outsider| outsider.leaf == leaf);
+                let rests = pool.is_out_of_use(leaf) && !is_refused;
                 assert!(
-                    pool.vdevs().is_open(leaf),
+                    pool.vdevs().is_open(leaf) || rests,
                     "{path:?} is refused: {outsiders:?} {done:?}"
                 );
             }
