@@ -78,7 +78,8 @@ impl Pool {
         let members = scan(places, opener).members.into_iter();
         // What is in a partition is opened by the partition's own name.
         let whole = members.filter(|member| member.candidate.partition.is_none());
-        let known = whole.filter_map(|member| Some((auxiliary_guid(&member, self.guid())?, member)));
+        let known =
+            whole.filter_map(|member| Some((auxiliary_guid(&member, self.guid())?, member)));
         let mut known: Vec<(Guid, Member)> = known.collect();
         // A copy may be met first, even at the recorded path of another device.
         known.sort_by_key(|(guid, member)| {

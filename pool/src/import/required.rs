@@ -327,3 +327,61 @@ impl Facts<'_> {
         outsiders
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cenote_ondisk::nvlist::NvList;
+    use cenote_ondisk::uberblock::{MAGIC, UBERBLOCK_WORDS};
+    use cenote_vdev::{FoundUberblock, LabelHealth};
+
+    /// Four labels, each with the group of its configuration and that of its newest uberblock.
+    fn labels(each: [(u64, u64); LABELS]) -> DeviceLabels {
+        let mut labels = DeviceLabels::default();
+        for (index, (txg, newest)) in each.into_iter().enumerate() {
+            let mut list = NvList::new();
+            list.set_u64("state", 0);
+            list.set_u64("txg", txg);
+            labels.labels.push(Label {
+                index,
+                offset: 0,
+                health: LabelHealth::Valid,
+                config: Some(PoolConfig::decode(&list).expect("nothing else is needed")),
+                list: None,
+            });
+            let mut words = [0; UBERBLOCK_WORDS];
+            words[0] = MAGIC;
+            words[2] = newest;
+            labels.uberblocks.push(FoundUberblock {
+                label: index,
+                slot: 0,
+                slot_size: 1024,
+                uberblock: Uberblock::from_words(&words).expect("right magic"),
+            });
+        }
+        labels
+    }
+
+    /// A disk without redundancy was exchanged for an older one with labels 0 and 2 of now. After
+    /// an export that was believed: these labels were of the newest group, and nothing before
+    /// them was required.
+    #[test]
+    fn a_group_that_no_power_cut_stopped_is_required() {
+        let state = State {
+            root: [0; 4],
+            seconds: 0,
+        };
+        let groups: Groups = (1..21).map(|txg| (Txg(txg), state)).collect();
+        let is_met = |must: Must, each| must.is_met_by(&labels(each), &groups);
+        let sealed = Must::Sealed(Txg(20));
+        assert!(is_met(sealed, [(20, 20); 4]));
+        assert!(!is_met(sealed, [(20, 20), (4, 9), (20, 20), (4, 9)]));
+        // One that was torn later in the same life.
+        assert!(!is_met(sealed, [(20, 20), (20, 20), (20, 20), (4, 19)]));
+        // It failed to take the uberblock, and has the labels before and after it.
+        assert!(is_met(sealed, [(20, 19); 4]));
+        // The power went when the labels were written, twice in a row.
+        let cut = [(20, 18), (4, 18), (20, 18), (4, 18)];
+        assert!(is_met(Must::Group(Txg(19)), cut) && !is_met(sealed, cut));
+    }
+}
