@@ -169,6 +169,11 @@ fn a_file_that_was_exchanged_for_a_copy_is_opened_by_its_name() -> Result<()> {
     for name in names.iter().chain(&["while it is deleted"]) {
         ensure!(fs::read(site.path("tank").join(name))?.len() as u64 == 8 * MIB);
     }
+    // The deleted one is replaced by a new file, so that OpenZFS finds a whole pool.
+    device(&site, 1)?;
+    site.ok(&format!("zpool replace tank {second}"))?;
+    until_whole(&site)?;
+    ensure!(state(&site, second)? == "ONLINE" && state(&site, "mirror-0")? == "ONLINE");
     site.finish()
 }
 
@@ -318,16 +323,19 @@ fn spares_and_cache_devices_are_there_after_a_restart() -> Result<()> {
     let (spare, cache) = (device(&site, 5)?, device(&site, 6)?);
     let (spare, cache) = (spare.display().to_string(), cache.display().to_string());
     site.ok(&format!("zpool add tank spare {spare} cache {cache}"))?;
-    site.kill()?;
+    site.crash()?;
     site.ok("cenote daemon resume")?;
     ensure!(state(&site, &spare)? == "AVAIL");
     ensure!(state(&site, &cache)? == "ONLINE");
     site.ok(&format!("zpool offline -f tank {}", devices[0]))?;
     wait_until("a spare", || Ok(!state(&site, "spare-0")?.is_empty()))?;
     until_whole(&site)?;
-    site.kill()?;
+    site.crash()?;
     site.ok("cenote daemon resume")?;
     ensure!(state(&site, "spare-0")? == "DEGRADED");
     ensure!(state(&site, &cache)? == "ONLINE");
+    site.ok(&format!("zpool clear tank {}", devices[0]))?;
+    until_whole(&site)?;
+    wait_until("given back", || Ok(state(&site, "spare-0")?.is_empty()))?;
     site.finish()
 }
