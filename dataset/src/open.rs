@@ -175,6 +175,19 @@ impl OpenDataset {
     /// # Errors
     /// If there is no space, the pool takes no changes, or the dataset is closed.
     pub fn begin(&self, bytes: u64, dirty_bytes: u64) -> Result<Transaction, DatasetError> {
+        self.begin_for(|_| bytes, dirty_bytes)
+    }
+
+    /// As [`Self::begin`], where it depends on the group how much larger the dataset gets: what is
+    /// written again in one group takes space once.
+    ///
+    /// # Errors
+    /// As [`Self::begin`].
+    pub fn begin_for(
+        &self,
+        bytes: impl Fn(Txg) -> u64,
+        dirty_bytes: u64,
+    ) -> Result<Transaction, DatasetError> {
         let cost = TxCost { dirty_bytes };
         self.unless_closed(match &self.space {
             Some(space) => space.begin(bytes, cost)?,

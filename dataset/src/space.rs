@@ -88,11 +88,15 @@ impl SpacePolicy {
             .saturating_add(TRANSACTION_BYTES)
     }
 
-    /// Begins a transaction that makes the dataset larger by about `bytes`. Waits for groups that
-    /// may give space back.
-    pub(crate) fn begin(&self, bytes: u64, cost: TxCost) -> Result<Transaction, DatasetError> {
-        let request = Request {
-            bytes: self.at_worst(bytes),
+    /// Begins a transaction that makes the dataset larger by about as much as `bytes` says of its
+    /// group. Waits for groups that may give space back.
+    pub(crate) fn begin(
+        &self,
+        bytes: impl Fn(Txg) -> u64,
+        cost: TxCost,
+    ) -> Result<Transaction, DatasetError> {
+        let request = |txg| Request {
+            bytes: self.at_worst(bytes(txg)),
             ..Request::default()
         };
         self.begin_request(request, cost)
@@ -110,16 +114,20 @@ impl SpacePolicy {
             is_shared: true,
             ..Request::default()
         };
-        self.begin_request(request, cost)
+        self.begin_request(|_| request, cost)
     }
 
-    fn begin_request(&self, request: Request, cost: TxCost) -> Result<Transaction, DatasetError> {
+    fn begin_request(
+        &self,
+        request: impl Fn(Txg) -> Request,
+        cost: TxCost,
+    ) -> Result<Transaction, DatasetError> {
         let mut first = None;
         loop {
             let tx = self.gate.begin(cost)?;
             let first = *first.get_or_insert(tx.txg());
             let rooms = self.dsl.rooms();
-            match rooms.reserve(self.id(), tx.txg(), request, first) {
+            match rooms.reserve(self.id(), tx.txg(), request(tx.txg()), first) {
                 Answer::Fits => return Ok(tx),
                 Answer::Refused(limit) => return Err(SpaceRefusal::from(limit).into()),
                 Answer::Wait => drop(tx),

@@ -14,7 +14,7 @@ use crate::object::Object;
 use crate::object_set::{ObjectSet, SpecialObject};
 use crate::txg::Transaction;
 use cenote_base::rt::RwLockWriteGuard;
-use cenote_base::{BLOCK_SIZE_MAX, BlockId, SECTOR_SIZE};
+use cenote_base::{BLOCK_SIZE_MAX, BlockId, SECTOR_SIZE, Txg};
 use cenote_cache::{Block, BlockBuffer};
 use cenote_io::{CompressedForm, StoredForm};
 use cenote_ondisk::dnode::{DNODE_SLOTS_MAX, FLAG_SPILL_BLKPTR};
@@ -102,6 +102,22 @@ impl Object {
             data = rest;
         }
         Ok(())
+    }
+
+    /// How many of these blocks have contents that are written with the group `txg`. Writing them
+    /// again before that takes no more space.
+    pub fn count_written_in(&self, txg: Txg, blocks: Range<u64>) -> u64 {
+        let Some(live) = &self.live else {
+            return 0;
+        };
+        let state = live.read();
+        let open = state.open.as_ref().filter(|open| open.txg == txg);
+        let has_contents =
+            |dirty: &Dirty| matches!(dirty, Dirty::Contents(_) | Dirty::Compressed(_));
+        open.map_or(0, |open| {
+            let written = open.blocks.range(blocks);
+            written.filter(|(_, dirty)| has_contents(dirty)).count() as u64
+        })
     }
 
     /// The size of the object's blocks now, in bytes.

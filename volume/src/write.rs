@@ -141,10 +141,17 @@ impl Volume {
         length: u64,
         write: impl FnOnce(&Transaction, &Object) -> Result<(), VolumeError>,
     ) -> Result<(), VolumeError> {
-        let tx = self.dataset()?.begin(length, self.cost(length))?;
+        let (object, size) = (self.data()?, self.block_size());
+        let (first, end) = (offset / size, (offset + length).div_ceil(size));
+        // Blocks are written as a whole, and once in a group.
+        let bytes = |txg| {
+            let written = object.count_written_in(txg, first..end);
+            (end - first).saturating_sub(written) * size
+        };
+        let tx = self.dataset()?.begin_for(bytes, self.cost(length))?;
         self.check_range(offset, length)?;
         let _range = self.ranges.hold(offset, length);
-        write(&tx, &self.data()?)
+        write(&tx, &object)
     }
 
     fn log_write(&self, tx: &Transaction, offset: u64, data: &[u8]) {

@@ -97,7 +97,7 @@ impl FileSystem {
         set: &SetAttributes,
     ) -> Result<Arc<Znode>, PosixError> {
         let writer = self.require_writer()?;
-        let held = writer.lock(&[id]);
+        let _held = writer.lock(&[id]);
         let file = self.znode(id)?;
         if !set.is_allowed_when_immutable() {
             let is_touch = set.is_allowed_when_growing();
@@ -108,52 +108,66 @@ impl FileSystem {
         }
         let owners = self.new_owners(&file, set)?;
         let rest = SetAttributes { size: None, ..*set };
-        if let (Some(size), true) = (set.size, rest == SetAttributes::default()) {
-            self.truncate_locked(id, size)?;
-        } else if rest != SetAttributes::default() {
-            let hidden = self.hidden_objects(&file, &rest)?;
-            let early = hidden.len().saturating_sub(HIDDEN_AT_ONCE);
-            let (early, hidden) = hidden.split_at(early);
-            for hidden in early.chunks(HIDDEN_AT_ONCE) {
-                let tx = self.begin_freeing(0)?;
-                self.change_hidden_owners(&tx, hidden, &rest)?;
-                tx.keep();
+        match set.size {
+            _ if rest != SetAttributes::default() => {
+                self.set_more_than_size(&file, (set.size, &rest), owners)
             }
-            let tx = match (set.size, owners) {
-                (Some(size), owners) => {
-                    if let Some(owners) = owners {
-                        // Whether they may have the file; nothing is changed yet.
-                        drop(self.begin_giving(&file, owners)?);
-                    }
-                    let tx = self.begin_truncation(id, size)?;
-                    self.log_modified(&tx, id)?;
-                    tx
-                }
-                (None, Some(owners)) => self.begin_giving(&file, owners)?,
-                (None, None) => self.begin(0)?,
-            };
-            // As truncation left it.
-            let file = self.znode(id)?;
-            let changes = self.attribute_changes(&file, &rest)?;
-            self.change(&tx, id, &changes)?;
-            self.change_hidden_owners(&tx, hidden, &rest)?;
-            let has_hidden_list = match rest.mode {
-                Some(mode) => self.change_hidden_list(&tx, &file, mode)?,
-                None => false,
-            };
-            self.log_attributes(&tx, &file, &rest);
-            // Flags forbid operations on names: a log has both in the order in which they were. The
-            // list in a hidden file comes among them, and the mode with it.
-            if rest.flags.is_some() || has_hidden_list {
-                tx.log_in_order(id);
-            }
-            if rest.uid.is_some() || rest.gid.is_some() {
-                self.drop_capabilities(&tx, &*self.znode(id)?)?;
-            }
+            Some(size) => self.truncate_locked(id, size),
+            None => Ok(file),
+        }
+    }
+
+    /// Changes attributes of a file whose lock is held, and perhaps its size; returns it as it is
+    /// then. It gets the `owners`, if these are others than now.
+    fn set_more_than_size(
+        &self,
+        file: &Znode,
+        (size, rest): (Option<u64>, &SetAttributes),
+        owners: Option<(u64, u64, u64)>,
+    ) -> Result<Arc<Znode>, PosixError> {
+        let id = file.id();
+        let hidden = self.hidden_objects(file, rest)?;
+        let early = hidden.len().saturating_sub(HIDDEN_AT_ONCE);
+        let (early, hidden) = hidden.split_at(early);
+        for hidden in early.chunks(HIDDEN_AT_ONCE) {
+            let tx = self.begin_freeing(0)?;
+            self.change_hidden_owners(&tx, hidden, rest)?;
             tx.keep();
         }
-        drop(held);
-        self.znode(id)
+        let tx = match (size, owners) {
+            (Some(size), owners) => {
+                if let Some(owners) = owners {
+                    // Whether they may have the file; nothing is changed yet.
+                    drop(self.begin_giving(file, owners)?);
+                }
+                let tx = self.begin_truncation(id, size)?;
+                self.log_modified(&tx, id)?;
+                tx
+            }
+            (None, Some(owners)) => self.begin_giving(file, owners)?,
+            (None, None) => self.begin(0)?,
+        };
+        // As truncation left it.
+        let file = self.znode(id)?;
+        let changes = self.attribute_changes(&file, rest)?;
+        self.change(&tx, id, &changes)?;
+        self.change_hidden_owners(&tx, hidden, rest)?;
+        let has_hidden_list = match rest.mode {
+            Some(mode) => self.change_hidden_list(&tx, &file, mode)?,
+            None => false,
+        };
+        self.log_attributes(&tx, &file, rest);
+        // Flags forbid operations on names: a log has both in the order in which they were. The
+        // list in a hidden file comes among them, and the mode with it.
+        if rest.flags.is_some() || has_hidden_list {
+            tx.log_in_order(id);
+        }
+        if rest.uid.is_some() || rest.gid.is_some() {
+            self.drop_capabilities(&tx, &*self.znode(id)?)?;
+        }
+        let changed = self.znode(id)?;
+        tx.keep();
+        Ok(changed)
     }
 
     /// The user, group and project that a file gets, if any of them is another one than now.

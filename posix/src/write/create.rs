@@ -171,10 +171,11 @@ impl FileSystem {
         let object = self.make(&tx, parent, links, new, &placed)?;
         self.add_entry(&tx, &directory, name, object.id(), new.kind)?;
         self.change_directory(&tx, &directory, 1, i64::from(is_directory))?;
+        let made = self.znode(object.id())?;
         tx.keep();
         self.log_creation(&tx, (parent, name), new, (&object, &placed));
         drop((tx, held));
-        self.znode(object.id())
+        Ok(made)
     }
 
     /// Makes a regular file without a name, to be given one by [`Self::link`]; it is held once.
@@ -192,6 +193,7 @@ impl FileSystem {
         let placed = self.place(&directory, new)?;
         let tx = self.begin_making((new.uid, placed.gid, placed.project))?;
         let object = self.make(&tx, parent, 0, new, &placed)?;
+        let made = self.znode(object.id())?;
         self.hold_new(object.id())?;
         if let Err(error) = self.enqueue(&tx, object.id()) {
             self.unhold_new(object.id())?;
@@ -199,7 +201,7 @@ impl FileSystem {
         }
         tx.keep();
         drop((tx, held));
-        self.znode(object.id())
+        Ok(made)
     }
 
     /// What the parent decides.

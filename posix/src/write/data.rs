@@ -16,7 +16,7 @@ use crate::kind::FileKind;
 use crate::privileges::without_privileges;
 use crate::time::Timestamp;
 use crate::znode::Znode;
-use cenote_base::{BLOCK_SIZE_MAX, ObjectId, SECTOR_SIZE};
+use cenote_base::{BLOCK_SIZE_MAX, ObjectId, SECTOR_SIZE, Txg};
 use cenote_dmu::{BlockBuffer, DmuError, Object};
 use cenote_ondisk::system_attributes::Attribute;
 use std::ops::Range;
@@ -69,6 +69,35 @@ fn grown_block(block_size: u64, record_size: u64, size: u64, end: u64) -> Option
     let needed = size.max(end).next_multiple_of(SECTOR_SIZE);
     let grown = limit.min(needed).max(block_size);
     (grown > block_size).then_some(grown)
+}
+
+/// Bytes of blocks that a write of `range` to a file of `size` bytes adds to what is written with
+/// the group `txg`. Blocks are written as a whole, and once in a group.
+fn bytes_written(
+    object: &Object,
+    (size, record_size): (u64, u64),
+    range: &Range<u64>,
+    txg: Txg,
+) -> u64 {
+    if range.is_empty() {
+        return 0;
+    }
+    let dnode = object.dnode();
+    let now = dnode.data_block_size;
+    let grown = match dnode.block_id_max.0 {
+        0 => grown_block(now, record_size, size, range.end),
+        _ => None,
+    };
+    let block = grown.unwrap_or(now);
+    let (first, last) = (range.start / block, (range.end - 1) / block);
+    let bytes = (last - first + 1) * block;
+    // The only block that a file has when it gets larger ones is written anew as well.
+    let is_apart = grown.is_some() && first > 0;
+    let (bytes, first) = match is_apart {
+        true => (bytes + block, 0),
+        false => (bytes, first),
+    };
+    bytes.saturating_sub(object.count_written_in(txg, first..last + 1) * now)
 }
 
 impl Writer {
@@ -198,13 +227,10 @@ impl FileSystem {
         let writer = self.require_writer()?;
         let file = self.znode(id)?;
         let attributes = file.attributes();
-        let record = writer.settings().record_size;
+        let record_size = writer.settings().record_size;
+        let object = self.newest(id)?;
+        let bytes = |txg| bytes_written(&object, (attributes.size, record_size), &range, txg);
         let length = range.end - range.start;
-        // A block is written as a whole; a file of one block may have a small one.
-        let bytes = match attributes.size.max(range.end) {
-            small if small <= record => small,
-            _ => range.end.next_multiple_of(record) - range.start / record * record,
-        };
         self.begin_growing(attributes, bytes, NAMES_COST + writer.data_cost(length))
     }
 
@@ -264,14 +290,20 @@ impl FileSystem {
     pub fn truncate(&self, id: ObjectId, size: u64) -> Result<(), PosixError> {
         let writer = self.require_writer()?;
         let _held = writer.lock(&[id]);
-        self.truncate_locked(id, size)
+        self.truncate_locked(id, size).map(drop)
     }
 
-    pub(super) fn truncate_locked(&self, id: ObjectId, size: u64) -> Result<(), PosixError> {
+    /// The same of a file whose lock is held; returns it as it is then.
+    pub(super) fn truncate_locked(
+        &self,
+        id: ObjectId,
+        size: u64,
+    ) -> Result<Arc<Znode>, PosixError> {
         let tx = self.begin_truncation(id, size)?;
         self.log_modified(&tx, id)?;
+        let resized = self.znode(id)?;
         tx.keep();
-        Ok(())
+        Ok(resized)
     }
 
     /// A transaction in which a file has got its new size; its time is not logged yet.
@@ -289,7 +321,7 @@ impl FileSystem {
         let cost = self.require_writer()?.data_cost(0);
         let tx = match size > attributes.size {
             // Of what is behind the old end only the edges become blocks.
-            true => self.begin_growing(attributes, SECTOR_SIZE, NAMES_COST + cost)?,
+            true => self.begin_growing(attributes, |_| SECTOR_SIZE, NAMES_COST + cost)?,
             false => self.begin_freeing(cost)?,
         };
         self.resize(&tx, &file, size)?;

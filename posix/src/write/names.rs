@@ -131,6 +131,7 @@ impl FileSystem {
         // It gives no room back: as an entry of a directory that grows.
         let tx = self.begin(SECTOR_SIZE)?;
         self.apply_link(&tx, &directory, &file, name)?;
+        let linked = self.znode(object)?;
         if is_unnamed {
             self.dequeue(&tx, object)?;
             tx.log_in_order(object);
@@ -147,7 +148,7 @@ impl FileSystem {
         }
         tx.keep();
         drop((tx, held));
-        self.znode(object)
+        Ok(linked)
     }
 
     /// Adds a name for a file to a directory, where it is free.

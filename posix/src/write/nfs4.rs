@@ -290,9 +290,10 @@ impl FileSystem {
         let tx = self.begin(0)?;
         self.apply_access_list(&tx, &file, aces)?;
         self.log_access_list(&tx, id, aces);
+        let changed = self.znode(id)?;
         tx.keep();
         drop((tx, held));
-        self.znode(id)
+        Ok(changed)
     }
 
     /// Gives a file a list, and the mode that it stands for.

@@ -77,8 +77,14 @@ impl Owners {
         in_flight
     }
 
-    /// Counts for its group what was expected, or for none if it did not begin.
-    pub(super) fn settle(&self, accounts: &[Account], expected: Charge, txg: Option<Txg>) {
+    /// Counts what a transaction charges in its group instead of what was expected; nothing if it
+    /// did not begin.
+    pub(super) fn settle(
+        &self,
+        accounts: &[Account],
+        expected: Charge,
+        begun: Option<(Txg, Charge)>,
+    ) {
         let mut in_flight = self.in_flight.lock();
         for account in accounts {
             if let Some(sum) = in_flight.expected.get_mut(account) {
@@ -88,8 +94,8 @@ impl Owners {
                 }
             }
         }
-        if let Some(txg) = txg {
-            add(in_flight.groups.entry(txg).or_default(), accounts, expected);
+        if let Some((txg, charge)) = begun {
+            add(in_flight.groups.entry(txg).or_default(), accounts, charge);
         }
     }
 }

@@ -86,18 +86,22 @@ impl FileSystem {
         }
     }
 
-    /// Begins a transaction that makes a file of these owners larger by about `bytes`; `dirty`
-    /// bytes stay in memory until they are on disk.
+    /// Begins a transaction that makes a file of these owners larger by about as much as `bytes`
+    /// says of its group; `dirty` bytes stay in memory until they are on disk.
     pub(super) fn begin_growing(
         &self,
         attributes: &Attributes,
-        bytes: u64,
+        bytes: impl Fn(Txg) -> u64,
         dirty: u64,
     ) -> Result<Change<'_>, PosixError> {
         let owners = owners(attributes.uid.0, attributes.gid.0, attributes.project);
         let dataset = &self.require_writer()?.dataset;
-        let charge = Charge { bytes, objects: 0 };
-        let tx = self.begin_charging(&owners, charge, || Ok(dataset.begin(bytes, dirty)?))?;
+        let charge = |txg| Charge {
+            bytes: bytes(txg),
+            objects: 0,
+        };
+        let begin = || Ok(dataset.begin_for(&bytes, dirty)?);
+        let tx = self.begin_charging(&owners, charge, begin)?;
         self.change_in(tx)
     }
 
@@ -109,7 +113,8 @@ impl FileSystem {
         let writer = self.require_writer()?;
         let (bytes, objects) = (SECTOR_SIZE, 1);
         let owners = owners(uid, gid, project);
-        let tx = self.begin_charging(&owners, Charge { bytes, objects }, || {
+        let charge = Charge { bytes, objects };
+        let tx = self.begin_charging(&owners, |_| charge, || {
             Ok(writer.dataset.begin(bytes, NAMES_COST + bytes)?)
         })?;
         self.change_in(tx)
@@ -134,7 +139,7 @@ impl FileSystem {
         let bytes = self.newest(file.id())?.dnode().used_bytes();
         let charge = Charge { bytes, objects: 1 };
         let tx =
-            self.begin_charging(&new, charge, || Ok(writer.dataset.begin(0, NAMES_COST)?))?;
+            self.begin_charging(&new, |_| charge, || Ok(writer.dataset.begin(0, NAMES_COST)?))?;
         self.change_in(tx)
     }
 
@@ -149,7 +154,7 @@ impl FileSystem {
         let owners = owners(attributes.uid.0, attributes.gid.0, attributes.project);
         let dataset = &self.require_writer()?.dataset;
         let charge = Charge { bytes, objects: 0 };
-        let tx = self.begin_charging(&owners, charge, || {
+        let tx = self.begin_charging(&owners, |_| charge, || {
             Ok(dataset.begin_sharing(bytes, NAMES_COST + dirty)?)
         })?;
         tx.map(|tx| self.change_in(tx)).transpose()
@@ -158,15 +163,16 @@ impl FileSystem {
     /// Refuses more contents of a file whose owners' limits are reached.
     pub(super) fn check_quotas_of(&self, attributes: &Attributes) -> Result<(), PosixError> {
         let owners = owners(attributes.uid.0, attributes.gid.0, attributes.project);
-        self.begin_charging(&owners, Charge::default(), || Ok(()))
+        self.begin_charging(&owners, |_| Charge::default(), || Ok(()))
     }
 
-    /// Begins something that charges owners, once none of their limits is reached: by what is on
-    /// disk, and by what is in flight for them. Waits for groups that may give something back.
+    /// Begins something that charges owners, as `charge` says of its group, once none of their
+    /// limits is reached: by what is on disk, and by what is in flight for them. Waits for groups
+    /// that may give something back.
     fn begin_charging<T: InGroup>(
         &self,
         owners: &[(AccountKind, u64)],
-        charge: Charge,
+        charge: impl Fn(Txg) -> Charge,
         begin: impl FnOnce() -> Result<T, PosixError>,
     ) -> Result<T, PosixError> {
         let writer = self.require_writer()?;
@@ -182,6 +188,7 @@ impl FileSystem {
         let (dataset, in_flight) = (&writer.dataset, &writer.in_flight);
         let first = dataset.gate().open_txg();
         let expected = loop {
+            let charge = charge(dataset.gate().open_txg());
             let mut accounts = in_flight.lock(dataset.gate().synced_txg());
             match self.judge(&owners, charge, (&*accounts, first))? {
                 Judgement::Fits => break accounts.expect(&owners, charge),
@@ -193,7 +200,7 @@ impl FileSystem {
         };
         let begun = begin();
         let txg = begun.as_ref().ok().and_then(InGroup::txg);
-        in_flight.settle(&owners, expected, txg);
+        in_flight.settle(&owners, expected, txg.map(|txg| (txg, charge(txg))));
         begun
     }
 

@@ -69,7 +69,7 @@ impl FileSystem {
             _ => {}
         }
         let bytes = value.len() as u64 * 2;
-        let tx = self.begin_growing(file.attributes(), bytes, NAMES_COST + bytes)?;
+        let tx = self.begin_growing(file.attributes(), |_| bytes, NAMES_COST + bytes)?;
         let mut changes = Changes::new().time(Attribute::Ctime, writer.now());
         let is_directory = file.kind() == FileKind::Directory;
         if name == POSIX_ACL_DEFAULT && (!is_directory || mode_of(value).is_none()) {

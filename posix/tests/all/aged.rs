@@ -31,7 +31,7 @@ fn contents(number: u64) -> Vec<u8> {
 
 fn run(age_ms: u64) -> Outcome {
     settings::DIRTY_AGE_MAX.set(age_ms).expect("in range");
-    let disks = pools::disks(1, 512 << 20);
+    let disks = pools::disks(1, 96 << 20);
     let pool = create(&disks, &plain(VdevShape::Single, 1));
     let fs = files(&pool, true);
     let new = NewFile::new(FileKind::Regular, 0o644);
@@ -109,6 +109,32 @@ fn small_changes_beside_a_busy_writer_are_not_lost() {
 #[test]
 fn at_age_0_they_wait_for_their_group() {
     World::simulated(1).run(|| assert!(run(0).kept.is_empty()));
+}
+
+/// Each small write counted for a whole record until its group was on disk. So a few hundred of them
+/// used up the room of a small pool, and writers waited for groups that wrote next to nothing.
+#[test]
+fn what_is_written_again_in_a_group_counts_once() {
+    World::simulated(1).run(|| {
+        let disks = pools::disks(1, 96 << 20);
+        let pool = create(&disks, &plain(VdevShape::Single, 1));
+        let fs = files(&pool, true);
+        let new = NewFile::new(FileKind::Regular, 0o644);
+        let file = fs.create(fs.root(), b"file", &new).expect("makes").id();
+        let write = |offset: u64, data: &[u8]| {
+            let written = fs.write(file, offset, data, WriteOptions::default());
+            written.expect("has room");
+        };
+        let synced = pool.synced_txg();
+        // The only record grows; then the second of several is filled.
+        for number in 0..3000 {
+            write(number * 40, &[1; 40]);
+        }
+        for number in 0..3000 {
+            write((128 << 10) + number * 40, &[2; 40]);
+        }
+        assert_eq!(pool.synced_txg(), synced, "nobody waited");
+    });
 }
 
 /// Of a full pool: the log may not take what its group needs. `fsync` then waits for the group, and

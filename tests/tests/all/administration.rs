@@ -318,7 +318,12 @@ fn default_quotas_hold_for_everybody_without_an_own_one() -> Result<()> {
         Ok(())
     };
     site.ok("zfs set defaultuserquota=2M tank")?;
-    write("a", 3 << 20)?;
+    // What is in flight counts: it ends at the quota, and not a group behind it.
+    let error = write("a", 6 << 20).expect_err("beyond the quota");
+    ensure!(error.to_string().contains("os error 122"), "{error:#}, not EDQUOT");
+    let length = fs::metadata(root.join("a"))?.len();
+    ensure!((2 << 20..4 << 20).contains(&length), "{length} bytes");
+    site.ok("zpool sync tank")?;
     full("b")?;
     site.ok("zfs set userquota@root=20M tank")?;
     write("b", 1 << 20)?;
