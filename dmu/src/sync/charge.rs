@@ -151,6 +151,9 @@ impl Writer<'_> {
                 Zap::initialize(&object, &tx, NewZap::default())?;
                 continue;
             }
+            if targets & FLAG_USER_OBJECT_ACCOUNTING_COMPLETE == 0 {
+                continue;
+            }
             let zap = Zap::open(object)?;
             let names = zap.entries().filter_map(|entry| match entry {
                 Ok(entry) => match entry.key {

@@ -162,6 +162,9 @@ pub fn check(fs: &Arc<FileSystem>) {
         assert!(seen < 100_000);
     }
     let queue = fs.delete_queue().expect("valid");
+    for id in &queue {
+        note_hidden(fs, &fs.znode(*id).expect("exists"), &mut names);
+    }
     for found in fs.set().objects(ObjectId(1)) {
         let (id, dnode) = found.expect("valid");
         if dnode.bonus_type != ObjectType::SYSTEM_ATTRIBUTES || id == fs.root() {
