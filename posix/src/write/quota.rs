@@ -114,9 +114,11 @@ impl FileSystem {
         let (bytes, objects) = (SECTOR_SIZE, 1);
         let owners = owners(uid, gid, project);
         let charge = Charge { bytes, objects };
-        let tx = self.begin_charging(&owners, |_| charge, || {
-            Ok(writer.dataset.begin(bytes, NAMES_COST + bytes)?)
-        })?;
+        let tx = self.begin_charging(
+            &owners,
+            |_| charge,
+            || Ok(writer.dataset.begin(bytes, NAMES_COST + bytes)?),
+        )?;
         self.change_in(tx)
     }
 
@@ -138,8 +140,11 @@ impl FileSystem {
         let new: Vec<_> = new.map(|(kind, _, id)| (kind, id)).collect();
         let bytes = self.newest(file.id())?.dnode().used_bytes();
         let charge = Charge { bytes, objects: 1 };
-        let tx =
-            self.begin_charging(&new, |_| charge, || Ok(writer.dataset.begin(0, NAMES_COST)?))?;
+        let tx = self.begin_charging(
+            &new,
+            |_| charge,
+            || Ok(writer.dataset.begin(0, NAMES_COST)?),
+        )?;
         self.change_in(tx)
     }
 
@@ -154,9 +159,11 @@ impl FileSystem {
         let owners = owners(attributes.uid.0, attributes.gid.0, attributes.project);
         let dataset = &self.require_writer()?.dataset;
         let charge = Charge { bytes, objects: 0 };
-        let tx = self.begin_charging(&owners, |_| charge, || {
-            Ok(dataset.begin_sharing(bytes, NAMES_COST + dirty)?)
-        })?;
+        let tx = self.begin_charging(
+            &owners,
+            |_| charge,
+            || Ok(dataset.begin_sharing(bytes, NAMES_COST + dirty)?),
+        )?;
         tx.map(|tx| self.change_in(tx)).transpose()
     }
 

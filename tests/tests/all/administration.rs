@@ -320,7 +320,10 @@ fn default_quotas_hold_for_everybody_without_an_own_one() -> Result<()> {
     site.ok("zfs set defaultuserquota=2M tank")?;
     // What is in flight counts: it ends at the quota, and not a group behind it.
     let error = write("a", 6 << 20).expect_err("beyond the quota");
-    ensure!(error.to_string().contains("os error 122"), "{error:#}, not EDQUOT");
+    ensure!(
+        error.to_string().contains("os error 122"),
+        "{error:#}, not EDQUOT"
+    );
     let length = fs::metadata(root.join("a"))?.len();
     // The root directory, the dnodes and indirect blocks count as well.
     ensure!((31 << 16..4 << 20).contains(&length), "{length} bytes");

@@ -16,22 +16,39 @@ use cenote_posix::{
     AccountKind, Ace, CaseSensitivity, FileKind, FileSystem, NameRules, PosixError, Who,
 };
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 /// What is in a file system: by path, with the numbers of objects and the times or without.
 type Facts = BTreeMap<String, String>;
 
+/// Bytes, as facts have them.
+fn digest(bytes: &[u8]) -> (usize, u64) {
+    let mut hasher = DefaultHasher::new();
+    bytes.hash(&mut hasher);
+    (bytes.len(), hasher.finish())
+}
+
 fn facts(fs: &Arc<FileSystem>, is_exact: bool) -> Facts {
     let mut facts = Facts::new();
+    let mut seen: BTreeMap<ObjectId, String> = BTreeMap::new();
     for found in fs.walk(fs.root()).expect("begins") {
         let found = found.expect("readable");
+        let path = String::from_utf8_lossy(&found.path).into_owned();
         let (file, now) = (&found.znode, found.znode.attributes());
-        let mut contents = Vec::new();
-        if file.kind() == FileKind::Regular {
-            contents = super::contents(fs, file.id());
+        if let Some(text) = seen.get(&file.id()) {
+            facts.insert(path, text.clone());
+            continue;
         }
+        let contents = match file.kind() {
+            FileKind::Regular => digest(&super::contents(fs, file.id())),
+            _ => (0, 0),
+        };
         let names = fs.xattr_names(file).expect("readable");
-        let value = |name: Vec<u8>| (name.clone(), fs.xattr(file, &name).expect("readable"));
+        let value = |name: Vec<u8>| {
+            let value = fs.xattr(file, &name).expect("readable");
+            (name, value.map(|value| digest(&value)))
+        };
         let attributes: BTreeMap<_, _> = names.into_iter().map(value).collect();
         let exact = is_exact.then(|| (file.id(), now.parent, now.modified, now.changed));
         let text = format!(
@@ -42,7 +59,8 @@ fn facts(fs: &Arc<FileSystem>, is_exact: bool) -> Facts {
             now.project,
             fs.acl(file).expect("readable"),
         );
-        facts.insert(String::from_utf8_lossy(&found.path).into_owned(), text);
+        seen.insert(file.id(), text.clone());
+        facts.insert(path, text);
     }
     if is_exact {
         let objects = fs.set().objects(ObjectId(1));
