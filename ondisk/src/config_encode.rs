@@ -4,7 +4,7 @@
 //! are left out as it does (format/1a 2), so that what was decoded encodes to the same bytes.
 //! Labels and the MOS differ in a few keys; which of the two is meant is said by [`Place`].
 
-use crate::pool_config::{LOGS_HAVE_GROUPS, PREVIOUS};
+use crate::pool_config::{LOGS_HAVE_GROUPS, PREVIOUS, RESTED_LOGS};
 use crate::vdev_config::{LeafState, VdevConfig};
 use crate::{NvList, NvValue, PoolConfig, VdevKind};
 use cenote_base::{Guid, ObjectId};
@@ -252,6 +252,11 @@ impl PoolConfig {
         if self.logs_have_groups && place == Place::Label {
             list.set(LOGS_HAVE_GROUPS, NvValue::Boolean);
         }
+        if !self.rested_logs.is_empty() && place == Place::Label {
+            let pairs = self.rested_logs.iter();
+            let words = pairs.flat_map(|(guid, txg)| [guid.0, txg.0]).collect();
+            list.set(RESTED_LOGS, NvValue::Uint64Array(words));
+        }
         list
     }
 }
@@ -310,6 +315,7 @@ mod tests {
                 root: [1, 2, 3, 4],
             }),
             logs_have_groups: true,
+            rested_logs: vec![(Guid(8), Txg(2)), (Guid(9), Txg(1))],
             vdev_tree: Some(hole),
             ..empty()
         };

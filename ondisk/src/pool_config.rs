@@ -65,6 +65,8 @@ impl PoolState {
 pub(crate) const PREVIOUS: &str = "org.cenote:previous";
 /// The key of [`PoolConfig::logs_have_groups`] in a label; OpenZFS treats it in the same way.
 pub(crate) const LOGS_HAVE_GROUPS: &str = "org.cenote:logs_have_groups";
+/// The key of [`PoolConfig::rested_logs`] in a label; OpenZFS treats it in the same way.
+pub(crate) const RESTED_LOGS: &str = "org.cenote:rested_logs";
 
 /// The state that a pool had before the group in which a label was written.
 ///
@@ -160,6 +162,9 @@ pub struct PoolConfig {
     /// Label: from the group in which it was written on, log devices get the uberblock of every
     /// group; OpenZFS does not write it.
     pub logs_have_groups: bool,
+    /// Label: log devices that failed, each with the last group before that. Nothing was promised
+    /// there since. OpenZFS does not write it.
+    pub rested_logs: Vec<(Guid, Txg)>,
     /// Label: the tree below the top-level vdev. MOS: the whole tree.
     pub vdev_tree: Option<VdevConfig>,
 }
@@ -211,6 +216,11 @@ impl PoolConfig {
             has_per_vdev_zaps: list.contains("com.delphix:has_per_vdev_zaps"),
             previous: list.get_u64_array(PREVIOUS).and_then(Previous::decode),
             logs_have_groups: list.contains(LOGS_HAVE_GROUPS),
+            rested_logs: {
+                let words = list.get_u64_array(RESTED_LOGS).unwrap_or(&[]);
+                let pairs = words.as_chunks::<2>().0.iter();
+                pairs.map(|[guid, txg]| (Guid(*guid), Txg(*txg))).collect()
+            },
             vdev_tree: match list.get_list("vdev_tree") {
                 Some(tree) => Some(VdevConfig::decode(tree)?),
                 None => None,

@@ -132,7 +132,7 @@ impl Shape {
         }
     }
 
-    fn rest_log(&self, leaf: usize) {
+    pub(crate) fn rest_log(&self, leaf: usize) {
         if self.tree.leaves[leaf].written.set_faulted() {
             self.tree.leaves[leaf].missed.note_outage();
         }
@@ -172,7 +172,7 @@ impl Shape {
         leaf.is_some_and(|leaf| self.tree.leaves[*leaf].probe().is_ok())
     }
 
-    fn is_of_log(&self, leaf: usize) -> bool {
+    pub(crate) fn is_of_log(&self, leaf: usize) -> bool {
         self.tree.nodes[self.top_of_leaf(leaf)].is_log
     }
 

@@ -152,27 +152,67 @@ impl Shape {
         scope: UberblockScope,
         multihost: bool,
     ) -> Result<Vec<Guid>, VdevError> {
-        let is_log = |leaf: &usize| self.tree.nodes[self.top_of_leaf(*leaf)].is_log;
-        let all = self.uberblock_leaves(scope);
-        let (logs, leaves): (Vec<usize>, Vec<usize>) = all.into_iter().partition(is_log);
-        let write = |leaf: usize| {
-            let ring = self.ring_of(leaf);
-            let slot = ring.slot_of_txg(uberblock.txg, multihost);
-            let pieces = |size| uberblock_pieces(uberblock, ring, slot, size);
-            self.write_pieces(leaf, pieces, uberblock.txg)?;
-            self.tree.leaves[leaf].complete_group(uberblock.txg);
-            self.tree.leaves[leaf].flush()
-        };
-        // A log device that fails has counted it, and costs speed only.
-        let mut failures = self.on_leaves(&logs, &write);
-        let failed = self.on_leaves(&leaves, &write);
-        let lost = failed.len() == leaves.len() || self.is_cut_off();
-        failures.extend(failed);
-        let has_failed = |leaf: &usize| failures.iter().any(|(other, _)| other == leaf);
-        let all = logs.iter().chain(&leaves).filter(|leaf| !has_failed(leaf));
-        let taken = all.map(|leaf| self.guid_of_leaf(*leaf)).collect();
-        self.report("uberblock", failures, lost)?;
+        let (mut taken, _) = self.write_log_uberblocks(uberblock, multihost);
+        taken.extend(self.write_main_uberblocks(uberblock, scope, multihost)?);
         Ok(taken)
+    }
+
+    /// Writes the uberblock to all log devices and makes it durable. One that fails is given up,
+    /// which costs speed only. Returns those that have it, and those that were given up, now or
+    /// before.
+    pub fn write_log_uberblocks(
+        &self,
+        uberblock: &Uberblock,
+        multihost: bool,
+    ) -> (Vec<Guid>, Vec<Guid>) {
+        let mut logs = self.uberblock_leaves(UberblockScope::Some(0));
+        logs.retain(|leaf| self.is_of_log(*leaf));
+        let failures = self.on_leaves(&logs, |leaf| {
+            self.write_leaf_uberblock(leaf, uberblock, multihost)
+        });
+        for (leaf, _) in &failures {
+            self.rest_log(*leaf);
+        }
+        logs.retain(|leaf| failures.iter().all(|(failed, _)| failed != leaf));
+        let written = logs.into_iter().map(|leaf| self.guid_of_leaf(leaf));
+        (written.collect(), self.resting_logs())
+    }
+
+    /// Writes the uberblock to leaves in scope that are of no log devices, and makes it durable.
+    /// Returns those that have it now.
+    ///
+    /// # Errors
+    /// If not a single leaf took it.
+    pub fn write_main_uberblocks(
+        &self,
+        uberblock: &Uberblock,
+        scope: UberblockScope,
+        multihost: bool,
+    ) -> Result<Vec<Guid>, VdevError> {
+        let mut leaves = self.uberblock_leaves(scope);
+        leaves.retain(|leaf| !self.is_of_log(*leaf));
+        let failures = self.on_leaves(&leaves, |leaf| {
+            self.write_leaf_uberblock(leaf, uberblock, multihost)
+        });
+        let lost = failures.len() == leaves.len() || self.is_cut_off();
+        leaves.retain(|leaf| failures.iter().all(|(failed, _)| failed != leaf));
+        self.report("uberblock", failures, lost)?;
+        let written = leaves.into_iter().map(|leaf| self.guid_of_leaf(leaf));
+        Ok(written.collect())
+    }
+
+    fn write_leaf_uberblock(
+        &self,
+        leaf: usize,
+        uberblock: &Uberblock,
+        multihost: bool,
+    ) -> Result<(), LeafProblem> {
+        let ring = self.ring_of(leaf);
+        let slot = ring.slot_of_txg(uberblock.txg, multihost);
+        let pieces = |size| uberblock_pieces(uberblock, ring, slot, size);
+        self.write_pieces(leaf, pieces, uberblock.txg)?;
+        self.tree.leaves[leaf].complete_group(uberblock.txg);
+        self.tree.leaves[leaf].flush()
     }
 
     /// Writes a heartbeat into one label of one leaf, both chosen by `pick`, and returns how many

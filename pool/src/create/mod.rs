@@ -272,6 +272,7 @@ fn pool_config(request: &CreateRequest, root: VdevConfig, hostid: u64) -> PoolCo
         has_per_vdev_zaps: true,
         previous: None,
         logs_have_groups: false,
+        rested_logs: Vec::new(),
         vdev_tree: Some(root),
     }
 }

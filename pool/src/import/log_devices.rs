@@ -1,7 +1,7 @@
 //! Which log devices may lack blocks that logs lead to.
 //!
 //! A chain of log blocks ends where a block is not valid, and nothing else says where. So what a
-//! log device does not have cannot be told from the end of a log by the chain alone. Four things
+//! log device does not have cannot be told from the end of a log by the chain alone. Five things
 //! tell more:
 //!
 //! - A device that is missing has none of its blocks.
@@ -10,6 +10,9 @@
 //! - Log devices get the uberblock of every group before other devices do. So one without the newest
 //!   of the other devices was away since, or is an older copy. Where the pool was written by
 //!   software that does not do that, it is the labels instead ([`crate::import::required`]).
+//! - A device that failed gets no more uberblocks, and nothing more is promised there. The labels
+//!   of the others name it before they get the next one, with the last group that it had. If it
+//!   has that one, it is as the pool left it.
 //! - Of a device that was away the pool kept the last groups. No log leads to it by blocks that were
 //!   allocated later: logs use devices that are there. A copy from before may lack any block.
 //!
@@ -65,6 +68,15 @@ impl LogDevices {
                 .iter()
                 .map(|(_, member)| required.is_outdated(&member.labels));
             if its.is_empty() || late.any(|is_outdated| !is_outdated) {
+                return None;
+            }
+            let leaves = top.leaves().filter(|leaf| leaf.is_leaf_device());
+            let rested = leaves.map(|leaf| required.rested_after(leaf.guid));
+            let rested: Option<Vec<Txg>> = rested.collect();
+            let rested = rested.and_then(|rested| rested.into_iter().max());
+            let whole = its.iter();
+            let whole = whole.map(|(_, member)| member.labels.whole_until(Txg(u64::MAX)));
+            if rested.is_some_and(|rested| whole.max() >= Some(rested)) {
                 return None;
             }
             let since = its.iter().map(|(leaf, member)| {

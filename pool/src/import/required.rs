@@ -164,6 +164,13 @@ impl Required {
         }
     }
 
+    /// The last group before a log device was given up, if labels of then say so.
+    pub fn rested_after(&self, log: Guid) -> Option<Txg> {
+        let labels = self.labels.as_ref()?;
+        let mut rested = labels.rested_logs.iter();
+        rested.find(|(leaf, _)| *leaf == log).map(|(_, txg)| *txg)
+    }
+
     /// The last group that devices of a top-level vdev must have; `None` if none is.
     fn last_for(&self, top: &VdevConfig, groups: &Groups) -> Option<Must> {
         let labels = self.labels.as_ref().filter(|_| self.is_ours())?;

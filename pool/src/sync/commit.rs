@@ -46,34 +46,60 @@ impl Syncer {
         };
         // A group whose blocks went to a file without a name is not on disk.
         self.vdevs.shape().look_at_names();
-        let multihost = self.heartbeat.is_on();
         if let Some(cause) = self.heartbeat.overdue(self.env.monotonic()) {
             return Err(SyncError::Stopped { cause });
         }
-        let write_labels = |labels: &Vec<(Guid, NvList)>, phase| {
-            self.insist(|| self.vdevs.shape().write_labels(labels, phase, txg))
-        };
-        let write_uberblock = |scope| {
-            self.insist(|| {
-                let shape = self.vdevs.shape();
-                shape.write_uberblock(&uberblock, scope, multihost)
-            })
-        };
-        let taken = if let Some(labels) = labels {
-            write_labels(&labels, LabelPhase::Even)?;
-            let taken = write_uberblock(UberblockScope::All)?;
-            write_labels(&labels, LabelPhase::Odd)?;
-            taken
-        } else {
-            let first = usize::try_from(txg.0).unwrap_or(0);
-            write_uberblock(UberblockScope::Some(first))?
-        };
+        let taken = self.write_state(&uberblock, labels, previous)?;
         self.pipeline.committed();
         self.heartbeat.note_written(self.env.monotonic());
         self.chronicle().add(&uberblock, taken);
         *self.uberblock.write() = uberblock;
         self.release_left();
         self.finish_group(root)
+    }
+
+    /// Writes labels, if they are to be new, around the uberblock. A log device that does not get
+    /// the uberblock is named by labels before any other device gets it. Returns the leaves that
+    /// have the uberblock now.
+    fn write_state(
+        &self,
+        uberblock: &Uberblock,
+        mut labels: Option<Vec<(Guid, NvList)>>,
+        previous: Previous,
+    ) -> Result<Vec<Guid>, SyncError> {
+        let (txg, multihost) = (uberblock.txg, self.heartbeat.is_on());
+        let write_labels =
+            |labels: &[(Guid, NvList)], phase| self.vdevs.shape().write_labels(labels, phase, txg);
+        if let Some(labels) = &labels {
+            self.insist(|| write_labels(labels, LabelPhase::Even))?;
+        }
+        let mut is_due = false;
+        let taken = self.insist(|| {
+            let shape = self.vdevs.shape();
+            let logs = shape.write_log_uberblocks(uberblock, multihost);
+            let mut taken = logs.0.clone();
+            {
+                let mut config = self.config();
+                is_due |= config.note_logs(logs, previous.txg);
+                if is_due {
+                    labels = Some(config.labels(txg, previous));
+                }
+            }
+            if let Some(labels) = labels.as_ref().filter(|_| is_due) {
+                write_labels(labels, LabelPhase::Even)?;
+                is_due = false;
+            }
+            let scope = match &labels {
+                Some(_) => UberblockScope::All,
+                None => UberblockScope::Some(usize::try_from(txg.0).unwrap_or(0)),
+            };
+            taken.extend(shape.write_main_uberblocks(uberblock, scope, multihost)?);
+            Ok(taken)
+        })?;
+        if let Some(labels) = &labels {
+            self.insist(|| write_labels(labels, LabelPhase::Odd))?;
+        }
+        Ok(taken)
     }
 
     /// Lets devices that left with the group go: one that is not the pool's any more is not to be
@@ -103,7 +129,7 @@ impl Syncer {
 
     /// Writes labels or the uberblock, again and again if the pool is to wait for its devices:
     /// every attempt writes all of them.
-    fn insist<T>(&self, write: impl Fn() -> Result<T, VdevError>) -> Result<T, SyncError> {
+    fn insist<T>(&self, mut write: impl FnMut() -> Result<T, VdevError>) -> Result<T, SyncError> {
         let suspension = self.pipeline.suspension();
         loop {
             let attempt = suspension.attempt();

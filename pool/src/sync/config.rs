@@ -9,6 +9,7 @@ use cenote_ondisk::config_encode::Place;
 use cenote_ondisk::object_directory::keys;
 use cenote_ondisk::pool_config::{PoolConfig, Previous};
 use cenote_ondisk::{NvList, ObjectType, VdevConfig, VdevKind, features};
+use std::collections::BTreeMap;
 
 /// Packed lists take whole blocks of this size.
 const PACKED_BLOCK: u64 = 16 << 10;
@@ -22,6 +23,8 @@ pub(crate) struct LiveConfig {
     /// Leaves that are offline or faulted until the pool is imported anew only: on disk nothing
     /// is said of that.
     pub temporary: Vec<Guid>,
+    /// Log devices that were given up, each with the last group before that.
+    rested_logs: BTreeMap<Guid, Txg>,
 }
 
 impl LiveConfig {
@@ -32,6 +35,7 @@ impl LiveConfig {
             is_mos_stale: false,
             are_labels_stale: false,
             temporary: Vec::new(),
+            rested_logs: BTreeMap::new(),
         }
     }
 
@@ -47,6 +51,20 @@ impl LiveConfig {
             stack.extend(vdev.children.iter_mut());
         }
         config
+    }
+
+    /// Notes which log devices got the uberblock after that of group `last`, and which are given
+    /// up. Returns whether the labels have to name one more before others get that uberblock: from
+    /// then on what is on the device looks like an older copy.
+    pub fn note_logs(&mut self, (written, resting): (Vec<Guid>, Vec<Guid>), last: Txg) -> bool {
+        for leaf in written {
+            self.are_labels_stale |= self.rested_logs.remove(&leaf).is_some();
+        }
+        let before = self.rested_logs.len();
+        for leaf in resting {
+            self.rested_logs.entry(leaf).or_insert(last);
+        }
+        self.rested_logs.len() > before
     }
 
     /// Notes a change: both copies are to be written.
@@ -144,6 +162,11 @@ impl LiveConfig {
             txg: Some(txg),
             previous: Some(previous),
             logs_have_groups: true,
+            rested_logs: self
+                .rested_logs
+                .iter()
+                .map(|(leaf, txg)| (*leaf, *txg))
+                .collect(),
             top_guid: Some(top.guid),
             guid: Some(leaf.guid),
             is_spare: leaf.is_spare,

@@ -50,9 +50,14 @@ pub struct Fate {
     pub broken: Option<String>,
 }
 
-/// Notes panics of all threads from now on, in place of printing them.
+/// Notes panics of simulated threads from now on, in place of printing them. Those of other
+/// threads are printed as before: a test that fails in another thread says why.
 pub fn catch_panics() {
-    std::panic::set_hook(Box::new(|info| {
+    let loud = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if !rt::is_simulated() {
+            return loud(info);
+        }
         let trace = std::backtrace::Backtrace::force_capture().to_string();
         let own = trace
             .lines()
