@@ -166,8 +166,8 @@ impl Pool {
         };
         let missed = TxgSet::from_ranges(self.vdevs().dtl(guid));
         let joined = leaf.resilver_txg.or(leaf.rebuild_txg);
-        let theirs = groups_of(labels);
         let chronicle = syncer.chronicle();
+        let theirs = chronicle.without_begun(groups_of(labels));
         let last = chronicle.last_common(&theirs, (guid, top.guid), &missed, joined)?;
         // Of a copy that was made while the device was in use the oldest sign counts.
         let last = last.min(labels.whole_until(last));

@@ -246,6 +246,8 @@ pub(crate) struct Chronicle {
     away: BTreeMap<Guid, Groups>,
     /// The last group whose uberblock each leaf took since the pool was opened.
     taken: HashMap<Guid, Txg>,
+    /// The group whose uberblock is being written: devices may have it already.
+    begun: Groups,
 }
 
 impl Chronicle {
@@ -257,7 +259,19 @@ impl Chronicle {
             floors,
             away: BTreeMap::new(),
             taken: HashMap::new(),
+            begun: Groups::new(),
         }
+    }
+
+    /// Notes a group whose uberblock devices get from now on.
+    pub fn begin(&mut self, uberblock: &Uberblock) {
+        self.begun = Groups::from([(uberblock.txg, uberblock.into())]);
+    }
+
+    /// Leaves out of what is on a device the group that is being written. It is written again.
+    pub fn without_begun(&self, mut theirs: Groups) -> Groups {
+        theirs.retain(|txg, state| self.begun.get(txg) != Some(state));
+        theirs
     }
 
     /// Notes a group that is on disk, and the leaves that have its uberblock.
@@ -265,6 +279,7 @@ impl Chronicle {
         let each = taken.into_iter().map(|leaf| (leaf, uberblock.txg));
         self.taken.extend(each);
         self.groups.insert(uberblock.txg, uberblock.into());
+        self.begun.clear();
         while self.groups.len() > REMEMBERED_MAX {
             let Some((oldest, _)) = self.groups.pop_first() else {
                 return;

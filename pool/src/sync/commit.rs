@@ -49,6 +49,7 @@ impl Syncer {
         if let Some(cause) = self.heartbeat.overdue(self.env.monotonic()) {
             return Err(SyncError::Stopped { cause });
         }
+        self.chronicle().begin(&uberblock);
         let taken = self.write_state(&uberblock, labels, previous)?;
         self.pipeline.committed();
         self.heartbeat.note_written(self.env.monotonic());
