@@ -12,7 +12,7 @@ use std::sync::Arc;
 const CHUNK: usize = 16 << 10;
 
 /// Bytes in chunks; those that were never written are zeros, and take no room.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Image {
     chunks: Vec<Option<Arc<[u8; CHUNK]>>>,
     size: usize,

@@ -8,6 +8,10 @@
 //! alone, as far as redundancy allows, and read. Or the import refuses in words; then it must come
 //! back once the disk is the right one again. Where no disk was exchanged, only the first will do.
 //!
+//! A copy that is older than all that the other disks' labels know may have been written to
+//! elsewhere, as nothing proves the contrary. Where there is redundancy the pool comes back without
+//! it, says so, and writes nothing to it until somebody puts it in its own place as a new disk.
+//!
 //! What nothing can tell is not drawn: a disk without redundancy that is one group old, or some
 //! groups by half of its labels, since power cuts may leave that; and one with all labels of now and
 //! the rest of before.
@@ -16,12 +20,13 @@ use crate::disks::Disks;
 use crate::files::contents;
 use crate::image::Image;
 use crate::machine::{self, DISK_SIZE, Layout, POOL, VdevPlan};
-use crate::upkeep::bring_what_is_missed;
+use crate::upkeep::{bring_what_is_missed, replace};
 use crate::wrong::Wrong;
 use anyhow::{Context, Result, bail, ensure};
+use cenote_base::Txg;
 use cenote_base::rt::{self, Random};
 use cenote_dsl::directory_keys;
-use cenote_pool::{ImportError, Pool};
+use cenote_pool::{ImportError, Outsider, Pool, Why};
 use cenote_posix::write::{NewFile, WriteOptions};
 use cenote_posix::{FileKind, FileSystem};
 use std::collections::BTreeMap;
@@ -37,6 +42,8 @@ const FILE_MAX: u64 = 40_000;
 const LABELS: usize = 512 << 10;
 /// More groups than a ring of uberblocks has places, whatever the size of its slots.
 const GROUPS_LONG: u64 = 140;
+/// Places of a ring of uberblocks on these disks, whose sectors are small.
+const RING: u64 = 128;
 /// Copies of disks that are kept, and groups in between.
 const COPIES_MAX: usize = 6;
 
@@ -59,6 +66,8 @@ struct Copy {
     images: Vec<Image>,
     /// Groups of the pool until then.
     group: u64,
+    /// The last of them, by its own number.
+    txg: Txg,
 }
 
 struct Life<'a> {
@@ -132,7 +141,8 @@ impl Life<'_> {
             if self.random.below(groups) < 2 {
                 let images = self.disks.images();
                 let group = self.group;
-                self.copies.push(Copy { images, group });
+                let txg = pool.synced_txg();
+                self.copies.push(Copy { images, group, txg });
                 if self.copies.len() > COPIES_MAX {
                     self.copies.remove(0);
                 }
@@ -232,13 +242,14 @@ impl Life<'_> {
             return self.judge(pool);
         }
         let images = self.disks.images();
-        let mut changed = images.clone();
-        changed[disk] = mixed(&images[disk], &before.images[disk], kind);
+        let mut changed = images;
+        changed[disk] = mixed(&changed[disk], &before.images[disk], kind);
+        let older = (kind == Exchange::Older).then_some(before.txg);
         let disks = Arc::new(Disks::of(changed, self.random.fork()));
         match machine::open(&disks, false) {
             Ok(pool) => {
                 self.disks = disks;
-                let pool = self.judge_exchanged(pool, disk)?;
+                let pool = self.judge_exchanged(pool, disk, older)?;
                 // The copies are not of this disk any more.
                 self.copies.clear();
                 Ok(pool)
@@ -258,12 +269,19 @@ impl Life<'_> {
         }
     }
 
-    /// Judges a pool in which a disk is not what it was.
-    fn judge_exchanged(&mut self, pool: Pool, disk: usize) -> Result<Pool> {
+    /// Judges a pool in which a disk is not what it was: wholly a copy, if there is the last group
+    /// that this has.
+    fn judge_exchanged(&mut self, pool: Pool, disk: usize, older: Option<Txg>) -> Result<Pool> {
         let plan = *self.layout.vdev_of(disk);
         if plan.spare == 0 {
             return self.judge(pool);
         }
+        let path = &self.disks.paths()[disk];
+        let mut outsiders = pool.outsiders().into_iter();
+        let pool = match outsiders.find(|outsider| outsider.path == *path) {
+            Some(outsider) => self.judge_left_out(pool, disk, older, &outsider)?,
+            None => pool,
+        };
         bring_what_is_missed(&pool)?;
         let pool = self.judge(pool)?;
         pool.close()?;
@@ -286,6 +304,33 @@ impl Life<'_> {
             .context("with the exchanged disk alone")?;
         drop(rest);
         machine::open(&self.disks, false)
+    }
+
+    /// Judges a pool that does not use an exchanged disk, and gives it that disk as a new one.
+    fn judge_left_out(
+        &self,
+        pool: Pool,
+        disk: usize,
+        older: Option<Txg>,
+        outsider: &Outsider,
+    ) -> Result<Pool> {
+        rt::trace!("left out: {outsider:?}");
+        let opened = pool.opened_uberblock().txg;
+        let is_too_old = older.is_some_and(|last| last.0 + RING <= opened.0);
+        ensure!(
+            is_too_old && outsider.why == Why::Unproven,
+            "of group {older:?}, with the pool at {opened}: {outsider:?}"
+        );
+        let was = self.disks.images().swap_remove(disk);
+        let pool = self.judge(pool).context("without the older copy")?;
+        pool.sync()?;
+        ensure!(!pool.vdevs().is_open(outsider.leaf), "it is used, too");
+        ensure!(
+            self.disks.images()[disk] == was,
+            Wrong("somebody may need what was written over".to_owned())
+        );
+        replace(&self.disks, &pool, outsider.leaf, disk)?;
+        Ok(pool)
     }
 
     /// Everything that was promised is there, and so are spares and cache devices.

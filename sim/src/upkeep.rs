@@ -119,6 +119,24 @@ impl Keeper {
 pub fn exchange(disks: &Disks, pool: &Pool, new: usize, random: &mut Random) -> Result<()> {
     let leaves: Vec<Guid> = pool.vdev_tree().leaves().map(|leaf| leaf.guid).collect();
     let old = leaves[random.index(leaves.len())];
+    let done = attach_in_place(disks, pool, old, new);
+    rt::trace!("exchange {old} for disk {new}: {done:?}");
+    match done {
+        Ok(()) => wait_until_gone(pool, old),
+        Err(_) => Ok(()),
+    }
+}
+
+/// Puts a disk in the place of one that the pool has, and waits until it is.
+///
+/// # Errors
+/// If it is refused, or does not end.
+pub(crate) fn replace(disks: &Disks, pool: &Pool, old: Guid, new: usize) -> Result<()> {
+    attach_in_place(disks, pool, old, new)?;
+    wait_until_gone(pool, old)
+}
+
+fn attach_in_place(disks: &Disks, pool: &Pool, old: Guid, new: usize) -> Result<()> {
     let request = Attachment {
         old,
         new: disks.leaf(new),
@@ -128,11 +146,10 @@ pub fn exchange(disks: &Disks, pool: &Pool, new: usize, random: &mut Random) -> 
         sequential: false,
         ashift: None,
     };
-    let done = pool.attach(&request, (&actor(), ""));
-    rt::trace!("exchange {old} for disk {new}: {done:?}");
-    if done.is_err() {
-        return Ok(());
-    }
+    Ok(pool.attach(&request, (&actor(), ""))?)
+}
+
+fn wait_until_gone(pool: &Pool, old: Guid) -> Result<()> {
     let begun = rt::Instant::now();
     while pool.vdev_tree().leaves().any(|leaf| leaf.guid == old) {
         if begun.elapsed() > SCAN_TIME_MAX {
