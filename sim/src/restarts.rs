@@ -13,8 +13,8 @@
 //! it, says so, and writes nothing to it until somebody puts it in its own place as a new disk.
 //!
 //! What nothing can tell is not drawn: a disk without redundancy that is one group old, or some
-//! groups by half of its labels, since power cuts may leave that; and one with all labels of now and
-//! the rest of before.
+//! groups by half of its labels, since power cuts may leave that; and one with all labels of now
+//! and the rest of before.
 
 use crate::disks::Disks;
 use crate::files::contents;

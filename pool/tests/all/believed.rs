@@ -9,7 +9,7 @@ use cenote_intent_log::{Commit, Committed};
 use cenote_ondisk::NvList;
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{Actor, AddRequest, ImportError, ImportOptions, NewVdev, Offline, Pool};
-use cenote_pool::{VdevShape, assemble};
+use cenote_pool::{VdevShape, Why, assemble};
 use cenote_sim::{Disks, Random};
 use cenote_vdev::AllocationClass::{Dedup, Log, Normal, Special};
 use cenote_vdev::{AllocationClass, DeviceLabels, LabelPhase, scan, write_device_labels};
@@ -328,6 +328,40 @@ fn a_device_without_an_end_gets_everything_unless_it_grew() {
     let pool = import(&common::disks_of(grown)).expect("all is there");
     assert!(leaves.iter().all(|leaf| missed(&pool, *leaf).is_empty()));
     drop(pool);
+}
+
+/// An older copy of a side is used again as long as the other's labels know the last group that it
+/// has, and gets what it missed. After that nothing proves that it was not written to elsewhere:
+/// the pool goes without it, says so, and leaves it as it is.
+#[test]
+fn an_older_copy_of_a_side_is_left_out_when_nobody_knows_its_groups() {
+    World::simulated(1).run(|| {
+        for (groups, is_known) in [(20, true), (LONG, false)] {
+            let (disks, pool) = create(&[(VdevShape::Mirror, Normal, 2)], 0);
+            live_long(&pool, 5);
+            let older = bytes(&disks, 1);
+            live_long(&pool, groups);
+            pool.close().expect("written");
+            drop(pool);
+            put(&disks, 1, &older, 0..SIZE);
+            let pool = import(&disks).expect("there is another side");
+            live_long(&pool, 5);
+            let leaves: Vec<Guid> = pool.vdev_tree().leaves().map(|leaf| leaf.guid).collect();
+            assert_eq!(pool.vdevs().is_open(leaves[1]), is_known);
+            let why: Vec<Why> = pool.outsiders().into_iter().map(|one| one.why).collect();
+            match is_known {
+                true => {
+                    assert_eq!(why, []);
+                    assert_ne!(missed(&pool, leaves[1]), []);
+                }
+                false => {
+                    assert_eq!(why, [Why::Unproven]);
+                    assert!(bytes(&disks, 1) == older, "somebody may need it");
+                }
+            }
+            pool.close().expect("written");
+        }
+    });
 }
 
 /// One disk of a stripe was put back from a copy. The pool was imported and written to, although
