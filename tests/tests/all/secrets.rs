@@ -52,7 +52,7 @@ fn is_forgotten(pid: u64, needles: &[&[u8]]) -> Result<bool> {
 }
 
 fn key_file(home: &Path, name: &str, first: u8) -> Result<(String, Vec<u8>)> {
-    let key: Vec<u8> = (0..32)
+    let key: Vec<u8> = (0_u8..32)
         .map(|at| first.wrapping_add(at.wrapping_mul(37)) | 1)
         .collect();
     let path = home.join(name);
