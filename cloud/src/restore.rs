@@ -1,22 +1,23 @@
 //! What the store has lost and this side still has is put again, under its own name.
 //!
 //! An object never changes, so putting its very bytes again is right whatever happened to it: it
-//! was removed, shortened or exchanged, or the whole store was set back to an older state. What this
+//! was removed, shortened or exchanged, or the whole store was set back to an older state. This
 //! side has:
 //!
 //! * the identity; the newest commit and the first one of this session; the roots of the newest
 //!   checkpoint and of its base: in memory, as bytes ([`Kept`]);
 //! * data objects that are in the read cache as a whole: compared with the checks in their tables;
 //! * pages of the map: in memory or in the read cache;
-//! * the changes since the newest checkpoint: in the map. A new checkpoint replaces commits that are
-//!   gone, so they are not kept.
+//! * the changes since the newest checkpoint: in the map. A new checkpoint replaces commits that
+//!   are gone, so they are not kept.
 //!
 //! *Order*: data, pages and roots before `current`, which leads to them, and commits last: whoever
 //! opens the store meanwhile finds an older state, or the newest.
 //!
 //! *Set back*: before a commit is put, the one before it is asked for: one request for each commit,
-//! and no more than one in [`crate::Options::predecessor_interval`]. If it is not there, all objects
-//! are asked for. Another writer who went on from the older state is met first: then nothing is put.
+//! and no more than one in [`crate::Options::predecessor_interval`]. If it is not there, all
+//! objects are asked for. Another writer who went on from the older state is met first: then
+//! nothing is put.
 //!
 //! Objects of which only parts are here are left to a scrub, which knows what their blocks hold.
 

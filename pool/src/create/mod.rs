@@ -331,7 +331,15 @@ pub fn create(
     let pending = syncer.queue(task::Populate::new(request, &tops, env.as_ref())?)?;
     syncer.start().map_err(CreateError::Thread)?;
     syncer.gate.request_sync();
-    let populated = pending.wait()?;
+    let populated = match pending.wait() {
+        Ok(populated) => populated,
+        Err(error) => {
+            // Nobody is to find a pool there that was never made. If that cannot be written, the
+            // devices look as if they had one, and '-f' is asked for.
+            let _ = Pool::of_syncer(syncer, options, &env).destroy();
+            return Err(error.into());
+        }
+    };
     known.extend(found(&populated.spares, &others.0));
     known.extend(found(&populated.cache_devices, &others.1));
     syncer.begin_heartbeat().map_err(CreateError::Thread)?;

@@ -154,6 +154,8 @@ pub fn import(
                 back.retain(|known| returned.insert(known.leaf));
                 let next = candidate.with(&back);
                 let Some(next) = next.filter(|_| !back.is_empty()) else {
+                    // What is out of use is closed, and may be opened again by its name at once.
+                    drop(devices);
                     return finish(pool, &candidate, options);
                 };
                 drop(pool);
