@@ -371,15 +371,17 @@ impl Life<'_> {
 /// A disk of which a part is of before.
 fn mixed(now: &Image, before: &Image, kind: Exchange) -> Image {
     let (size, half) = (now.size(), now.size() / 2);
-    let parts = match kind {
-        Exchange::Older => vec![0..size],
-        Exchange::Middle => vec![LABELS..size - LABELS],
-        Exchange::Tail => vec![half..size],
-        Exchange::Head => vec![0..half],
-        Exchange::OddLabels => vec![LABELS / 2..size - LABELS, size - LABELS / 2..size],
-    };
     let mut mixed = now.clone();
-    parts.into_iter().for_each(|part| mixed.copy(before, part));
+    match kind {
+        Exchange::Older => mixed.copy(before, 0..size),
+        Exchange::Middle => mixed.copy(before, LABELS..size - LABELS),
+        Exchange::Tail => mixed.copy(before, half..size),
+        Exchange::Head => mixed.copy(before, 0..half),
+        Exchange::OddLabels => {
+            mixed.copy(before, LABELS / 2..size - LABELS);
+            mixed.copy(before, size - LABELS / 2..size);
+        }
+    }
     mixed
 }
 

@@ -64,6 +64,9 @@ struct Landed {
     block: Option<(BlockPointer, Bookmark)>,
 }
 
+/// What is written again, with the block if it is its first copy.
+type Again = (VdevWrite, Option<(BlockPointer, Bookmark)>);
+
 #[derive(Debug, Default)]
 struct State {
     /// What is not flushed.
@@ -89,7 +92,7 @@ impl State {
         removed.is_some()
     }
 
-    fn writes(&self) -> Vec<(VdevWrite, Option<(BlockPointer, Bookmark)>)> {
+    fn writes(&self) -> Vec<Again> {
         let landed = self.landed.values();
         let mut writes: Vec<_> = landed
             .map(|landed| (landed.write.clone(), landed.block))
@@ -184,7 +187,7 @@ impl Unflushed {
 
     /// Takes what has to be written again, if anything has, for flights that put it back when they
     /// land. Those that are under way are sent again, too.
-    fn take_doubtful(&self) -> Option<Vec<(VdevWrite, Option<(BlockPointer, Bookmark)>)>> {
+    fn take_doubtful(&self) -> Option<Vec<Again>> {
         let mut state = self.lock();
         if !std::mem::take(&mut state.is_doubtful) {
             return None;
@@ -265,10 +268,7 @@ impl Pipeline {
     }
 
     /// Writes what landed again, and waits for devices.
-    fn write_again(
-        &self,
-        mut writes: Vec<(VdevWrite, Option<(BlockPointer, Bookmark)>)>,
-    ) -> Result<(), VdevError> {
+    fn write_again(&self, mut writes: Vec<Again>) -> Result<(), VdevError> {
         while !writes.is_empty() {
             let mut bytes = 0;
             let mut all = writes.iter();

@@ -247,6 +247,7 @@ fn missed(pool: &Pool, leaf: Guid) -> Vec<Range<Txg>> {
 }
 
 /// Copies of a device that was in use: what is of before.
+#[expect(clippy::single_range_in_vec_init, reason = "most have one part")]
 const TORN: [(&str, &[Range<usize>]); 5] = [
     ("the first half", &[0..SIZE / 2]),
     ("the second half", &[SIZE / 2..SIZE]),

@@ -275,7 +275,7 @@ const ATTRIBUTES: &[Operation] = &[
     ("list of NFSv4", |s, fs| {
         let ace = |id| Ace {
             who: Who::User(id),
-            ..fs.acl(&*fs.znode(s.file).expect("exists")).expect("valid")[0]
+            ..fs.acl(&fs.znode(s.file).expect("exists")).expect("valid")[0]
         };
         let aces: Vec<_> = (1..30).map(ace).collect();
         fs.set_access_list(s.file, &aces).map(drop)

@@ -43,7 +43,7 @@ enum Source {
 enum Target {
     Store(Arc<CloudDevice>),
     /// A file by the name that it has until it is complete, and the one that it gets.
-    File(FileDevice, Option<(PathBuf, PathBuf)>),
+    File(Box<FileDevice>, Option<(PathBuf, PathBuf)>),
 }
 
 pub fn run(from: &str, to: &str, arguments: &Arguments, context: &mut Context) -> Outcome {
@@ -145,7 +145,7 @@ impl Target {
             writable: true,
             direct: false,
         };
-        let open = |path: &Path| FileDevice::open(path, options);
+        let open = |path: &Path| FileDevice::open(path, options).map(Box::new);
         if path.exists() {
             let metadata = std::fs::metadata(path).map_err(|error| fail(&error))?;
             if metadata.is_file() {
@@ -169,7 +169,7 @@ impl Target {
     fn device(&self) -> &dyn Device {
         match self {
             Self::Store(device) => device.as_ref(),
-            Self::File(device, _) => device,
+            Self::File(device, _) => device.as_ref(),
         }
     }
 
