@@ -16,7 +16,7 @@ use crate::mounts::table::Mounts;
 use crate::mounts::unmount::{Elsewhere, unmount_dataset};
 use crate::registry::walk::is_within;
 use cenote_control::model::{ControlError, Response};
-use cenote_dsl::write::{DestroyDataset, DestroySnapshots};
+use cenote_dsl::write::{DestroyDataset, DestroySnapshots, RECEIVE_CHILD};
 use cenote_dsl::{DatasetName, DslError};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -175,6 +175,11 @@ fn clones_of(
             let clone = imported.dsl().dataset_of(clone).map_err(of_dsl)?;
             // What stands there is the oldest of the clone's snapshots, or the clone.
             let clone = clone.name().dataset();
+            // What is being received goes with the dataset that it is for.
+            let is_received = clone.last_component() == RECEIVE_CHILD;
+            if is_received && clone.parent().as_ref() == Some(name) {
+                continue;
+            }
             clones.push((snapshot.name().as_str().to_owned(), clone));
         }
     }
@@ -211,6 +216,14 @@ fn destroy_one(
     }
     gone?;
     if how.recursive {
+        let received = dataset.directory().child(RECEIVE_CHILD.as_bytes());
+        if let Some(received) = received.map_err(of_dsl)? {
+            let name = received.name().clone();
+            noted.change(name.as_str(), |by| {
+                let name = name.clone();
+                run(&imported, DestroyDataset { name }, by)
+            })?;
+        }
         destroy_snapshots_of(context, mounts, name, noted)?;
     }
     imported.end_head(dataset.id(), how.force)?;

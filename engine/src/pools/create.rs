@@ -11,7 +11,7 @@ use crate::context::Context;
 use crate::datasets::format::{PROJECT_QUOTA, file_system_format};
 use crate::devices::open::open_devices;
 use crate::devices::replication::mismatch_within;
-use crate::errors::{of_create, of_dsl, parse_name};
+use crate::errors::{of_create, parse_name};
 use crate::host::hostid;
 use crate::keys::new::{KeyGiven, new_encryption};
 use crate::mounts::make::mount_below;
@@ -22,7 +22,7 @@ use cenote_control::model::{ControlError, MountOptions, NewPool, Response, Store
 use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::{Setting, feature_needed};
-use cenote_dsl::{DslError, FEATURE_VERSION, Stored};
+use cenote_dsl::{FEATURE_VERSION, Stored};
 use cenote_ondisk::features::{self, Feature, by_guid};
 use cenote_pool::{CreateRequest, ImportOptions, Pool, create};
 use std::path::{Path, PathBuf};
@@ -295,12 +295,18 @@ fn has(features: &[&Feature], guid: &str) -> bool {
 
 /// Refuses properties whose values need a feature that the new pool does not have.
 fn check_values(settings: &[Setting], features: &[&Feature]) -> Result<(), ControlError> {
-    for guid in settings.iter().filter_map(feature_needed) {
-        if !has(features, guid) {
-            let feature = by_guid(guid).map_or(guid, |feature| feature.name);
-            let feature = feature.to_owned();
-            return Err(of_dsl(DslError::FeatureDisabled { feature }));
-        }
+    for setting in settings {
+        let Some(guid) = feature_needed(setting).filter(|guid| !has(features, guid)) else {
+            continue;
+        };
+        let feature = by_guid(guid).map_or(guid, |feature| feature.name);
+        return Err(ControlError::BadValue {
+            name: setting.name.clone(),
+            reason: format!(
+                "property '{}' needs the feature '{feature}', which the pool would not have",
+                setting.name
+            ),
+        });
     }
     Ok(())
 }

@@ -63,8 +63,10 @@ impl Session<'_> {
             }
         };
         let filled = fill(self, reader, imported, plan, (head, resumed));
+        let mut is_whole = false;
         let ended = filled.and_then(|received| {
             let ended = self.end(imported, plan, head);
+            is_whole = ended.is_err();
             let ended = ended.and_then(|()| self.settle_properties(imported, plan));
             let ended = ended.and_then(|()| self.complete(imported, plan));
             ended
@@ -72,8 +74,10 @@ impl Session<'_> {
                 .map_err(|error| Ended { error, kept: None })
         });
         ended.map_err(|Ended { error, kept }| {
-            let kept = kept.filter(|_| self.asked.resumable || !is_new);
-            match kept {
+            let is_resumable = self.asked.resumable || !is_new;
+            match kept.filter(|_| is_resumable) {
+                // All of it came. It can be gone on with when what was in its way is gone.
+                None if is_whole && is_resumable => error,
                 Some(reason) => self.kept(imported, plan, &reason, error),
                 None => self.undo(imported, plan, head, error),
             }

@@ -328,15 +328,37 @@ fn raw_streams_are_received_in_part_and_whole() -> Result<()> {
         }
     }
     receive(&site, "-s -u tank/copy", &raw[1][..raw[1].len() / 2])?;
-    let rest = format!("send -t {}", token(&site, "tank/copy")?);
-    let words: Vec<&str> = rest.split_whitespace().collect();
-    let rest = site.cenote().run("zfs", &words)?.success()?.stdout;
-    receive(&site, "-s tank/copy", &rest)?.success()?;
+    let rest = || -> Result<Vec<u8>> {
+        let line = format!("send -t {}", token(&site, "tank/copy")?);
+        let words: Vec<&str> = line.split_whitespace().collect();
+        Ok(site.cenote().run("zfs", &words)?.success()?.stdout)
+    };
+    // What is refused at its end is not thrown away: it may be wanted with -F.
     site.ok("zfs mount tank/copy")?;
+    fs::write(site.path("tank/copy").join("own"), "own")?;
+    let refused = receive(&site, "-s tank/copy", &rest()?)?;
+    ensure!(
+        refused.code == Some(1) && refused.stderr.contains("has been modified"),
+        "{}",
+        refused.report()
+    );
+    receive(&site, "-s -F tank/copy", &rest()?)?.success()?;
     let (sent, received) = (site.walk("tank/source")?, site.walk("tank/copy")?);
     cenote_tests::site::same(&sent, &received)?;
     a_changed_key_arrives(&site, &key)?;
+    a_partial_receive_goes_with_its_dataset(&site)?;
     site.finish()
+}
+
+fn a_partial_receive_goes_with_its_dataset(site: &Site) -> Result<()> {
+    fs::write(site.path("tank/source").join("more"), vec![1; 600_000])?;
+    site.ok("zfs snapshot tank/source@d")?;
+    let words = ["send", "-w", "-i", "@c", "tank/source@d"];
+    let stream = site.cenote().run("zfs", &words)?.success()?.stdout;
+    receive(site, "-s -u -F tank/copy", &stream[..stream.len() / 2])?;
+    ensure!(token(site, "tank/copy")?.starts_with("1-"));
+    site.ok("zfs destroy -r tank/copy")?;
+    site.fails("zfs list tank/copy").map(drop)
 }
 
 /// The key of the source is changed: with the next increment the copy has it, too.

@@ -107,6 +107,17 @@ const NEW_POOLS: &[Refusal] = &[
         "'feature@' and 'version' properties cannot be specified together",
     ),
     (
+        "zpool create -o feature@lz4_compress=disabled -O compression=lz4 tank DIR/a",
+        1,
+        "cannot create 'tank': property 'compression' needs the feature 'lz4_compress', which \
+         the pool would not have",
+    ),
+    (
+        "zpool create -O reservation=1T tank DIR/a",
+        1,
+        "cannot create 'tank': 'tank': reservation does not fit: the limit is",
+    ),
+    (
         "zpool create -o version=27 -d tank DIR/a",
         1,
         "cannot create 'tank': pools of version 27 are not made here, only opened",
