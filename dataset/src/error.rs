@@ -1,7 +1,27 @@
 //! Why an open dataset takes no change.
 
-use crate::space::SpaceRefusal;
 use cenote_dmu::DmuError;
+use cenote_dsl::Limit;
+
+/// Why a dataset may not grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SpaceRefusal {
+    /// The pool is full, or what is left is reserved.
+    #[error("there is no space left")]
+    NoSpace,
+    /// A quota of a dataset is reached.
+    #[error("a quota is used up")]
+    Quota,
+}
+
+impl From<Limit> for SpaceRefusal {
+    fn from(limit: Limit) -> Self {
+        match limit {
+            Limit::Pool => Self::NoSpace,
+            Limit::Quota => Self::Quota,
+        }
+    }
+}
 
 /// A dataset takes no change.
 #[derive(Debug, thiserror::Error)]

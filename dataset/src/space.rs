@@ -5,11 +5,11 @@
 //! flight below each directory that is limited. If there may be room once more is on disk, the
 //! transaction ends without a change, and another one begins after the next group.
 
-use crate::error::DatasetError;
+use crate::error::{DatasetError, SpaceRefusal};
 use cenote_base::{ObjectId, Txg};
 use cenote_dmu::{DmuError, Transaction, TxCost, TxgGate};
 use cenote_dsl::write::Head;
-use cenote_dsl::{Answer, Dsl, Limit, Request};
+use cenote_dsl::{Answer, Dsl, Request};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,26 +19,6 @@ const METADATA_SHARE: u64 = 16;
 const TRANSACTION_BYTES: u64 = 4 << 10;
 /// The size of blocks if nothing else is known.
 const BLOCK_SIZE: u64 = 128 << 10;
-
-/// Why a dataset may not grow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SpaceRefusal {
-    /// The pool is full, or what is left is reserved.
-    #[error("there is no space left")]
-    NoSpace,
-    /// A quota of a dataset is reached.
-    #[error("a quota is used up")]
-    Quota,
-}
-
-impl From<Limit> for SpaceRefusal {
-    fn from(limit: Limit) -> Self {
-        match limit {
-            Limit::Pool => Self::NoSpace,
-            Limit::Quota => Self::Quota,
-        }
-    }
-}
 
 /// Says whether a dataset may grow.
 #[derive(Debug)]

@@ -12,11 +12,12 @@
 //!   partition: its disk's), because numbers are used again. Two nodes that are paths to one disk
 //!   have the same world-wide name.
 //!
-//! A name that leads to *something else* is strong evidence. What is written to a block device is not
-//! lost with its name, and udev rewrites links: so there it counts only if it lasts. A name that leads *nowhere* is weak:
-//! the file was moved, its directory cannot be searched any more, udev rewrites a link at this
-//! moment. Then the open file is used as before, unless no name of it is left. Deliberately absent:
-//! what lies below a block device. A loop device whose file was exchanged is still the same device.
+//! A name that leads to *something else* is strong evidence. What is written to a block device is
+//! not lost with its name, and udev rewrites links: so there it counts only if it lasts. A name
+//! that leads *nowhere* is weak: the file was moved, its directory cannot be searched any more, or
+//! udev rewrites a link at this moment. Then the open file is used as before, unless no name of it
+//! is left. Deliberately absent: what lies below a block device. A loop device whose file was
+//! exchanged is still the same device.
 
 use cenote_base::rt::Instant;
 use std::fs::{File, Metadata};

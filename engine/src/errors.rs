@@ -156,15 +156,7 @@ pub(crate) fn of_change(error: DslError) -> ControlError {
         DslError::NoSpaceFor { name } => ControlError::NoSpace {
             dataset: text(name),
         },
-        DslError::AboveRefquota {
-            name,
-            referenced,
-            quota,
-        } => ControlError::AboveRefquota {
-            dataset: text(name),
-            referenced: *referenced,
-            quota: *quota,
-        },
+        DslError::AboveRefquota { .. } => above_refquota(error),
         DslError::NoRoom { property, .. } => ControlError::BadValue {
             name: property.clone(),
             reason: match property.contains("quota") {
@@ -195,6 +187,21 @@ pub(crate) fn of_change(error: DslError) -> ControlError {
             reason: error.to_string(),
         },
         _ => of_dsl(error),
+    }
+}
+
+fn above_refquota(error: DslError) -> ControlError {
+    match error {
+        DslError::AboveRefquota {
+            name,
+            referenced,
+            quota,
+        } => ControlError::AboveRefquota {
+            dataset: name.as_str().to_owned(),
+            referenced,
+            quota,
+        },
+        error => of_dsl(error),
     }
 }
 

@@ -609,7 +609,7 @@ impl Core {
     pub fn write(&self, offset: u64, bytes: Arc<[u8]>) -> io::Result<()> {
         let kept = self.state.lock().journal.bytes();
         if kept > JOURNAL_BYTES_MAX {
-            // A write that was lost is for the next flush to tell, whose caller knows what it wrote.
+            // A lost write is for the next flush to tell, whose caller knows what it wrote.
             self.ask(command::FLUSH, 0, 0, None)?;
         }
         let length = bytes.len() as u64;

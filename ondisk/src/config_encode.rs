@@ -246,18 +246,25 @@ impl PoolConfig {
         if let Some(txg) = self.create_txg {
             list.set_u64("create_txg", txg.0);
         }
-        if let Some(previous) = self.previous.filter(|_| place == Place::Label) {
+        if place == Place::Label {
+            self.encode_own(&mut list);
+        }
+        list
+    }
+
+    /// What only labels of this software have; OpenZFS passes over it.
+    fn encode_own(&self, list: &mut NvList) {
+        if let Some(previous) = self.previous {
             list.set(PREVIOUS, NvValue::Uint64Array(previous.words()));
         }
-        if self.logs_have_groups && place == Place::Label {
+        if self.logs_have_groups {
             list.set(LOGS_HAVE_GROUPS, NvValue::Boolean);
         }
-        if !self.rested_logs.is_empty() && place == Place::Label {
+        if !self.rested_logs.is_empty() {
             let pairs = self.rested_logs.iter();
             let words = pairs.flat_map(|(guid, txg)| [guid.0, txg.0]).collect();
             list.set(RESTED_LOGS, NvValue::Uint64Array(words));
         }
-        list
     }
 }
 

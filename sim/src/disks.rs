@@ -12,7 +12,7 @@
 //! nothing of that.
 //! They can have [`Trouble`]: fail flushes, be away, and lose their cache while the power is on.
 
-use crate::flushes::{CacheMark, DiskCache, Request, Trouble};
+use crate::disk_cache::{CacheMark, DiskCache, Request, Trouble};
 use crate::image::Image;
 use crate::record::{Event, Record};
 use crate::sickness::{Fate, Sickness};

@@ -76,7 +76,7 @@ impl Image {
         }
     }
 
-    /// Makes a range that of another disk of this size. Chunks that lie in it as a whole are shared.
+    /// Makes a range that of another disk of this size. Chunks that lie in it are shared.
     pub fn copy(&mut self, other: &Self, range: Range<usize>) {
         assert!(
             range.end <= self.size && self.size == other.size,

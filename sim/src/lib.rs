@@ -9,13 +9,14 @@
 //! power cut leaves; [`Sickness`], what can be wrong with them beside; [`flushes`], failures that
 //! end, with the power on; [`machine`], pools on them;
 //! [`files`], [`volumes`], [`datasets`] and [`upkeep`], what is done to a pool and which states
-//! that allows; [`life`], one seed from the pool's creation to its judgement; [`names`], disks whose
-//! names lead to others while the pool runs; [`restarts`], long lives in which disks are exchanged;
-//! [`sequences`], short histories of files, all there are.
+//! that allows; [`life`], one seed from the pool's creation to its judgement; [`names`], disks
+//! whose names lead to others while the pool runs; [`restarts`], long lives in which disks are
+//! exchanged; [`sequences`], short histories of files, all there are.
 
 #![forbid(unsafe_code)]
 
 mod datasets;
+mod disk_cache;
 mod disks;
 mod files;
 mod flushes;

@@ -158,8 +158,8 @@ impl Leaf {
 
     /// Makes durable what arrived before. A flush that somebody else has under way is waited for.
     ///
-    /// If that fails, it is in doubt whether the leaf has what was written since the last flush, and
-    /// no resilver that is under way counts for the leaf.
+    /// If that fails, it is in doubt whether the leaf has what was written since the last flush,
+    /// and no resilver that is under way counts for the leaf.
     ///
     /// A device that strayed is flushed, too: it is what has the bytes if its name leads to it
     /// again. That it is not the pool's device now, the next write to it says.

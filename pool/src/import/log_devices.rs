@@ -7,14 +7,14 @@
 //! - A device that is missing has none of its blocks.
 //! - A side of a mirror that missed groups was away. If the other side is missing now, what went
 //!   there last is (`Shape::may_lack_logs`).
-//! - Log devices get the uberblock of every group before other devices do. So one without the newest
-//!   of the other devices was away since, or is an older copy. Where the pool was written by
+//! - Log devices get the uberblock of every group before other devices do. So one without the
+//!   newest of the other devices was away since, or is an older copy. Where the pool was written by
 //!   software that does not do that, it is the labels instead ([`crate::import::required`]).
 //! - A device that failed gets no more uberblocks, and nothing more is promised there. The labels
 //!   of the others name it before they get the next one, with the last group that it had. If it
 //!   has that one, it is as the pool left it.
-//! - Of a device that was away the pool kept the last groups. No log leads to it by blocks that were
-//!   allocated later: logs use devices that are there. A copy from before may lack any block.
+//! - Of a device that was away the pool kept the last groups. No log leads to it by blocks that
+//!   were allocated later: logs use devices that are there. A copy from before may lack any block.
 //!
 //! Deliberately absent is what would tell a copy that was made after the last group.
 

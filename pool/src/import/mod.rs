@@ -150,7 +150,8 @@ pub fn import(
             }
             Ok(pool) => {
                 let mut back = known_to(&pool, &candidate)?;
-                back.extend(serving_spares(&pool, &candidate));
+                let (tree, opener) = (pool.vdev_tree(), options.opener.as_ref());
+                back.extend(serving_spares(&tree, opener, &candidate));
                 back.retain(|known| returned.insert(known.leaf));
                 let next = candidate.with(&back);
                 let Some(next) = next.filter(|_| !back.is_empty()) else {

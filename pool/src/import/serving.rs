@@ -8,14 +8,18 @@ use crate::devices::may_open;
 use crate::import::candidate::PoolCandidate;
 use crate::import::choose::Known;
 use crate::import::label_tree::config_of;
-use crate::pool::Pool;
+use cenote_device::Opener;
+use cenote_ondisk::VdevConfig;
 use cenote_vdev::scan;
 use std::sync::Arc;
 
 /// The spares in the pool's tree that the search did not meet and that are where they should be.
-pub(crate) fn serving_spares(pool: &Pool, candidate: &PoolCandidate) -> Vec<Known> {
+pub(crate) fn serving_spares(
+    tree: &VdevConfig,
+    opener: &dyn Opener,
+    candidate: &PoolCandidate,
+) -> Vec<Known> {
     let found = candidate.devices();
-    let tree = pool.vdev_tree();
     let missing = tree.leaves().filter(|leaf| {
         let is_device = leaf.is_spare && leaf.is_leaf_device();
         is_device && !found.contains_key(&leaf.guid)
@@ -25,7 +29,7 @@ pub(crate) fn serving_spares(pool: &Pool, candidate: &PoolCandidate) -> Vec<Know
         let Some(path) = leaf.path.clone().filter(|path| may_open(path)) else {
             continue;
         };
-        let members = scan(&[path], pool.options().opener.as_ref()).members;
+        let members = scan(&[path], opener).members;
         let own = members.into_iter().find(|member| {
             let config = config_of(member);
             let is_it = config.is_some_and(|config| {

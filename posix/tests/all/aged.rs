@@ -111,8 +111,8 @@ fn at_age_0_they_wait_for_their_group() {
     World::simulated(1).run(|| assert!(run(0).kept.is_empty()));
 }
 
-/// Each small write counted for a whole record until its group was on disk. So a few hundred of them
-/// used up the room of a small pool, and writers waited for groups that wrote next to nothing.
+/// Each small write counted for a whole record until its group was on disk. So a few hundred of
+/// them used up the room of a small pool, and writers waited for groups that wrote next to nothing.
 #[test]
 fn what_is_written_again_in_a_group_counts_once() {
     World::simulated(1).run(|| {

@@ -6,7 +6,7 @@
 //! one of its disks. The pool has what the handbook recommends: a mirror with a log device, a spare
 //! and a cache device, encrypted datasets, a volume and a site, and it has lived for as many
 //! transaction groups as an hour has. What `fsync` confirmed has to be there each time, and so do
-//! all mounts: ordinary, encrypted with a key in a file and with one in a credential of systemd, and
+//! all mounts: ordinary, encrypted with a key in a file or in a credential of systemd, and
 //! by `/etc/fstab`. Without the disk the spare takes over, and health says what is missing. At the
 //! end OpenZFS judges the disks.
 //!

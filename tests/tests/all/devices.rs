@@ -109,8 +109,8 @@ fn a_side_rests_and_gets_what_it_missed() -> Result<()> {
     site.finish()
 }
 
-/// Exchanges a file for a copy of itself, as a restored backup is, or a file that was moved away and
-/// back.
+/// Exchanges a file for a copy of itself, as a restored backup is, or a file that was moved away
+/// and back.
 fn exchange(path: &str) -> Result<()> {
     let copy = format!("{path}.copy");
     fs::copy(path, &copy)?;
