@@ -123,6 +123,15 @@ pub enum ImportError {
         /// The txg.
         txg: Txg,
     },
+    /// The newest group is on devices in part.
+    #[error(
+        "of txg {txg} only a part is there: a device is the copy of one that was in use, or lost \
+         writes that it had confirmed"
+    )]
+    PartOfGroup {
+        /// The group.
+        txg: Txg,
+    },
     /// Rewinding would cross a step of a raidz expansion.
     #[error("txg {txg} lies before a step of a raidz expansion; it cannot be rewound to")]
     RewindAcrossExpansion {

@@ -35,6 +35,11 @@ pub(crate) fn refusal(
                 older: older_state(env, candidate, options),
             }
         }
+        ImportError::PartOfGroup { .. } => ControlError::PoolDamaged {
+            pool,
+            place: error.to_string(),
+            older: older_state(env, candidate, options),
+        },
         error => plain_refusal(candidate, error),
     }
 }

@@ -44,7 +44,7 @@ use crate::import::label_tree::is_readable;
 use crate::import::last_known::at_last_path;
 use crate::import::missing::missing_leaves;
 use crate::import::options::{ImportOptions, Rewind};
-use crate::import::required::check_parted;
+use crate::import::required::{check_parted, is_in_part};
 use crate::import::serving::serving_spares;
 use crate::import::unread::Unread;
 use crate::import::writing::{check_available, check_features, writable_devices};
@@ -221,23 +221,39 @@ fn import_with(
 ) -> Result<Pool, ImportError> {
     let mut failure = None;
     for uberblock in uberblocks_to_try(candidate, options)? {
-        let since = Txg(uberblock.txg.0.saturating_sub(RECENT_TXGS));
-        match open_at(candidate, devices, uberblock, options, workers, env) {
+        let opened = open_at(candidate, devices, uberblock, options, workers, env);
+        let judged = opened.and_then(|pool| {
+            judge_recent(&pool, candidate, options)?;
             Ok(pool)
-                if options.rewind == Rewind::Never
-                    || verify::recent_metadata_is_good(&pool, since)? =>
-            {
-                return Ok(pool);
-            }
-            Ok(pool) => {
-                let error = ImportError::DamagedTxg { txg: pool.txg() };
-                failure = failure.or(Some(error));
-            }
+        });
+        match judged {
+            Ok(pool) => return Ok(pool),
             Err(error @ ImportError::Parted { .. }) => return Err(error),
             Err(error) => failure = failure.or(Some(error)),
         }
     }
     Err(failure.unwrap_or(ImportError::NoUberblock { limit: options.txg }))
+}
+
+/// Refuses a state of which something is missing that the groups before it wrote.
+fn judge_recent(
+    pool: &Pool,
+    candidate: &PoolCandidate,
+    options: &ImportOptions,
+) -> Result<(), ImportError> {
+    let txg = pool.txg();
+    let is_rewind = options.rewind != Rewind::Never;
+    let before = |groups: u64| Txg(txg.0.saturating_sub(groups));
+    if is_rewind && !verify::recent_metadata_is_good(pool, before(RECENT_TXGS))? {
+        return Err(ImportError::DamagedTxg { txg });
+    }
+    // Whoever only reads may see what is left of it.
+    let is_judged = is_rewind || !options.read_only || options.dry_run;
+    let is_doubtful = is_judged && is_in_part(candidate, &pool.vdev_tree(), txg);
+    if is_doubtful && !verify::recent_blocks_are_good(pool, before(1))? {
+        return Err(ImportError::PartOfGroup { txg });
+    }
+    Ok(())
 }
 
 /// Refuses a pool that another system may be using (format/1 1.5 and 1.6).

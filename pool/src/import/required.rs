@@ -21,6 +21,10 @@
 //! Nothing could give it what it lacks, so it is not used. The newest group is not required of data
 //! devices, as a power cut may have stopped it halfway. Log devices have it first.
 //!
+//! Labels of one device that do not all have the newest group have two causes. A power cut between
+//! the writes of its uberblock: all that the group wrote was made durable before. Or the device is
+//! the copy of one that was in use. So the group is opened only if all that it wrote is there.
+//!
 //! A group that changes the configuration writes labels 1 and 3 when every device has its
 //! uberblock. So if one device has the newest group in these labels, no power cut stopped it, and
 //! all devices must have it. An export ends with such a group.
@@ -41,6 +45,19 @@ use cenote_ondisk::{Uberblock, VdevConfig};
 use cenote_vdev::{DeviceLabels, Label, Member, TxgSet};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+
+/// Whether a top-level vdev has a group in some labels of its devices, and no device has it in all.
+pub(crate) fn is_in_part(candidate: &PoolCandidate, tree: &VdevConfig, txg: Txg) -> bool {
+    let known: Vec<Known> = candidate.members.iter().filter_map(Known::of).collect();
+    let data = tree.children.iter().filter(|top| !top.is_log);
+    data.into_iter().any(|top| {
+        let is_below = |one: &&Known| top.leaves().any(|leaf| leaf.guid == one.leaf);
+        let own = known.iter().filter(is_below);
+        let mut having = own.filter(|one| one.groups.contains_key(&txg)).peekable();
+        let is_whole = |one: &Known| one.member.labels.whole_until(txg) >= txg;
+        having.peek().is_some() && !having.any(is_whole)
+    })
+}
 
 /// What the labels and uberblocks of the other devices require of each device.
 pub(crate) struct Required {

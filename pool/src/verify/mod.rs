@@ -154,8 +154,17 @@ impl Watcher for Unwatched {
 /// Whether all metadata born after `since` can be read: what a rewind asks of a txg before it
 /// is content with it (format/1 1.5, step 9).
 pub(crate) fn recent_metadata_is_good(pool: &Pool, since: Txg) -> Result<bool, ImportError> {
+    is_good(pool, since, true)
+}
+
+/// Whether all that was born after `since` can be read.
+pub(crate) fn recent_blocks_are_good(pool: &Pool, since: Txg) -> Result<bool, ImportError> {
+    is_good(pool, since, false)
+}
+
+fn is_good(pool: &Pool, since: Txg, metadata_only: bool) -> Result<bool, ImportError> {
     let mut walk = begin(pool, since)?;
-    walk.books.metadata_only = true;
+    walk.books.metadata_only = metadata_only;
     let engine = Engine::new(pool, VerifyOptions::default());
     let pause = walk.run(&engine, &Unwatched, &|| false);
     assert_eq!(pause, Pause::Finished, "nobody cancels and no state is due");

@@ -9,7 +9,7 @@ use cenote_intent_log::{Commit, Committed};
 use cenote_ondisk::NvList;
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
 use cenote_pool::{Actor, AddRequest, ImportError, ImportOptions, NewVdev, Offline, Pool};
-use cenote_pool::{VdevShape, Why, assemble};
+use cenote_pool::{Rewind, VdevShape, Why, assemble};
 use cenote_sim::{Disks, Random};
 use cenote_vdev::AllocationClass::{Dedup, Log, Normal, Special};
 use cenote_vdev::{AllocationClass, DeviceLabels, LabelPhase, scan, write_device_labels};
@@ -298,6 +298,49 @@ fn the_oldest_sign_of_a_torn_copy_counts() {
             assert!(report.damaged.is_empty(), "{shape:?}, {what}: {report:?}");
         }
     }
+}
+
+/// The only disk is a copy that was made while the last group was written: a part of what it wrote
+/// is not there. The pool was opened at that group, for writing, and its files could not be read.
+/// A power cut leaves labels like that, too, but then all of the group is there.
+#[test]
+fn a_copy_of_the_only_disk_that_is_torn_by_a_group_is_refused() {
+    World::simulated(1).run(|| {
+        let (disks, pool) = create(&[(VdevShape::Single, Normal, 1)], 0);
+        live_long(&pool, 6);
+        let before = pool.synced_txg();
+        let old = bytes(&disks, 0);
+        disks.record();
+        common::change(&pool, 7).expect("written");
+        let _ = disks.take_record();
+        let new = bytes(&disks, 0);
+        pool.close().expect("written");
+        drop(pool);
+        let end = SIZE - TWO_LABELS;
+        for (kept, is_whole) in [
+            (0..TWO_LABELS, true),
+            (end..SIZE, true),
+            (0..end, false),
+            (TWO_LABELS..SIZE, false),
+        ] {
+            put(&disks, 0, &new, 0..SIZE);
+            put(&disks, 0, &old, kept.clone());
+            let imported = import(&disks);
+            match is_whole {
+                true => drop(imported.expect("the power was cut").close()),
+                false => {
+                    let error = imported.expect_err("something is missing");
+                    let is_told = matches!(error, ImportError::PartOfGroup { .. })
+                        || matches!(error, ImportError::Metadata(_) | ImportError::Dsl(_));
+                    assert!(is_told, "{kept:?}: {error}");
+                    let back = import_for(&disks, |options| options.rewind = Rewind::Recent);
+                    let pool = back.expect("the group before is there");
+                    assert_eq!(pool.opened_uberblock().txg, before);
+                    pool.close().expect("written");
+                }
+            }
+        }
+    });
 }
 
 /// A copy that was broken off has no labels at its end: nothing says that it is whole. A device
