@@ -97,7 +97,7 @@ pub enum CloudError {
     /// The store has an older state than this machine has seen.
     #[error(
         "the store has commit {found}, and this machine put commit {known}: the store was set back \
-         or has lost objects; -f goes on from commit {found}, and keeps the local log aside"
+         or has lost objects; -f continues from commit {found} and sets the local log aside"
     )]
     SetBack {
         /// The newest commit in the store.

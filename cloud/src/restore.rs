@@ -11,8 +11,8 @@
 //! * the changes since the newest checkpoint: in the map. A new checkpoint replaces commits that
 //!   are gone, so they are not kept.
 //!
-//! *Order*: data, pages and roots before `current`, which leads to them, and commits last: whoever
-//! opens the store meanwhile finds an older state, or the newest.
+//! *Order*: first data, pages and roots; then `current`, which leads to them; commits last. So
+//! whoever opens the store meanwhile finds an older state, or the newest.
 //!
 //! *Set back*: before a commit is put, the one before it is asked for: one request for each commit,
 //! and no more than one in [`crate::Options::predecessor_interval`]. If it is not there, all
@@ -106,8 +106,8 @@ impl Noted {
 }
 
 impl Core {
-    /// Makes sure that the store still has the commit that the next one goes on from; if not, puts
-    /// again what there is.
+    /// Makes sure that the store still has the newest commit. If not, puts again what this side
+    /// has.
     pub(crate) fn ensure_predecessor(&self, work: &mut Work) -> Result<()> {
         let now = self.now();
         let interval = self.options.predecessor_interval;
@@ -351,7 +351,7 @@ impl Core {
             }
             done += self.replace(&key, bytes)?;
         }
-        // Nobody looks for what lies before the checkpoint.
+        // Opening begins at the checkpoint, so damage of older commits does not matter any more.
         let is_over = |key: &str| key == key::CURRENT || key::commit_number(key).is_some();
         self.client.retain_damaged(|key| !is_over(key));
         Ok(done)

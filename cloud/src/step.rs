@@ -163,8 +163,8 @@ impl Core {
         Ok(())
     }
 
-    /// Lets the log use what is in the store, as far as nobody reads it; says whether that is
-    /// anything. The store is not asked, so whoever needs room does this first: the uploader may be
+    /// Frees the part of the log that the store has and nobody reads; says whether there was any.
+    /// This asks nothing of the store. So whoever needs room does it first, as the uploader may be
     /// waiting for a store that is away.
     pub(crate) fn trim_log(&self) -> Result<bool> {
         let mut order = self.order.lock();

@@ -84,7 +84,7 @@ pub struct RecordedSite {
 }
 
 /// A pool.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecordedPool {
     /// Its name.
     pub name: String,
@@ -564,13 +564,8 @@ mod tests {
             name: name.to_owned(),
             guid,
             devices: vec![format!("/d/{name}.img")],
-            offset: 0,
-            options: ImportOptions::default(),
             lasting: true,
-            mounts: Vec::new(),
-            mounts_changed: false,
-            exports: Vec::new(),
-            sites: Vec::new(),
+            ..RecordedPool::default()
         }
     }
 

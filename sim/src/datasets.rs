@@ -5,17 +5,17 @@
 //! returns, and is done as a whole or not at all. What a cut receive left is not looked at.
 
 use crate::disks::Disks;
-use crate::machine::{self, POOL};
+use crate::machine::{self, POOL, named};
 use crate::record::{Bounds, Event};
 use crate::wrong::Wrong;
 use anyhow::{Context, Result, bail, ensure};
 use cenote_base::Guid;
 use cenote_base::rt::{self, Random};
+use cenote_dsl::Dataset;
 use cenote_dsl::write::{
-    BeginReceive, CloneDataset, CreateDataset, CreateSnapshots, DestroyDataset, DestroySnapshots,
-    Encryption, EndReceive, PromoteDataset, ReceiveInto, RenameDataset, RollbackDataset,
+    BeginReceive, CloneDataset, CreateSnapshots, DestroyDataset, DestroySnapshots, Encryption,
+    EndReceive, PromoteDataset, ReceiveInto, RenameDataset, RollbackDataset,
 };
-use cenote_dsl::{Dataset, DatasetName};
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::stream::{Begin, Record as StreamRecord};
 use cenote_pool::Pool;
@@ -205,15 +205,7 @@ impl Gardener {
     }
 
     fn create(&mut self, pool: &Pool, name: &str) -> Result<()> {
-        let task = CreateDataset {
-            name: named(name)?,
-            kind: ObjsetKind::Zfs,
-            properties: Vec::new(),
-            encryption: Encryption::Inherit,
-            format: Some(machine::empty_file_system()),
-            created: None,
-        };
-        run(pool, Ok(task))
+        run(pool, machine::new_file_system(name))
     }
 
     fn snapshot(&mut self, pool: &Pool, name: &str) -> Result<()> {
@@ -362,10 +354,6 @@ fn pick(random: &mut Random, names: &[String]) -> Option<String> {
         true => None,
         false => Some(names[random.index(names.len())].clone()),
     }
-}
-
-fn named(name: &str) -> Result<DatasetName> {
-    Ok(DatasetName::parse(name)?)
 }
 
 fn run<T: cenote_dsl::write::SyncTask + 'static>(pool: &Pool, task: Result<T>) -> Result<()> {

@@ -9,9 +9,10 @@ use cenote_base::rt::{Random, trace};
 use cenote_base::{Env, ObjectId, RealEnv};
 use cenote_dataset::{Access, OpenDataset};
 use cenote_device::Opener;
-use cenote_dsl::write::{Encryption, Format, NewKeyFormat, Setting, UserKey};
+use cenote_dsl::write::{CreateDataset, Encryption, Format, NewKeyFormat, Setting, UserKey};
 use cenote_dsl::{Dataset, DatasetName, DatasetType, DslError, Stored};
 use cenote_intent_log::IntentLog;
+use cenote_ondisk::objset::ObjsetKind;
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, VerifyReport, Watcher, verify};
 use cenote_pool::{
     Actor, CreateRequest, ImportError, ImportOptions, NewVdev, Pool, VdevShape, assemble,
@@ -298,6 +299,23 @@ pub fn actor() -> Actor {
         user: 0,
         host: "sim".to_owned(),
     }
+}
+
+/// A dataset's name from its text.
+pub(crate) fn named(name: &str) -> Result<DatasetName> {
+    Ok(DatasetName::parse(name)?)
+}
+
+/// The task that makes an empty file system.
+pub(crate) fn new_file_system(name: &str) -> Result<CreateDataset> {
+    Ok(CreateDataset {
+        name: named(name)?,
+        kind: ObjsetKind::Zfs,
+        properties: Vec::new(),
+        encryption: Encryption::Inherit,
+        format: Some(empty_file_system()),
+        created: None,
+    })
 }
 
 /// An empty file system.

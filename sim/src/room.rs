@@ -16,17 +16,16 @@
 //! accounts must add up, and after a power cut, too.
 
 use crate::disks::Disks;
-use crate::machine::{self, DISK_SIZE, Layout};
+use crate::machine::{self, DISK_SIZE, Layout, named};
 use crate::wrong::Wrong;
 use anyhow::{Context, Result, bail, ensure};
 use cenote_base::ObjectId;
 use cenote_base::rt::{self, Random, World};
 use cenote_dsl::write::{
-    CloneDataset, CreateDataset, CreateSnapshots, DestroyDataset, DestroySnapshots, Encryption,
-    RenameDataset, RollbackDataset, SetProperties, Setting,
+    CloneDataset, CreateSnapshots, DestroyDataset, DestroySnapshots, RenameDataset,
+    RollbackDataset, SetProperties, Setting,
 };
 use cenote_dsl::{Dataset, DatasetName, Stored};
-use cenote_ondisk::objset::ObjsetKind;
 use cenote_pool::{Pool, SyncError};
 use cenote_posix::write::{NewFile, SetAttributes, WriteOptions, WriteSettings};
 use cenote_posix::{AccountKind, FileKind, FileSystem, Fuid, PosixError};
@@ -314,10 +313,6 @@ fn is_below(name: &str, top: &str) -> bool {
             .is_some_and(|rest| rest.starts_with('/'))
 }
 
-fn named(name: &str) -> Result<DatasetName> {
-    Ok(DatasetName::parse(name)?)
-}
-
 /// A pool, and those who write to it.
 struct Crowd {
     pool: Pool,
@@ -333,14 +328,7 @@ impl Crowd {
     fn new(disks: &Arc<Disks>, layout: &Layout, mut random: Random) -> Result<Self> {
         let pool = machine::create(disks, layout)?;
         for name in DATASETS {
-            pool.run_task(CreateDataset {
-                name: named(name)?,
-                kind: ObjsetKind::Zfs,
-                properties: Vec::new(),
-                encryption: Encryption::Inherit,
-                format: Some(machine::empty_file_system()),
-                created: None,
-            })?;
+            pool.run_task(machine::new_file_system(name)?)?;
         }
         let mut members = Vec::new();
         for (number, name) in DATASETS.into_iter().enumerate() {

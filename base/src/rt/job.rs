@@ -21,8 +21,8 @@
 //!
 //! *The end.* After [`Job::stop`] and [`Job::close`] no step runs, and the thread is gone. Dropping
 //! a job ends its work without waiting, since the last owner may be the work itself. A panic ends
-//! the work as a stop does, without a last save: the record is the one before. The work hears of
-//! it ([`Work::panicked`], [`guarded`]), because somebody may wait for what it will not do.
+//! the work as a stop does, without a last save: the record is the one before. The work is
+//! told ([`Work::panicked`], [`guarded`]), so that it can fail those who wait for it.
 //!
 //! All waits go through the module above, so simulated worlds run the same code. A job's lock is
 //! held for a few instructions only, and anybody may ask for work under locks of his own.

@@ -153,7 +153,7 @@ ranks! {
         ReplayClock [] "The time of the record that is replayed.";
         ReplayTails [] "Files with bytes behind their end in their last block.";
         StoringTimes [] "Held by the thread that stores access times.";
-        ToldToLog [no_io] "What the log is told of an operation when that has succeeded.";
+        ToldToLog [no_io] "Records of an operation that go to the log once it has succeeded.";
         AccessTimes [] "Access times that are not stored yet.";
         AttributeTables [] "Numbers and layouts of attributes.";
         WriteSettings [] "Properties of a file system.";

@@ -212,16 +212,9 @@ mod tests {
         assert_eq!(names(&record, &[]), [1, 2]);
         assert_eq!(names(&record, &[1, 2]), [0_u64; 0]);
         let stopped = |guid| RecordedPool {
-            name: String::new(),
             guid,
-            devices: Vec::new(),
-            offset: 0,
-            options: ImportOptions::default(),
             lasting: true,
-            mounts: Vec::new(),
-            mounts_changed: false,
-            exports: Vec::new(),
-            sites: Vec::new(),
+            ..RecordedPool::default()
         };
         record.stopped = vec![stopped(1), stopped(2)];
         assert_eq!(

@@ -1,7 +1,7 @@
 //! What is done with a mutant, step by step. A step that is refused is noted, and the next is done.
 
 use crate::disks::Disks;
-use crate::machine::{self, actor};
+use crate::machine::{self, actor, named};
 use crate::upkeep::{self, Keeper};
 use anyhow::{Context, Result, ensure};
 use cenote_base::ObjectId;
@@ -9,11 +9,10 @@ use cenote_base::rt::{self, Mutex, Random as Chance, ranks};
 use cenote_base::{Env, RealEnv};
 use cenote_device::Opener;
 use cenote_dsl::write::{
-    CloneDataset, CreateDataset, CreateSnapshots, DestroyDataset, DestroySnapshots, Encryption,
-    PromoteDataset, RollbackDataset, SyncTask,
+    CloneDataset, CreateSnapshots, DestroyDataset, DestroySnapshots, PromoteDataset,
+    RollbackDataset, SyncTask,
 };
 use cenote_dsl::{Dataset, DatasetName, DatasetType};
-use cenote_ondisk::objset::ObjsetKind;
 use cenote_pool::{ImportOptions, Pool, assemble, import};
 use cenote_posix::write::{NewFile, WriteOptions, WriteSettings};
 use cenote_posix::{FileKind, FileSystem};
@@ -131,7 +130,7 @@ impl Visit<'_> {
         self.step("status", self.look());
         self.task(
             "create",
-            self.new_dataset(&format!("{}/made{round}", manifest.pool)),
+            machine::new_file_system(&format!("{}/made{round}", manifest.pool)),
         );
         match round {
             0 => self.branch(&names),
@@ -297,17 +296,6 @@ impl Visit<'_> {
         self.task("snapshot", task);
     }
 
-    fn new_dataset(&self, name: &str) -> Result<CreateDataset> {
-        Ok(CreateDataset {
-            name: named(name)?,
-            kind: ObjsetKind::Zfs,
-            properties: Vec::new(),
-            encryption: Encryption::Inherit,
-            format: Some(machine::empty_file_system()),
-            created: None,
-        })
-    }
-
     /// Clones, promotes and rolls back: what lists of dead blocks are for.
     fn branch(&self, names: &[String]) {
         let snapshots = names.iter().filter(|name| name.contains('@'));
@@ -377,8 +365,4 @@ impl Visit<'_> {
             }
         }
     }
-}
-
-fn named(name: &str) -> Result<DatasetName> {
-    Ok(DatasetName::parse(name)?)
 }

@@ -339,7 +339,7 @@ fn work_that_panics_is_told_of() {
             let work = once(|| std::panic::resume_unwind(Box::new("broken".to_owned())));
             let job = Job::new();
             let told = guarded(work, move |words| {
-                sender.send(words.to_owned()).expect("somebody waits");
+                sender.send(words.to_owned()).expect("the test listens");
             });
             job.start("panics", told).expect("a thread");
             assert_eq!(receiver.recv().as_deref(), Ok("broken"));
