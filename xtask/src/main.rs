@@ -12,6 +12,7 @@ mod delegate;
 mod fuzz;
 mod package;
 mod release;
+mod suite;
 mod workspace;
 
 use std::process::ExitCode;
@@ -20,6 +21,8 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND [ARGUMENT...]
 
   ci                          format, lints, tidy and all tests; what a change must pass
+  suite [--lints]             all tests, their programs side by side, and the slowest of them;
+                              with --lints formatting and lints beside them
   tidy                        the rules of STYLE.md that a program can check
   golden [KIND...]            compare pools made by OpenZFS with what Cenote reads from them
   zoo [--from N] [--mutants N] [--seed S] [--keep] [KIND...]
@@ -122,6 +125,7 @@ fn main() -> ExitCode {
     };
     let result = match command {
         "ci" => ci::run(),
+        "suite" => suite::run(rest),
         "tidy" => ci::tidy(),
         "golden" => delegate::golden(rest),
         "zoo" => delegate::zoo(rest),

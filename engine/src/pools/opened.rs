@@ -1,6 +1,6 @@
 //! How a pool was opened, for commands that read its devices themselves.
 
-use crate::errors::of_dsl;
+use crate::errors::{of_dsl, of_sync};
 use cenote_cloud::is_url;
 use cenote_control::model::{ControlError, LoadedKey, OpenedPool, Response, Secret};
 
@@ -10,6 +10,11 @@ use std::path::Path;
 pub(crate) fn pool_opened(registry: &Registry, pool: &str) -> Result<Response, ControlError> {
     let imported = registry.pool_or_guid(pool)?;
     let pool = &imported.pool;
+    // Whoever asks reads the disks. A pool that is suspended can still be read as it was last.
+    if pool.is_writable() && pool.suspended().is_none() {
+        let synced = pool.sync();
+        synced.map_err(|error| of_sync(imported.name(), error))?;
+    }
     let tree = pool.vdev_tree();
     let leaves = tree.leaves();
     let paths = leaves.filter_map(|leaf| Some(leaf.path.as_ref()?.to_string_lossy().into_owned()));

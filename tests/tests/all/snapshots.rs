@@ -41,6 +41,7 @@ fn commands_change_a_tree_under_its_mounts() -> Result<()> {
     write(&root.join("file"), "second")?;
     made_and_seen(&site, &root, &below)?;
     states_are_told_apart(&site, &root)?;
+    read_without_a_mount(&site, &root)?;
     held_and_destroyed(&site, &root)?;
     cloned_and_promoted(&site)?;
     rolled_back(&site, &root)?;
@@ -78,6 +79,7 @@ fn states_are_told_apart(site: &Site, root: &Path) -> Result<()> {
             "{name}"
         );
     }
+    walked_by_programs(root, &out)?;
     let copied = std::process::Command::new("cp")
         .args([root.join(&states[0]).join("file"), root.join("file")])
         .status()?;
@@ -86,6 +88,47 @@ fn states_are_told_apart(site: &Site, root: &Path) -> Result<()> {
         fs::remove_file(root.join(name))?;
     }
     write(&root.join("file"), "turn 19")
+}
+
+/// What walks by device and inode finds each file of each snapshot, once.
+fn walked_by_programs(root: &Path, out: &Path) -> Result<()> {
+    let snapshots = root.join(".zfs/snapshot");
+    let run = |line: &[&str]| -> Result<String> {
+        let mut command = std::process::Command::new(line[0]);
+        let done = command.args(&line[1..]).current_dir(&snapshots).output()?;
+        ensure!(done.status.success(), "{line:?}: {done:?}");
+        Ok(String::from_utf8(done.stdout)?)
+    };
+    let ids = run(&[
+        "find", "..", "../..", "-xdev", "-type", "f", "-printf", "%D:%i\n",
+    ])?;
+    let mut ids: Vec<&str> = ids.lines().collect();
+    let count = ids.len();
+    ids.sort_unstable();
+    ids.dedup();
+    // The file and its link are one.
+    ensure!(count == names(&snapshots)?.len() + 3 && ids.len() == count - 1);
+    let copies = ["cp", "rsync"].map(|name| out.join(name).display().to_string());
+    run(&["cp", "-a", ".", &copies[0]])?;
+    run(&["rsync", "-axH", "./", &copies[1]])?;
+    for name in names(&snapshots)? {
+        let before = fs::read(snapshots.join(&name).join("file"))?;
+        for copy in &copies {
+            let copied = fs::read(Path::new(copy).join(&name).join("file"))?;
+            ensure!(copied == before, "{copy}: {name}");
+        }
+    }
+    let sizes = run(&["du", "-x", "--apparent-size", "--block-size=1", "."])?;
+    ensure!(sizes.lines().count() > names(&snapshots)?.len(), "{sizes}");
+    Ok(())
+}
+
+/// What was written a moment ago was not found by commands that read the disks.
+fn read_without_a_mount(site: &Site, root: &Path) -> Result<()> {
+    write(&root.join("fresh"), "just now")?;
+    ensure!(site.ok("cenote cat tank/a:/fresh")? == "just now");
+    fs::remove_file(root.join("fresh"))?;
+    Ok(())
 }
 
 /// A snapshot is under `.zfs/snapshot` at once, and what it holds does not change.

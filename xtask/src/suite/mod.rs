@@ -1,0 +1,166 @@
+//! `suite`: builds all tests of the workspace and runs their programs side by side.
+//!
+//! `cargo test` runs one test program after another. Each has a slow tail, and those that use
+//! daemons wait most of the time. Here as many programs run at once as the machine has cores, the
+//! heaviest first, and the lints beside them if they are wanted. What a program prints is kept in
+//! a file, and shown if the program fails.
+//!
+//! At the end come the slowest programs and tests, so that a test that has become slow is seen.
+
+mod built;
+mod report;
+
+use crate::workspace;
+use anyhow::{Context, Result, bail};
+use built::{Built, build};
+use report::{Outcome, Report};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Mutex;
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+/// A program that runs longer than this hangs. The slowest takes a third of it on a busy machine.
+const LIMIT: Duration = Duration::from_secs(40 * 60);
+/// How often a program that runs is looked at.
+const POLL: Duration = Duration::from_millis(50);
+
+/// Something that is run: a test program, or a command of Cargo.
+#[derive(Debug)]
+pub(super) struct Unit {
+    name: String,
+    command: Command,
+    /// Where its output goes.
+    log: PathBuf,
+}
+
+/// `suite [--lints]`.
+pub fn run(arguments: &[String]) -> Result<bool> {
+    let has_lints = match arguments {
+        [] => false,
+        [word] if word == "--lints" => true,
+        _ => bail!("usage: cargo xtask suite [--lints]"),
+    };
+    let Some(built) = build()? else {
+        return Ok(false);
+    };
+    let logs = built.target.join("suite");
+    std::fs::create_dir_all(&logs)
+        .with_context(|| format!("cannot make the directory {}", logs.display()))?;
+    let mut units = tests(&built, &logs);
+    units.reverse();
+    let jobs = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut report = Report::default();
+    let (sender, receiver) = channel();
+    let queue = Mutex::new(units);
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            let (sender, queue) = (sender.clone(), &queue);
+            scope.spawn(move || {
+                loop {
+                    let unit = queue.lock().expect("no program runs under it").pop();
+                    let Some(unit) = unit else { break };
+                    finish(unit, &sender);
+                }
+            });
+        }
+        if has_lints {
+            let (sender, logs) = (sender.clone(), &logs);
+            scope.spawn(move || {
+                lints(logs)
+                    .into_iter()
+                    .for_each(|unit| finish(unit, &sender))
+            });
+        }
+        drop(sender);
+        for (unit, outcome) in receiver {
+            report.add(&unit.name, &unit.log, outcome);
+        }
+    });
+    Ok(report.end())
+}
+
+/// The test programs, the heaviest first, and the examples in documentation.
+fn tests(built: &Built, logs: &Path) -> Vec<Unit> {
+    let mut units: Vec<Unit> = built
+        .programs
+        .iter()
+        .map(|program| {
+            let mut command = Command::new(&program.path);
+            command
+                .current_dir(&program.directory)
+                .env("CARGO_MANIFEST_DIR", &program.directory)
+                // The time that each test took is not part of stable Rust.
+                .env("RUSTC_BOOTSTRAP", "1")
+                .args(["-Zunstable-options", "--report-time"]);
+            if let Some(cenote) = &built.cenote {
+                command.env("CENOTE_BIN", cenote);
+            }
+            unit(&program.name, command, logs)
+        })
+        .collect();
+    let mut examples = workspace::cargo();
+    examples.args(["test", "--workspace", "--locked", "--doc"]);
+    units.push(unit("examples in documentation", examples, logs));
+    units
+}
+
+/// Formatting and lints.
+fn lints(logs: &Path) -> Vec<Unit> {
+    let mut format = workspace::cargo();
+    format.args(["fmt", "--all", "--check"]);
+    // The tests come first where both want a core.
+    let mut clippy = Command::new("nice");
+    clippy.current_dir(workspace::root()).args(["-n", "10"]);
+    clippy.arg(workspace::cargo().get_program());
+    clippy.args(["clippy", "--workspace", "--all-targets", "--locked"]);
+    clippy.args(["--", "-D", "warnings"]);
+    vec![
+        unit("formatting", format, logs),
+        unit("lints", clippy, logs),
+    ]
+}
+
+fn unit(name: &str, command: Command, logs: &Path) -> Unit {
+    Unit {
+        name: name.to_owned(),
+        command,
+        log: logs.join(format!("{}.log", name.replace([' ', '/'], "-"))),
+    }
+}
+
+/// Runs a unit to its end, and sends what came of it.
+fn finish(mut unit: Unit, to: &Sender<(Unit, Outcome)>) {
+    let begun = Instant::now();
+    let status = attempt(&mut unit);
+    let took = begun.elapsed();
+    // Only the end of the whole run closes the other side.
+    let _ = to.send((unit, Outcome { status, took }));
+}
+
+fn attempt(unit: &mut Unit) -> Result<ExitStatus> {
+    let log = File::create(&unit.log)
+        .with_context(|| format!("cannot write to {}", unit.log.display()))?;
+    let copy = log.try_clone()?;
+    let command = unit.command.stdin(Stdio::null()).stdout(log).stderr(copy);
+    let child = command
+        .spawn()
+        .with_context(|| format!("cannot run {:?}", command.get_program()))?;
+    wait(child)
+}
+
+fn wait(mut child: Child) -> Result<ExitStatus> {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if begun.elapsed() > LIMIT {
+            child.kill()?;
+            child.wait()?;
+            bail!("it was ended after {} minutes", LIMIT.as_secs() / 60);
+        }
+        std::thread::sleep(POLL);
+    }
+}
