@@ -42,7 +42,10 @@ pub use devices::add::AddRequest;
 pub use devices::spares::SpareError;
 pub use devices::split_off::{SplitError, SplitRequest};
 pub use devices::vdev_properties::{VdevSetting, VdevSettingError};
-pub use devices::{Attachment, Auxiliary, ChangeError, Companion, Offline, Reach};
+pub use devices::{
+    Attachment, Auxiliary, ChangeError, Companion, Offline, Reach, SpareUser, user_of_spare,
+    waiting_spare,
+};
 pub use error::{ImportError, MissingVdev};
 pub use heartbeat::{is_device_in_use, is_in_use};
 pub use import::candidate::{PoolCandidate, assemble};

@@ -1,6 +1,7 @@
 //! An open pool.
 
 use crate::damage::error_notes::ErrorNotes;
+use crate::devices::auxiliary_label::SpareUser;
 use crate::error::ImportError;
 use crate::import::candidate::PoolCandidate;
 use crate::import::options::ImportOptions;
@@ -190,6 +191,20 @@ pub struct FoundDevice {
     pub path: PathBuf,
     /// Bytes, labels and all.
     pub size: u64,
+    /// The other pool that uses it, if it is a spare that several share: as its labels said when
+    /// they were read.
+    pub used_by: Option<SpareUser>,
+}
+
+impl FoundDevice {
+    /// A device that only this pool uses.
+    pub(crate) fn new(path: PathBuf, size: u64) -> Self {
+        Self {
+            path,
+            size,
+            used_by: None,
+        }
+    }
 }
 
 impl Pool {
@@ -537,6 +552,12 @@ impl Pool {
         found.extend(devices);
     }
 
+    /// Forgets where a device was found.
+    pub(crate) fn forget_device(&self, device: Guid) {
+        let mut found = self.found.lock();
+        found.remove(&device);
+    }
+
     /// Devices that bear guids of the pool and are not used.
     pub fn outsiders(&self) -> Vec<Outsider> {
         let outsiders = self.outsiders.lock();
@@ -573,7 +594,7 @@ fn found_devices(candidate: &PoolCandidate) -> BTreeMap<Guid, FoundDevice> {
     let found = devices.into_iter().filter_map(|(guid, device)| {
         let path = paths.get(&guid)?.clone();
         let size = device.size();
-        Some((guid, FoundDevice { path, size }))
+        Some((guid, FoundDevice::new(path, size)))
     });
     found.collect()
 }

@@ -87,6 +87,51 @@ pub(crate) struct Metaslabs {
     pub(crate) unflushed: Vec<u64>,
 }
 
+/// The objects that describe the space of a top-level vdev.
+#[derive(Clone, Debug)]
+pub(crate) struct SpaceObjects {
+    /// Lists the space maps.
+    pub(crate) array: ObjectId,
+    /// The space map of each metaslab; `None` where nothing was ever allocated.
+    pub(crate) maps: Vec<Option<ObjectId>>,
+    /// Since which txg each metaslab's changes are only in the logs.
+    pub(crate) unflushed: Option<ObjectId>,
+}
+
+/// The objects that describe the space of a top-level vdev, unless nothing was allocated there.
+///
+/// # Errors
+/// If the pool's metadata cannot be read.
+pub(crate) fn space_objects(
+    mos: &Arc<ObjectSet>,
+    config: &VdevConfig,
+) -> Result<Option<SpaceObjects>, DmuError> {
+    let is_mapped = config.kind.is_concrete() && config.metaslab_shift != 0;
+    let Some(array) = config.metaslab_array.filter(|_| is_mapped) else {
+        return Ok(None);
+    };
+    let count = config.asize >> config.metaslab_shift;
+    let array = mos.object(array)?;
+    if count > METASLABS_MAX {
+        let (structure, field) = ("vdev configuration", "number of metaslabs");
+        return Err(array.malformed(DecodeError::BadValue {
+            structure,
+            field,
+            value: count,
+        }));
+    }
+    let maps = read_words(&array, count)?.into_iter();
+    let unflushed = match config.top_zap {
+        Some(zap) => mos.zap(zap)?.lookup_u64(vdev_zap::top::UNFLUSHED_TXGS)?,
+        None => None,
+    };
+    Ok(Some(SpaceObjects {
+        array: array.id(),
+        maps: maps.map(|id| (id != 0).then_some(ObjectId(id))).collect(),
+        unflushed: unflushed.map(ObjectId),
+    }))
+}
+
 fn read_words(object: &Object, count: u64) -> Result<Vec<u64>, DmuError> {
     let mut bytes = vec![0; usize::try_from(count * 8).expect("bounded by the caller")];
     object.read(0, &mut bytes)?;
@@ -102,30 +147,13 @@ pub(crate) fn metaslabs(
     vdevs: &Shape,
     config: &VdevConfig,
 ) -> Result<Option<Metaslabs>, DmuError> {
-    let (Some(array), Some(ashift)) = (config.metaslab_array, config.ashift) else {
+    let (Some(ashift), Some(objects)) = (config.ashift, space_objects(mos, config)?) else {
         return Ok(None);
     };
-    if !config.kind.is_concrete() || config.metaslab_shift == 0 {
-        return Ok(None);
-    }
-    let count = config.asize >> config.metaslab_shift;
-    let array = mos.object(array)?;
-    if count > METASLABS_MAX {
-        let (structure, field) = ("vdev configuration", "number of metaslabs");
-        return Err(array.malformed(DecodeError::BadValue {
-            structure,
-            field,
-            value: count,
-        }));
-    }
-    let maps = read_words(&array, count)?;
-    let unflushed = match config.top_zap {
-        Some(zap) => mos.zap(zap)?.lookup_u64(vdev_zap::top::UNFLUSHED_TXGS)?,
-        None => None,
-    };
-    let unflushed = match unflushed {
-        Some(object) => read_words(&mos.object(ObjectId(object))?, count)?,
-        None => vec![0; usize::try_from(count).expect("bounded above")],
+    let count = objects.maps.len() as u64;
+    let unflushed = match objects.unflushed {
+        Some(object) => read_words(&mos.object(object)?, count)?,
+        None => vec![0; objects.maps.len()],
     };
     let vdev = config.id.unwrap_or_default();
     let plain = |index: u64| index << config.metaslab_shift;
@@ -135,15 +163,12 @@ pub(crate) fn metaslabs(
             .map_or(plain(index), |(start, _)| start)
     };
     Ok(Some(Metaslabs {
-        array: array.id(),
+        array: objects.array,
         vdev,
         ashift,
         shift: config.metaslab_shift,
         starts: (0..count).map(start).collect(),
-        maps: maps
-            .into_iter()
-            .map(|id| (id != 0).then_some(ObjectId(id)))
-            .collect(),
+        maps: objects.maps,
         unflushed,
     }))
 }

@@ -1,6 +1,6 @@
 //! Vdevs added to a pool.
 
-use super::open::open_devices;
+use super::open::{Destination, open_devices};
 use super::replication::mismatch_with;
 use crate::clouds::rules::check_new;
 use crate::clouds::status::check_others;
@@ -41,7 +41,13 @@ pub(crate) fn add_vdevs(
     check_new(&new.vdevs, true)?;
     check_others(&context.clouds, &imported)?;
     let trial = (new.force, new.dry_run);
-    let devices = open_devices(context, &new.vdevs, mismatch, trial, None)?;
+    let devices = open_devices(
+        context,
+        &new.vdevs,
+        mismatch,
+        trial,
+        Destination::Added(imported.name()),
+    )?;
     if new.dry_run {
         return Ok(Response::Done);
     }

@@ -10,7 +10,7 @@
 
 use super::limits::{Limits, Record, Verdict};
 use super::owner::is_nobodys;
-use super::tree::vdev_tree;
+use super::tree::{shared_tree, vdev_tree};
 use crate::events::Events;
 use crate::registry::imported::Imported;
 use cenote_base::rt::job::{Job, once};
@@ -139,9 +139,17 @@ impl Seen {
         asked
     }
 
-    fn steps(&mut self, imported: &Imported, now: Duration) -> Vec<Step> {
+    /// What is due in one of the `pools`. Spares in `promised` are for somebody else, who may not
+    /// get them after all: then they are free at the next look.
+    fn steps(
+        &mut self,
+        imported: &Imported,
+        pools: &[Arc<Imported>],
+        promised: &mut HashSet<Guid>,
+        now: Duration,
+    ) -> Vec<Step> {
         let pool = &imported.pool;
-        let tree = vdev_tree(pool);
+        let tree = shared_tree(pools, pool);
         let mut steps = Vec::new();
         let lacking = self.lacks_resilver(imported, now);
         steps.extend(lacking.map(Step::Resilver));
@@ -169,8 +177,11 @@ impl Seen {
             if now.saturating_sub(since) < GRACE || self.tried.contains(&key) {
                 continue;
             }
-            if let Some(step) = step_for(imported, &tree, leaf) {
+            if let Some(step) = step_for((imported, pools), &tree, leaf, promised) {
                 self.tried.insert(key);
+                if let Step::Spare { spares, .. } = &step {
+                    promised.extend(spares);
+                }
                 steps.push(step);
             }
         }
@@ -192,7 +203,12 @@ fn has_errors(imported: &Imported, device: Guid) -> bool {
 }
 
 /// What helps a lost device: a blank disk in its place, or a spare.
-fn step_for(imported: &Imported, tree: &VdevTree, leaf: &Vdev) -> Option<Step> {
+fn step_for(
+    (imported, pools): (&Imported, &[Arc<Imported>]),
+    tree: &VdevTree,
+    leaf: &Vdev,
+    promised: &HashSet<Guid>,
+) -> Option<Step> {
     let (pool, lost) = (&imported.pool, Guid(leaf.guid));
     let properties = pool.dsl().pool_properties().unwrap_or_default();
     let replaces = properties.get("autoreplace") == Some(&Stored::Number(1));
@@ -214,10 +230,12 @@ fn step_for(imported: &Imported, tree: &VdevTree, leaf: &Vdev) -> Option<Step> {
     if !tree.spares.is_empty() && !tree.spares.iter().any(|spare| is_free(&spare)) {
         // One may have come up later than the pool.
         pool.find_auxiliary(Reach::Recorded);
-        now = vdev_tree(pool).spares;
+        now = shared_tree(pools, pool).spares;
     }
     let free = tree.spares.iter().chain(&now).filter(is_free);
-    let mut free: Vec<&Vdev> = free.collect();
+    let mut free: Vec<&Vdev> = free
+        .filter(|spare| !promised.contains(&Guid(spare.guid)))
+        .collect();
     // Distributed ones are the quickest; of the others the smallest that does.
     free.sort_by_key(|spare| (spare.kind != VdevKind::DraidSpare, spare.space.physical));
     let spares: Vec<Guid> = free.iter().map(|spare| Guid(spare.guid)).collect();
@@ -344,9 +362,11 @@ impl Agent {
         seen.lacking.retain(|guid, _| is_there(*guid));
         seen.resting_logs.retain(|key, _| is_there(key.0));
         let mut work: Vec<(Arc<Imported>, Vec<Step>)> = Vec::new();
+        // Several pools may share a spare, and a pool may have lost several devices.
+        let mut promised = HashSet::new();
         for imported in pools {
             if imported.pool.is_writable() && imported.pool.suspended().is_none() {
-                let steps = seen.steps(imported, now);
+                let steps = seen.steps(imported, pools, &mut promised, now);
                 if !steps.is_empty() {
                     work.push((Arc::clone(imported), steps));
                 }

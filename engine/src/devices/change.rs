@@ -2,9 +2,10 @@
 
 use super::add::ashift;
 use super::emptied::let_go;
-use super::open::open_devices;
+use super::open::{Destination, open_devices};
+use super::owner::pools_with_auxiliary;
 use super::remove::remove_devices;
-use super::tree::{all_vdevs, answers_to, vdev_tree};
+use super::tree::{all_vdevs, answers_to, is_in_tree, shared_tree, vdev_tree};
 use crate::clouds::rules::check_new;
 use crate::clouds::status::check_others;
 use crate::command::{By, note};
@@ -17,7 +18,8 @@ use cenote_control::model::{
     AttachedDevice, ControlError, DeviceChange, DeviceRefusal, NewVdev, NewVdevKind, NewVdevRole,
     Response, SpareUse, Vdev, VdevState, VdevTree,
 };
-use cenote_pool::{Attachment, Companion, Offline, Reach};
+use cenote_dsl::directory_keys as keys;
+use cenote_pool::{Actor, Attachment, Auxiliary, Companion, Offline, Pool, Reach};
 use std::path::Path;
 
 /// Carries out a change of devices.
@@ -128,7 +130,7 @@ fn attach(
 ) -> Result<Response, ControlError> {
     let imported = context.registry.writable_pool(&attached.pool)?;
     let shift = asked_ashift(attached)?;
-    let tree = vdev_tree(&imported.pool);
+    let tree = shared_tree(&context.registry.all(), &imported.pool);
     let found = all_vdevs(&tree)
         .into_iter()
         .find(|vdev| answers_to(vdev, &attached.device));
@@ -140,7 +142,7 @@ fn attach(
     let place = place.ok_or(DeviceRefusal::NotInPool)?;
     let pool = &imported.pool;
     if let Some(spare) = tree.spares.iter().find(|spare| answers_to(spare, &place)) {
-        if !attached.replaces || spare.spare == Some(SpareUse::InUse) {
+        if !attached.replaces || spare.spare != Some(SpareUse::Available) {
             return Err(DeviceRefusal::Busy { device: place }.into());
         }
         let by = (&by.actor, by.command);
@@ -165,8 +167,8 @@ fn attach(
         let new = [new];
         check_new(&new, true)?;
         check_others(&context.clouds, &imported)?;
-        let (how, name) = ((attached.force, false), Some(imported.name()));
-        let opened = open_devices(context, &new, None, how, name)?;
+        let (how, pool_name) = ((attached.force, false), imported.name());
+        let opened = open_devices(context, &new, None, how, Destination::Attached(pool_name))?;
         let held = opened.held;
         let leaves = opened.vdevs.into_iter().flat_map(|vdev| vdev.leaves);
         let leaf = leaves.last().ok_or(DeviceRefusal::NoDevice)?;
@@ -203,14 +205,35 @@ fn detach(
     let tree = vdev_tree(&imported.pool);
     let found = device_of(&imported, &tree, device);
     let found = found.map_err(missing)?;
-    let done = imported
-        .pool
-        .detach(Guid(found.guid), (&by.actor, by.command));
+    let pool = &imported.pool;
+    let done = pool.detach(Guid(found.guid), (&by.actor, by.command));
     done.map_err(unchanged)?;
+    for spare in &tree.spares {
+        keep_for_good(context, pool, Guid(spare.guid), &by.actor);
+    }
     context.registry.note_in_cache_file(&imported);
     let class = "sysevent.fs.zfs.vdev_remove";
     context.events.post(class, &imported.pool);
     Ok(Response::Done)
+}
+
+/// Takes a spare that is a device of `pool` for good by now from the lists of the other pools.
+fn keep_for_good(context: &Context, pool: &Pool, spare: Guid, actor: &Actor) {
+    let lists = |pool: &Pool| {
+        let spares = pool.dsl().auxiliary_vdevs(keys::SPARES).unwrap_or_default();
+        spares.iter().any(|listed| listed.guid == spare)
+    };
+    if !is_in_tree(pool, spare) || lists(pool) {
+        return;
+    }
+    for other in pools_with_auxiliary(&context.registry, spare) {
+        let removed = other
+            .pool
+            .remove_auxiliary((Auxiliary::Spare, spare), (actor, ""));
+        if let Err(error) = removed {
+            log::warn!("pool '{}': spare {spare}: {error}", other.name());
+        }
+    }
 }
 
 /// Looks for devices that are not there, and uses what is found.

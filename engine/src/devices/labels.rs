@@ -42,7 +42,9 @@ pub(crate) fn clear_labels(
         return Err(DeviceRefusal::NoLabel { path }.into());
     }
     match claim_of_pool(&context.registry, path, &labels) {
-        Some(Claim::Active(claim)) => return Err(DeviceRefusal::Claimed { claim }.into()),
+        Some(Claim::Active(claim) | Claim::Spare { text: claim, .. }) => {
+            return Err(DeviceRefusal::Claimed { claim }.into());
+        }
         Some(Claim::Absent { text, .. }) if !force => {
             return Err(ControlError::DevicesRefused {
                 devices: vec![text],

@@ -13,7 +13,7 @@ pub(crate) mod labels;
 pub(crate) mod limits;
 pub(crate) mod online;
 pub(crate) mod open;
-mod owner;
+pub(crate) mod owner;
 pub(crate) mod properties;
 pub(crate) mod remove;
 pub(crate) mod replication;

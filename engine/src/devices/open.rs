@@ -39,6 +39,17 @@ fn unusable(reason: String) -> ControlError {
     ControlError::BadValue { name, reason }
 }
 
+/// Where new devices go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Destination<'a> {
+    /// A pool that is created.
+    NewPool,
+    /// This pool, as new vdevs.
+    Added(&'a str),
+    /// A vdev of this pool.
+    Attached(&'a str),
+}
+
 /// What becomes of the devices that were named.
 #[derive(Default)]
 pub(crate) struct Devices {
@@ -58,7 +69,7 @@ pub(crate) fn open_devices(
     new: &[NewVdev],
     mismatch: Option<String>,
     (force, is_trial): (bool, bool),
-    rejoined: Option<&str>,
+    destination: Destination<'_>,
 ) -> Result<Devices, ControlError> {
     let mut seen = HashSet::new();
     let mut claims: Vec<Claim> = Vec::new();
@@ -83,6 +94,9 @@ pub(crate) fn open_devices(
             };
             match opened {
                 Ok((leaf, of_it)) => {
+                    let is_new_spare = vdev.role == NewVdevRole::Spare;
+                    let mut of_it = of_it;
+                    of_it.retain(|claim| !(is_new_spare && is_shared(claim, destination)));
                     claims.extend(of_it);
                     leaves.push(leaf);
                 }
@@ -97,7 +111,7 @@ pub(crate) fn open_devices(
         overridable.extend(unlike_within(&vdev.kind, &leaves));
         devices.add(vdev, leaves)?;
     }
-    let past = refuse_taken(claims, force, rejoined)?;
+    let past = refuse_taken(claims, force, destination)?;
     if !small.is_empty() {
         return Err(unusable(format!(
             "one or more devices is less than the minimum size (64M): {}",
@@ -117,21 +131,38 @@ pub(crate) fn open_devices(
     Ok(devices)
 }
 
+/// Whether a pool can have a device as a spare that other pools have as one.
+fn is_shared(claim: &Claim, destination: Destination<'_>) -> bool {
+    match (claim, destination) {
+        (Claim::Spare { pools, .. }, Destination::Added(pool)) => {
+            pools.iter().all(|other| other != pool)
+        }
+        (Claim::Spare { .. }, Destination::NewPool) => true,
+        _ => false,
+    }
+}
+
 /// Refuses devices that somebody uses; what is left are sentences about their past. A device that
-/// the pool `rejoined` lacks may come into it again.
+/// a pool lacks may be attached to it again.
 fn refuse_taken(
     claims: Vec<Claim>,
     force: bool,
-    rejoined: Option<&str>,
+    destination: Destination<'_>,
 ) -> Result<Vec<String>, ControlError> {
     let (mut past, mut taken) = (Vec::new(), Vec::new());
     let mut is_forced = true;
     for claim in claims {
         match claim {
             Claim::Past(text) => past.push(text),
-            Claim::Absent { pool, text, .. } if rejoined == Some(pool.as_str()) => past.push(text),
+            Claim::Absent { pool, text, .. }
+                if destination == Destination::Attached(pool.as_str()) =>
+            {
+                past.push(text);
+            }
             Claim::Kernel(text) => taken.push(text),
-            Claim::Active(text) | Claim::Absent { others: text, .. } => {
+            Claim::Active(text)
+            | Claim::Spare { text, .. }
+            | Claim::Absent { others: text, .. } => {
                 // OpenZFS offers force here, too, and then refuses.
                 is_forced = force;
                 taken.push(text);

@@ -11,7 +11,7 @@
 //! property `multihost` it shows that by heartbeats, which are waited for before force is used.
 //! Without it nobody can know, and force decides.
 
-use super::tree::{all_vdevs, vdev_tree};
+use super::tree::is_in_tree;
 use crate::host::hostid;
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
@@ -21,7 +21,7 @@ use cenote_device::{Signature, SignatureKind, kernel_use, signatures};
 use cenote_dsl::directory_keys as keys;
 use cenote_ondisk::PoolConfig;
 use cenote_ondisk::pool_config::PoolState;
-use cenote_pool::is_device_in_use;
+use cenote_pool::{is_device_in_use, user_of_spare, waiting_spare};
 use cenote_vdev::DeviceLabels;
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -43,6 +43,14 @@ pub(super) enum Claim {
         text: String,
         /// What is said to others.
         others: String,
+    },
+    /// It is a spare of imported pools that waits to be used: other pools can have it as a spare,
+    /// too, and no force takes it for anything else.
+    Spare {
+        /// The pools' names.
+        pools: Vec<String>,
+        /// What is said to whoever would have it for something else.
+        text: String,
     },
     /// It was somebody's: force takes it.
     Past(String),
@@ -100,8 +108,8 @@ pub(super) fn claim_of_pool(
     path: &str,
     labels: &DeviceLabels,
 ) -> Option<Claim> {
-    if let Some(text) = auxiliary_owner(registry, path, labels) {
-        return Some(Claim::Active(text));
+    if let Some(claim) = claim_of_list(registry, path, labels) {
+        return Some(claim);
     }
     let text = |what: &str, name: &str| format!("{path} is part of {what} pool '{name}'");
     // Its labels may be those of the time before, or damaged.
@@ -125,7 +133,11 @@ pub(super) fn claim_of_pool(
         None => {}
     }
     let config = labels.newest_config()?.config.as_ref()?;
-    let guid = config.pool_guid?;
+    let Some(guid) = config.pool_guid else {
+        // A pool that went down while it took the spare, or gave it back, may need it.
+        let user = user_of_spare(labels)?;
+        return Some(Claim::Past(text("potentially active", &user.name)));
+    };
     let name = config.name.clone().unwrap_or_else(|| guid.to_string());
     if registry.has_guid(guid.0) {
         let text = format!("{path} is a former device of pool '{name}', which is imported");
@@ -185,7 +197,7 @@ pub(super) fn real(path: &str) -> PathBuf {
 }
 
 /// The imported pools that list a spare or cache device.
-pub(super) fn pools_with_auxiliary(registry: &Registry, guid: Guid) -> Vec<Arc<Imported>> {
+pub(crate) fn pools_with_auxiliary(registry: &Registry, guid: Guid) -> Vec<Arc<Imported>> {
     let has = |imported: &Arc<Imported>| {
         let lists = [keys::CACHE_DEVICES, keys::SPARES].into_iter();
         let mut vdevs =
@@ -197,21 +209,31 @@ pub(super) fn pools_with_auxiliary(registry: &Registry, guid: Guid) -> Vec<Arc<I
     pools
 }
 
-/// Which imported pool has a spare or cache device.
-pub(crate) fn auxiliary_owner(
-    registry: &Registry,
-    path: &str,
-    labels: &DeviceLabels,
-) -> Option<String> {
+/// What imported pools that list a device as a spare or cache device have of it.
+fn claim_of_list(registry: &Registry, path: &str, labels: &DeviceLabels) -> Option<Claim> {
     let guid = labels.newest_config()?.config.as_ref()?.guid?;
-    let imported = pools_with_auxiliary(registry, guid).into_iter().next()?;
-    let name = imported.name();
-    let tree = vdev_tree(&imported.pool);
-    let is_spare = tree.spares.iter().any(|spare| spare.guid == guid.0);
-    let is_in_tree = all_vdevs(&tree).iter().any(|vdev| vdev.guid == guid.0);
-    Some(match is_spare && !is_in_tree {
-        true => format!("{path} is reserved as a hot spare for pool '{name}'"),
-        false => format!("{path} is part of active pool '{name}'"),
+    let pools = pools_with_auxiliary(registry, guid);
+    let lists = pools.first()?.name();
+    // One that is in use is a part of the pool that uses it, which may be imported or not.
+    let user = pools
+        .iter()
+        .find(|imported| is_in_tree(&imported.pool, guid));
+    if let Some(user) = user {
+        return Some(Claim::Active(active(path, user.name())));
+    }
+    let is_spare = |imported: &Arc<Imported>| {
+        let spares = imported.dsl().auxiliary_vdevs(keys::SPARES);
+        spares.is_ok_and(|spares| spares.iter().any(|spare| spare.guid == guid))
+    };
+    Some(match pools.iter().all(is_spare) {
+        true if waiting_spare(labels) == Some(guid) => Claim::Spare {
+            text: format!("{path} is reserved as a hot spare for pool '{lists}'"),
+            pools: pools.iter().map(|pool| pool.name().to_owned()).collect(),
+        },
+        _ => {
+            let user = user_of_spare(labels).map(|user| user.name);
+            Claim::Active(active(path, user.as_deref().unwrap_or(lists)))
+        }
     })
 }
 
@@ -227,6 +249,7 @@ pub(super) fn claim_of_opener(registry: &Registry, opener: &dyn Opener, path: &s
             Claim::Active(text)
             | Claim::Kernel(text)
             | Claim::Absent { others: text, .. }
+            | Claim::Spare { text, .. }
             | Claim::Past(text),
         ) => Claim::Active(text),
         None if device.nature().kind == DeviceKind::Block => {

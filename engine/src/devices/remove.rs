@@ -1,6 +1,5 @@
 //! `zpool remove`: log, spare and cache devices leave a pool.
 
-use super::owner::pools_with_auxiliary;
 use super::tree::{all_vdevs, answers_to, vdev_tree};
 use crate::command::By;
 use crate::context::Context;
@@ -86,10 +85,7 @@ fn remove(
 ) -> Result<(), ControlError> {
     let pool = &imported.pool;
     let who = (&by.actor, by.command);
-    let auxiliary = |list, device| {
-        let is_shared = pools_with_auxiliary(&context.registry, device).len() > 1;
-        pool.remove_auxiliary((list, device), is_shared, who)
-    };
+    let auxiliary = |list, device| pool.remove_auxiliary((list, device), who);
     let (removed, class) = match target {
         Target::Spare(device) => (auxiliary(Auxiliary::Spare, *device), "vdev_remove_aux"),
         Target::Cache(device) => (auxiliary(Auxiliary::Cache, *device), "vdev_remove_aux"),

@@ -1,5 +1,7 @@
 //! The vdev tree of a pool in the clients' terms: configuration, state and figures joined by guid.
 
+use super::fragmentation::fragmentation;
+use crate::registry::imported::Imported;
 use cenote_base::{Guid, VdevId};
 use cenote_control::model::{
     AllocationClass, ClassRequests, Counters, Space, SpareUse, Treatment, TreatmentState, Vdev,
@@ -17,8 +19,7 @@ use cenote_vdev::VdevAux as EngineAux;
 use cenote_vdev::VdevState as EngineState;
 use cenote_vdev::{ClassFigures, IoClass, Shape, VdevStatus};
 use std::collections::HashMap;
-
-use super::fragmentation::fragmentation;
+use std::sync::Arc;
 
 /// Bytes of a device that are its labels and boot block (format/1).
 const RESERVED_BYTES: u64 = 4608 << 10;
@@ -46,6 +47,38 @@ pub(crate) fn vdev_tree(pool: &Pool) -> VdevTree {
         spares: auxiliary(pool, directory_keys::SPARES),
         root,
     }
+}
+
+/// The whole tree, in which spares that `pools` share are those of the pool that uses them.
+pub(crate) fn shared_tree(pools: &[Arc<Imported>], pool: &Pool) -> VdevTree {
+    let mut tree = vdev_tree(pool);
+    let found = pool.found_devices();
+    for spare in &mut tree.spares {
+        if spare.spare == Some(SpareUse::InUse) {
+            continue;
+        }
+        let mut others = pools
+            .iter()
+            .filter(|other| other.pool.guid() != pool.guid());
+        if let Some(user) = others.find(|other| is_in_tree(&other.pool, Guid(spare.guid))) {
+            spare.spare = Some(SpareUse::InUseBy(user.name().to_owned()));
+            (spare.state, spare.aux) = (VdevState::Online, VdevAux::None);
+            continue;
+        }
+        // The label told of the past if the pool that it names is here and does not use the spare.
+        let user = found
+            .get(&Guid(spare.guid))
+            .and_then(|found| found.used_by.as_ref());
+        if user.is_some_and(|user| pools.iter().any(|other| other.pool.guid() == user.pool)) {
+            spare.spare = Some(SpareUse::Available);
+        }
+    }
+    tree
+}
+
+/// Whether a device is in the tree of a pool.
+pub(crate) fn is_in_tree(pool: &Pool, device: Guid) -> bool {
+    pool.vdev_tree().walk().any(|vdev| vdev.guid == device)
 }
 
 /// Says of each leaf how long its requests took and how large they were.
@@ -402,9 +435,12 @@ fn auxiliary(pool: &Pool, key: &'static str) -> Vec<Vdev> {
         vdev.not_present = false;
         set_found(&mut vdev, config, pool);
         if key == directory_keys::SPARES {
-            vdev.spare = Some(match in_use.contains(&config.guid) {
-                true => SpareUse::InUse,
-                false => SpareUse::Available,
+            let found = pool.found_devices().remove(&config.guid);
+            let user = found.and_then(|found| found.used_by);
+            vdev.spare = Some(match (in_use.contains(&config.guid), user) {
+                (true, _) => SpareUse::InUse,
+                (false, Some(user)) => SpareUse::InUseBy(user.name),
+                (false, None) => SpareUse::Available,
             });
         }
         vdev

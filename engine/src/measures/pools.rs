@@ -75,7 +75,7 @@ fn spaces(imported: &Imported, sink: &mut dyn Sink) {
     let name = imported.name();
     let number = |property: &str| {
         let selection = PropertySelection::Named(vec![property.to_owned()]);
-        let row = pool_row(imported, &selection, false).ok()?;
+        let row = pool_row(imported, &[], &selection, false).ok()?;
         row.properties.first()?.value.number()
     };
     for (property, measure) in SPACES {

@@ -9,7 +9,7 @@ use crate::clouds::table::{Held, is_in_store};
 use crate::command::By;
 use crate::context::Context;
 use crate::datasets::format::{PROJECT_QUOTA, file_system_format};
-use crate::devices::open::open_devices;
+use crate::devices::open::{Destination, open_devices};
 use crate::devices::replication::mismatch_within;
 use crate::errors::{of_create, parse_name};
 use crate::host::hostid;
@@ -50,7 +50,7 @@ pub(crate) fn create_pool(
     let mismatch = mismatch_within(&new.vdevs);
     check_new(&new.vdevs, false)?;
     let trial = (new.force, new.dry_run);
-    let devices = open_devices(context, &new.vdevs, mismatch, trial, None)?;
+    let devices = open_devices(context, &new.vdevs, mismatch, trial, Destination::NewPool)?;
     let name = new.temporary_name.as_ref().unwrap_or(&new.name);
     if context.registry.pool(name).is_ok() {
         return Err(ControlError::Exists { name: name.clone() });

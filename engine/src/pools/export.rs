@@ -6,13 +6,15 @@ use crate::clouds::leave::{
 use crate::clouds::status::devices_of;
 use crate::command::{By, note};
 use crate::context::Context;
+use crate::devices::owner::pools_with_auxiliary;
 use crate::errors::of_sync;
 use crate::mounts::follow::mount_these;
 use crate::mounts::table::Mounts;
 use crate::mounts::unmount::unmount_pool;
 use crate::registry::imported::Imported;
+use cenote_base::Guid;
 use cenote_base::rt::{self, MutexGuard};
-use cenote_control::model::{ControlError, ExportHow, Response};
+use cenote_control::model::{ControlError, ExportHow, PoolRefusal, Response};
 use cenote_control::protocol::{DisksAtEnd, Ending, Reply};
 use std::time::Duration;
 
@@ -56,6 +58,10 @@ pub(crate) fn export(
     if let Some(failure) = failure.clone().filter(|_| !how.force) {
         return Err(failure);
     }
+    let shared = shared_spares(context, &imported);
+    if !shared.is_empty() && !how.force {
+        return Err(PoolRefusal::SharedSpareInUse.into());
+    }
     let _giving_up = give_up_with(&imported, &devices);
     let is_suspended = is_suspended || failure.is_some();
     if is_suspended {
@@ -88,6 +94,7 @@ pub(crate) fn export(
         exported.map_err(|error| of_sync(pool, error))?;
     }
     context.registry.remove(pool);
+    look_at_spares(context, &shared);
     context.divide_memory();
     context.registry.leave_cache_files(&imported);
     context
@@ -95,6 +102,28 @@ pub(crate) fn export(
         .post("sysevent.fs.zfs.pool_export", &imported.pool);
     let kept = is_suspended || how.keep_rest;
     Ok(outcome(if kept { &[] } else { &devices }))
+}
+
+/// The spares that a pool uses and that other imported pools list, too.
+fn shared_spares(context: &Context, imported: &Imported) -> Vec<Guid> {
+    let tree = imported.pool.vdev_tree();
+    let used = tree.leaves().filter(|leaf| leaf.is_spare);
+    let is_listed = |spare: &Guid| {
+        let pools = pools_with_auxiliary(&context.registry, *spare);
+        pools
+            .iter()
+            .any(|other| other.pool.guid() != imported.pool.guid())
+    };
+    used.map(|leaf| leaf.guid).filter(is_listed).collect()
+}
+
+/// Reads labels of shared spares again: their user is not imported any more.
+fn look_at_spares(context: &Context, spares: &[Guid]) {
+    for spare in spares {
+        for other in pools_with_auxiliary(&context.registry, *spare) {
+            other.pool.look_at_spare(*spare);
+        }
+    }
 }
 
 /// Destroys a pool.
@@ -113,6 +142,7 @@ pub(crate) fn destroy_pool(
         return export(context, mounts, pool, how, (None, None));
     }
     let imported = context.registry.writable_pool(pool)?;
+    let shared = shared_spares(context, &imported);
     let _disks = imported.free_all(force)?;
     let _freed = imported.hold_trees(force, |_| true)?;
     unmount_pool(&context.registry, mounts, &imported, force)?;
@@ -120,6 +150,7 @@ pub(crate) fn destroy_pool(
     let destroyed = imported.pool.destroy();
     destroyed.map_err(|error| of_sync(pool, error))?;
     context.registry.remove(pool);
+    look_at_spares(context, &shared);
     context.divide_memory();
     context.registry.leave_cache_files(&imported);
     context

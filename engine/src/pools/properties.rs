@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::compatibility::LATER_FEATURES;
 use crate::devices::fragmentation::fragmentation;
-use crate::devices::tree::{add_requests, vdev_tree};
+use crate::devices::tree::{add_requests, shared_tree, vdev_tree};
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
 
@@ -25,9 +25,9 @@ pub(crate) fn pool_list(
     vdevs: bool,
 ) -> Result<Response, ControlError> {
     let (found, mut failures) = registry.named(names);
-    let mut pools = Vec::new();
+    let (mut pools, all) = (Vec::new(), registry.all());
     for imported in found {
-        match pool_row(&imported, selection, vdevs) {
+        match pool_row(&imported, &all, selection, vdevs) {
             Ok(row) => pools.push(row),
             Err(error) => failures.push((imported.name().to_owned(), error)),
         }
@@ -35,9 +35,10 @@ pub(crate) fn pool_list(
     Ok(Response::Pools { pools, failures })
 }
 
-/// A pool with the wanted properties.
+/// A pool with the wanted properties, one of these `pools`.
 pub(crate) fn pool_row(
     imported: &Imported,
+    pools: &[Arc<Imported>],
     selection: &PropertySelection,
     vdevs: bool,
 ) -> Result<PoolRow, ControlError> {
@@ -55,7 +56,7 @@ pub(crate) fn pool_row(
     Ok(PoolRow {
         properties,
         vdevs: vdevs.then(|| {
-            let mut tree = vdev_tree(pool);
+            let mut tree = shared_tree(pools, pool);
             add_requests(&mut tree.root, pool);
             let age = pool.env().monotonic().saturating_sub(imported.since);
             tree.root.counters.age_ns = u64::try_from(age.as_nanos()).unwrap_or(u64::MAX);

@@ -1,7 +1,6 @@
 //! `zpool status`: health, what a pool is doing, what is wrong with it and since when.
 
 use crate::clouds::status::stores_of;
-use crate::clouds::table::Clouds;
 use crate::context::Context;
 use crate::errors::of_dsl;
 use cenote_base::{Guid, ObjectId, ObjsetId};
@@ -20,7 +19,7 @@ use std::sync::atomic::Ordering;
 use super::activity::{checkpoint, dedup_summary, expansion, rebuilds, removal, scan_of};
 use super::compatibility::{LATER_FEATURES, compatibility};
 use super::diagnosis::not_used;
-use crate::devices::tree::{all_vdevs, display_name, vdev_tree};
+use crate::devices::tree::{all_vdevs, display_name, shared_tree};
 use crate::mounts::table::Mounts;
 use crate::registry::imported::Imported;
 
@@ -37,7 +36,7 @@ pub(crate) fn pool_status(
     let (found, mut failures) = context.registry.named(names);
     let mut pools = Vec::new();
     for imported in found {
-        match status_of((&context.clouds, mounts), &imported, errors, dedup) {
+        match status_of((context, mounts), &imported, errors, dedup) {
             Ok(status) => pools.push(status),
             Err(error) => failures.push((imported.name().to_owned(), error)),
         }
@@ -61,14 +60,15 @@ fn due(imported: &Imported) -> Due {
 }
 
 fn status_of(
-    (clouds, mounts): (&Clouds, &Mounts),
+    (context, mounts): (&Context, &Mounts),
     imported: &Arc<Imported>,
     errors: bool,
     dedup: bool,
 ) -> Result<PoolStatus, ControlError> {
     let pool = &imported.pool;
     let dsl = pool.dsl();
-    let vdevs = vdev_tree(pool);
+    let clouds = &context.clouds;
+    let vdevs = shared_tree(&context.registry.all(), pool);
     let log = pool.error_log().map_err(of_dsl)?;
     let scan = scan_of(pool);
     let rebuilds = rebuilds(imported, &vdevs).map_err(of_dsl)?;

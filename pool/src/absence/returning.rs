@@ -84,7 +84,7 @@ impl Pool {
             let path = PathBuf::from(returned.device.description());
             let size = returned.device.size();
             let is_place = path.is_absolute() || is_url(&path);
-            is_place.then_some((*guid, FoundDevice { path, size }))
+            is_place.then(|| (*guid, FoundDevice::new(path, size)))
         });
         self.note_devices(found);
         self.note_outsiders(&looked.outsiders);

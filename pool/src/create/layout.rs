@@ -207,7 +207,7 @@ pub(crate) fn found<'a>(
     let pairs = configs.into_iter().zip(new);
     let found = pairs.map(|(config, new)| {
         let (path, size) = (new.path.clone(), new.device.size());
-        (config.guid, FoundDevice { path, size })
+        (config.guid, FoundDevice::new(path, size))
     });
     found.collect()
 }

@@ -1,7 +1,7 @@
 //! What the first transaction group of a pool puts into it, beside the space maps.
 
 use super::{CreateError, CreateRequest, NewLeaf, distributed_spares, leaf};
-use crate::devices::auxiliary_label::label_of;
+use crate::devices::auxiliary_label::{is_wholly_spare, label_of, waiting_spare};
 use crate::mos::packed_list;
 use crate::sync::{Actor, log_command, store_packed};
 use cenote_base::{Env, Guid, ObjectId, Txg};
@@ -17,7 +17,7 @@ use cenote_ondisk::uberblock::TXG_INITIAL;
 use cenote_ondisk::vdev_zap;
 use cenote_ondisk::{NvList, NvValue, ObjectType, VdevConfig, VdevKind};
 use cenote_vdev::create::natural_ashift;
-use cenote_vdev::{AllocationClass, format_labels};
+use cenote_vdev::{AllocationClass, DeviceLabels, format_labels};
 
 /// Gives vdevs their ZAPs (format/1c.8).
 pub(crate) struct VdevZaps<'a> {
@@ -146,16 +146,24 @@ pub(crate) fn set_pool_properties(
 }
 
 /// The configuration of a spare or cache device, whose labels are written: they belong to no txg
-/// (format/1a.4).
+/// (format/1a.4). A device that is a spare stays the one that it is, since other pools may list it
+/// by its guid. `listed` are the guids that the pool has: one with such a guid is a copy.
 pub(crate) fn auxiliary(
     new: &NewLeaf,
-    state: PoolState,
-    version: u64,
+    (state, version): (PoolState, u64),
     env: &dyn Env,
+    listed: &mut Vec<Guid>,
 ) -> Result<VdevConfig, CreateError> {
     let mut config = leaf(new, env, Txg(0))?;
     config.is_spare = state == PoolState::Spare;
     config.ashift = Some(natural_ashift([new.device.as_ref()]));
+    let labels = DeviceLabels::read(new.device.as_ref());
+    let shared = waiting_spare(&labels).filter(|guid| !listed.contains(guid));
+    config.guid = shared.filter(|_| config.is_spare).unwrap_or(config.guid);
+    listed.push(config.guid);
+    if config.is_spare && is_wholly_spare(&labels, config.guid) {
+        return Ok(config);
+    }
     let list = label_of(&config, state, version);
     format_labels(new.device.as_ref(), Some(&list))?;
     Ok(config)
@@ -220,12 +228,14 @@ impl Populate {
         env: &dyn Env,
     ) -> Result<Self, CreateError> {
         let version = request.version;
-        let spares = request.spares.iter();
-        let spares = spares.map(|new| auxiliary(new, PoolState::Spare, version, env));
-        let mut spares = spares.collect::<Result<Vec<_>, _>>()?;
-        let caches = request.cache_devices.iter();
-        let caches = caches.map(|new| auxiliary(new, PoolState::CacheDevice, version, env));
-        let cache_devices = caches.collect::<Result<Vec<_>, _>>()?;
+        let mut listed = Vec::new();
+        let mut auxiliaries = |new: &[NewLeaf], state| {
+            let new = new.iter();
+            let configs = new.map(|new| auxiliary(new, (state, version), env, &mut listed));
+            configs.collect::<Result<Vec<_>, _>>()
+        };
+        let mut spares = auxiliaries(&request.spares, PoolState::Spare)?;
+        let cache_devices = auxiliaries(&request.cache_devices, PoolState::CacheDevice)?;
         for top in tops {
             spares.extend(distributed_spares(top, env, TXG_INITIAL)?);
         }

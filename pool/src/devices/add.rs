@@ -149,8 +149,11 @@ impl Pool {
             format_labels(device.as_ref(), None)?;
         }
         let version = self.dsl().version();
-        let auxiliaries = |new: &[NewLeaf], state| {
-            let configs = new.iter().map(|new| auxiliary(new, state, version, env));
+        let listed = self.dsl().auxiliary_vdevs(keys::SPARES)?;
+        let mut listed: Vec<Guid> = listed.iter().map(|spare| spare.guid).collect();
+        let mut auxiliaries = |new: &[NewLeaf], state| {
+            let new = new.iter();
+            let configs = new.map(|new| auxiliary(new, (state, version), env, &mut listed));
             configs.collect::<Result<Vec<_>, _>>()
         };
         let mut spares = auxiliaries(&request.spares, PoolState::Spare)?;

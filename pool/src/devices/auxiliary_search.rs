@@ -6,8 +6,10 @@
 //! the name by now. One that was moved is looked for beside its old place, if a command asks. Of
 //! several that bear the guid, the one at the recorded path is the device, and others are copies.
 //!
-//! Several pools may list the same spare. Looking only reads, and takes it from none of them.
+//! Several pools may list the same spare. Looking only reads, and takes it from none of them. One
+//! that another pool uses is found as that, and looked at again each time.
 
+use super::auxiliary_label::user_of_spare;
 use super::reach::{Reach, may_open};
 use crate::pool::{FoundDevice, Pool};
 use cenote_base::Guid;
@@ -34,7 +36,13 @@ impl Pool {
     pub fn find_auxiliary(&self, reach: Reach) -> usize {
         let found = self.found_devices();
         let mut missing = self.auxiliary();
-        missing.retain(|config| !found.contains_key(&config.guid));
+        missing.retain(|config| {
+            let found = found.get(&config.guid);
+            found.is_none_or(|found| found.used_by.is_some())
+        });
+        missing
+            .iter()
+            .for_each(|config| self.forget_device(config.guid));
         let recorded: Vec<PathBuf> = missing
             .iter()
             .filter_map(|config| config.path.clone())
@@ -50,6 +58,12 @@ impl Pool {
         missing.len()
     }
 
+    /// Looks at a spare again of which another pool may have become the user, or is none any more.
+    pub fn look_at_spare(&self, spare: Guid) {
+        self.forget_device(spare);
+        self.find_auxiliary(Reach::Recorded);
+    }
+
     /// Notes those of the missing devices that are at these places.
     fn note_auxiliary(&self, missing: &mut Vec<VdevConfig>, places: &[PathBuf]) {
         if missing.is_empty() || places.is_empty() {
@@ -59,8 +73,7 @@ impl Pool {
         let members = scan(places, opener).members.into_iter();
         // What is in a partition is opened by the partition's own name.
         let whole = members.filter(|member| member.candidate.partition.is_none());
-        let known =
-            whole.filter_map(|member| Some((auxiliary_guid(&member, self.guid())?, member)));
+        let known = whole.filter_map(|member| Some((auxiliary_guid(&member)?, member)));
         let mut known: Vec<(Guid, Member)> = known.collect();
         // A copy may be met first, even at the recorded path of another device.
         known.sort_by_key(|(guid, member)| {
@@ -74,18 +87,23 @@ impl Pool {
             if missing.iter().any(is_it) {
                 missing.retain(|config| !is_it(config));
                 let size = member.candidate.device.size();
-                let path = member.candidate.path;
-                self.note_devices([(guid, FoundDevice { path, size })]);
+                let user = user_of_spare(&member.labels);
+                let found = FoundDevice {
+                    path: member.candidate.path,
+                    size,
+                    used_by: user.filter(|user| user.pool != self.guid()),
+                };
+                self.note_devices([(guid, found)]);
             }
         }
     }
 }
 
-/// The guid of a device that is a spare or a cache device, or a spare that serves in this pool.
-fn auxiliary_guid(member: &Member, pool: Guid) -> Option<Guid> {
+/// The guid of a device that is a spare or a cache device, or a spare that serves in a pool.
+fn auxiliary_guid(member: &Member) -> Option<Guid> {
     let label = member.labels.newest_config()?;
     let config = label.config.as_ref().filter(|_| label.is_valid())?;
     let is_auxiliary = matches!(config.state, PoolState::Spare | PoolState::CacheDevice);
-    let serves_here = config.is_spare && config.pool_guid == Some(pool);
-    config.guid.filter(|_| is_auxiliary || serves_here)
+    let serves = user_of_spare(&member.labels).is_some();
+    config.guid.filter(|_| is_auxiliary || serves)
 }

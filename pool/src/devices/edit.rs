@@ -6,7 +6,8 @@
 //! table) are those of the place, and go along.
 
 use super::error::ChangeError;
-use cenote_base::{Guid, VdevId};
+use crate::create::blank;
+use cenote_base::{Guid, Txg, VdevId};
 use cenote_ondisk::{VdevConfig, VdevKind};
 
 /// A vdev of the tree, for changes.
@@ -39,6 +40,14 @@ pub(super) fn parent(root: &VdevConfig, guid: Guid) -> Option<&VdevConfig> {
 pub(super) fn top(root: &VdevConfig, guid: Guid) -> Option<&VdevConfig> {
     let has = |top: &&VdevConfig| top.walk().any(|vdev| vdev.guid == guid);
     root.children.iter().find(has)
+}
+
+/// What stays in the place of a top-level vdev that left (format/1a).
+pub(super) fn hole(id: VdevId) -> VdevConfig {
+    let mut hole = blank(VdevKind::Hole, Guid(0), Txg(0));
+    hole.id = Some(id);
+    hole.whole_disk = Some(false);
+    hole
 }
 
 /// Gives what is said of a place in the tree to the vdev that takes it.
@@ -109,8 +118,7 @@ pub(super) fn leave(root: &mut VdevConfig, guid: Guid) -> Result<VdevConfig, Cha
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::create::blank;
-    use cenote_base::{ObjectId, Txg};
+    use cenote_base::ObjectId;
 
     fn disk(guid: u64) -> VdevConfig {
         blank(VdevKind::File, Guid(guid), Txg(4))

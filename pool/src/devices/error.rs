@@ -54,9 +54,14 @@ pub enum ChangeError {
     /// Only a pool of mirrors can be split.
     #[error("Source pool must be composed only of mirrors")]
     NotOnlyMirrors,
-    /// Logs have no place in a new pool.
-    #[error("log devices must be removed first")]
-    HasLogs,
+    /// A log device has what the new pool needs, and cannot have.
+    #[error("{log}: {source}")]
+    LogDevice {
+        /// Where the device is.
+        log: String,
+        /// What is there.
+        source: Box<ChangeError>,
+    },
     /// Two sides of one mirror cannot both go.
     #[error("Device list must include at most one disk from each mirror")]
     TwoSides,

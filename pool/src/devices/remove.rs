@@ -11,24 +11,24 @@
 //! device, and it is made blank once that group is on disk: a pool that goes down before has it
 //! still.
 //!
-//! Spares and cache devices are in lists of their own. A spare that another pool lists, too,
-//! keeps its label.
+//! Spares and cache devices are in lists of their own. A spare keeps its label: another pool may
+//! list it, too, on this machine or elsewhere, and nobody needs force to use it for anything else.
 //!
 //! **What is not here**: removal of data vdevs, whose blocks would have to be copied elsewhere.
 
 use super::change::{Plan, carry_out};
+use super::edit::hole;
 use super::error::ChangeError;
-use crate::allocation::TopSpace;
-use crate::create::{VdevZaps, blank, remove_auxiliary};
+use super::space_tables::SpaceTables;
+use crate::create::remove_auxiliary;
 use crate::import::claim::{logs, name_of};
 use crate::pool::Pool;
-use crate::rebuild::leave as leave_rebuild;
-use crate::sync::{Actor, SyncError, Syncer, free_map, log_command, log_event};
-use cenote_base::{Guid, ObjectId, Txg, VdevId};
+use crate::sync::{Actor, SyncError, Syncer, log_command, log_event};
+use cenote_base::{Guid, ObjectId, VdevId};
 use cenote_dsl::write::{SyncContext, SyncTask};
 use cenote_dsl::{DslError, directory_keys as keys};
+use cenote_ondisk::VdevConfig;
 use cenote_ondisk::pool_config::PoolState;
-use cenote_ondisk::{VdevConfig, VdevKind, vdev_zap};
 use cenote_vdev::{DeviceLabels, clear_labels};
 use std::path::Path;
 use std::sync::Arc;
@@ -50,13 +50,6 @@ impl Auxiliary {
         match self {
             Self::Spare => keys::SPARES,
             Self::Cache => keys::CACHE_DEVICES,
-        }
-    }
-
-    fn state(self) -> PoolState {
-        match self {
-            Self::Spare => PoolState::Spare,
-            Self::Cache => PoolState::CacheDevice,
         }
     }
 }
@@ -84,38 +77,11 @@ fn log_of(root: &VdevConfig, guid: Guid) -> Result<&VdevConfig, ChangeError> {
     }
 }
 
-/// What a hole says of itself (format/1a).
-fn hole(id: VdevId) -> VdevConfig {
-    let mut hole = blank(VdevKind::Hole, Guid(0), Txg(0));
-    hole.id = Some(id);
-    hole.whole_disk = Some(false);
-    hole
-}
-
 /// What the history says of a device that was removed.
 fn detail(pool: &str, what: &str, vdev: &VdevConfig) -> String {
     let leaves = vdev.leaves().filter_map(|leaf| leaf.path.as_deref());
     let paths: Vec<String> = leaves.map(|path| path.display().to_string()).collect();
     format!("{pool} vdev ({what}) {}", paths.join(" "))
-}
-
-/// Frees the tables of a top-level vdev's space.
-fn free_tables(context: &SyncContext<'_>, space: &TopSpace) -> Result<(), DslError> {
-    for map in space.metaslabs.iter().filter_map(|metaslab| metaslab.map) {
-        free_map(context, map)?;
-    }
-    for object in [space.array, space.unflushed].into_iter().flatten() {
-        context.mos().free(context.tx, object)?;
-    }
-    let Some(zap) = space.top_zap else {
-        return Ok(());
-    };
-    leave_rebuild(context, zap)?;
-    let table = context.mos().zap(zap)?;
-    if let Some(map) = table.lookup_u64(vdev_zap::top::CHECKPOINT_SPACE_MAP)? {
-        free_map(context, ObjectId(map))?;
-    }
-    VdevZaps::open(context)?.remove(zap)
 }
 
 impl RemoveLog {
@@ -134,7 +100,15 @@ impl RemoveLog {
         carry_out(context, &self.syncer, plan, &self.actor)?;
         // From here on the vdev is no more: what fails leaves the pool as the last group had it.
         if let Some(space) = space {
-            free_tables(context, &space.lock())?;
+            let space = space.lock();
+            let maps = space.metaslabs.iter().map(|metaslab| metaslab.map);
+            let tables = SpaceTables {
+                maps: maps.collect(),
+                array: space.array,
+                unflushed: space.unflushed,
+                top_zap: space.top_zap,
+            };
+            tables.free(context)?;
         }
         self.syncer.space.remove_top(id);
         // Another vdev may get the number, by OpenZFS: no log is to tell of this one then.
@@ -239,7 +213,7 @@ impl Pool {
         (actor, command): (&Actor, &str),
     ) -> Result<(), ChangeError> {
         self.check_unused_log(id)?;
-        self.check_tables(syncer, id)?;
+        self.check_tables(id)?;
         let task = RemoveLog {
             syncer: Arc::clone(syncer),
             guid,
@@ -251,18 +225,18 @@ impl Pool {
         done.refusal.map_or(Ok(()), Err)
     }
 
-    /// Does something while no new block goes to a vdev.
-    pub(super) fn while_closed<R>(&self, vdev: &VdevConfig, work: impl FnOnce() -> R) -> R {
-        let space = self.syncer().zip(vdev.id);
-        let space = space.and_then(|(syncer, id)| syncer.space.top(id));
-        let close = |is_closed| {
-            if let Some(space) = &space {
+    /// Does something while no new block goes to these vdevs.
+    pub(super) fn while_closed<R>(&self, vdevs: &[VdevConfig], work: impl FnOnce() -> R) -> R {
+        let space = |vdev: &VdevConfig| self.syncer()?.space.top(vdev.id?);
+        let spaces: Vec<_> = vdevs.iter().map(space).collect();
+        let close = |vdev: usize, is_closed| {
+            if let Some(space) = &spaces[vdev] {
                 space.lock().is_closed = is_closed;
             }
         };
-        close(true);
+        (0..vdevs.len()).for_each(|vdev| close(vdev, true));
         let done = work();
-        close(vdev.non_allocating);
+        (0..vdevs.len()).for_each(|vdev| close(vdev, vdevs[vdev].non_allocating));
         done
     }
 
@@ -285,17 +259,14 @@ impl Pool {
             self.sync()?;
         }
         if allocated() > 0 {
-            let datasets = self.logs_on(id)?;
-            if !datasets.is_empty() {
-                return Err(ChangeError::LogNeeded { datasets });
-            }
+            self.refuse_logs_on(id, |_| true)?;
         }
         Ok(())
     }
 
     /// What is to be freed with a vdev has to be readable: within the group it would be too late.
-    fn check_tables(&self, syncer: &Arc<Syncer>, vdev: VdevId) -> Result<(), ChangeError> {
-        let Some(space) = syncer.space.top(vdev) else {
+    pub(super) fn check_tables(&self, vdev: VdevId) -> Result<(), ChangeError> {
+        let Some(space) = self.writer()?.space.top(vdev) else {
             return Ok(());
         };
         let space = space.lock();
@@ -307,8 +278,13 @@ impl Pool {
         Ok(())
     }
 
-    /// The datasets whose intent logs have blocks on a vdev, or may have.
-    fn logs_on(&self, vdev: VdevId) -> Result<Vec<String>, ChangeError> {
+    /// Refuses if intent logs have blocks on a vdev, or may have: those of the heads that are
+    /// `asked` for.
+    pub(super) fn refuse_logs_on(
+        &self,
+        vdev: VdevId,
+        asked: impl Fn(ObjectId) -> bool,
+    ) -> Result<(), ChangeError> {
         let unreadable = |error: &dyn std::fmt::Display| ChangeError::LogsUnknown {
             reason: error.to_string(),
         };
@@ -318,7 +294,7 @@ impl Pool {
             return Err(unreadable(&format!("{name}: {}", head.reason)));
         }
         let mut datasets = Vec::new();
-        for (head, log) in found.logs {
+        for (head, log) in found.logs.into_iter().filter(|(head, _)| asked(*head)) {
             let owned = log.owned_blocks();
             let is_there = owned.map(|owned| {
                 let mut dvas = owned.iter().flat_map(|pointer| pointer.dvas());
@@ -330,7 +306,10 @@ impl Pool {
             }
         }
         datasets.sort();
-        Ok(datasets)
+        match datasets.is_empty() {
+            true => Ok(()),
+            false => Err(ChangeError::LogNeeded { datasets }),
+        }
     }
 
     /// The configuration of a spare or cache device that can be removed.
@@ -354,15 +333,13 @@ impl Pool {
         }
     }
 
-    /// Removes a spare or cache device. Its label is taken off unless it `is_shared`: another
-    /// pool has it, too.
+    /// Removes a spare or cache device. The label of a cache device is taken off.
     ///
     /// # Errors
     /// If the pool has no such device or uses it.
     pub fn remove_auxiliary(
         &self,
         (list, device): (Auxiliary, Guid),
-        is_shared: bool,
         (actor, command): (&Actor, &str),
     ) -> Result<(), ChangeError> {
         let vdev = self.check_remove_auxiliary(list, device)?;
@@ -379,20 +356,15 @@ impl Pool {
         if self.run_task(task)?.is_refused {
             return Err(ChangeError::SpareInUse);
         }
-        if let Some(place) = place.filter(|_| !is_shared) {
-            self.blank_auxiliary(list, device, &place)?;
+        match place {
+            Some(place) if list == Auxiliary::Cache => self.blank_cache(device, &place),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
-    /// Takes the label off a device that was removed, if it is still what it was. One that is not
-    /// there keeps its label, which then belongs to no pool's list.
-    fn blank_auxiliary(
-        &self,
-        list: Auxiliary,
-        device: Guid,
-        place: &Path,
-    ) -> Result<(), ChangeError> {
+    /// Takes the label off a cache device that was removed, if it is still what it was. One that is
+    /// not there keeps its label, which then belongs to no pool's list.
+    fn blank_cache(&self, device: Guid, place: &Path) -> Result<(), ChangeError> {
         let Ok(opened) = self.options().opener.open_writable(place) else {
             return Ok(());
         };
@@ -400,7 +372,7 @@ impl Pool {
         let label = labels.newest_config();
         let config = label.and_then(|label| label.config.as_ref());
         let is_own = |config: &&cenote_ondisk::PoolConfig| {
-            config.guid == Some(device) && config.state == list.state()
+            config.guid == Some(device) && config.state == PoolState::CacheDevice
         };
         match config.filter(is_own) {
             Some(_) => Ok(clear_labels(opened.as_ref())?),

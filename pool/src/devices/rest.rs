@@ -67,7 +67,7 @@ impl Pool {
             return self.put_offline((device, silent), how, by);
         };
         // Programs that sync all the time begin a new log there as soon as the old one has left.
-        self.while_closed(&log, || {
+        self.while_closed(std::slice::from_ref(&log), || {
             self.check_unused_log(log.id.unwrap_or_default())?;
             self.put_offline((device, silent), how, by)
         })

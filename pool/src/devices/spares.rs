@@ -4,12 +4,14 @@
 //! have the same spare, and the first that needs it takes it: then its label is of that pool's
 //! leaf. So a spare is looked at again when it is opened for writing, which keeps others off it.
 
-use crate::pool::Pool;
+use super::auxiliary_label::{label_of, user_of_spare};
+use crate::pool::{FoundDevice, Pool};
 use cenote_base::Guid;
 use cenote_device::{Device, DeviceError};
 use cenote_dsl::{DslError, directory_keys};
+use cenote_ondisk::VdevConfig;
 use cenote_ondisk::pool_config::PoolState;
-use cenote_vdev::DeviceLabels;
+use cenote_vdev::{DeviceLabels, format_labels};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -68,11 +70,53 @@ impl Pool {
         let Some(label) = label.filter(|label| label.guid == Some(spare)) else {
             return Err(SpareError::Elsewhere { path });
         };
+        let user = user_of_spare(&labels).filter(|user| user.pool != self.guid());
+        if let Some(user) = user {
+            let pool = user.name.clone();
+            let found = FoundDevice {
+                path: path.clone(),
+                size: device.size(),
+                used_by: Some(user),
+            };
+            self.note_devices([(spare, found)]);
+            return Err(SpareError::Taken { path, pool });
+        }
         if label.state == PoolState::Spare {
             return Ok(device);
         }
         let guid = label.pool_guid.unwrap_or_default();
         let pool = label.name.clone().unwrap_or_else(|| guid.to_string());
         Err(SpareError::Taken { path, pool })
+    }
+
+    /// Writes the labels of waiting spares again that this pool was about to take, or to give back,
+    /// when it went down: to other pools they are in use until then.
+    pub(crate) fn settle_spares(&self) {
+        let spares = self.dsl().auxiliary_vdevs(directory_keys::SPARES);
+        let tree = self.vdev_tree();
+        let is_waiting = |spare: &VdevConfig| tree.leaves().all(|leaf| leaf.guid != spare.guid);
+        let found = self.found_devices();
+        for spare in spares.unwrap_or_default().into_iter().filter(is_waiting) {
+            let Some(place) = found.get(&spare.guid).map(|found| &found.path) else {
+                continue;
+            };
+            let is_half_taken = |device: &dyn Device| {
+                let labels = DeviceLabels::read(device);
+                let is_it = labels.newest_config().and_then(|label| label.guid());
+                let user = user_of_spare(&labels).map(|user| user.pool);
+                is_it == Some(spare.guid) && user == Some(self.guid())
+            };
+            let opener = self.options().opener.as_ref();
+            let read = opener.open(place).ok();
+            if !read.is_some_and(|device| is_half_taken(device.as_ref())) {
+                continue;
+            }
+            let device = opener.open_writable(place).ok();
+            if let Some(device) = device.filter(|device| is_half_taken(device.as_ref())) {
+                let label = label_of(&spare, PoolState::Spare, self.dsl().version());
+                // The next import tries again.
+                let _ = format_labels(device.as_ref(), Some(&label));
+            }
+        }
     }
 }

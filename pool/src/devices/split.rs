@@ -10,19 +10,24 @@
 //! Whoever imports a pool that lists such sides finds out how far it came: if the labels of all
 //! of them are another pool's, the third step is due; if not, they are taken back and get what
 //! they missed. While one is not to be found nothing is decided.
+//!
+//! Log devices stay with the old pool, and holes take their places in the new one. So when the
+//! sides get their last group, no intent log may lead to a log device: before the first step open
+//! datasets leave them, and write their logs to the mirrors until the sides are offline. A log that
+//! waits for its replay cannot leave. It is what `fsync` promised, so the split is refused.
 
 use super::change::Plan;
 use super::done::take_out;
-use super::edit::{find_mut, parent};
+use super::edit::{find_mut, hole, parent};
 use super::error::ChangeError;
 use super::spared::Silent;
 use crate::pool::Pool;
 use crate::sync::Actor;
-use cenote_base::Guid;
+use cenote_base::{Guid, ObjectId};
 use cenote_device::Device;
 use cenote_ondisk::{VdevConfig, VdevKind};
 use cenote_vdev::{DeviceLabels, DtlKind, Shape};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -58,7 +63,7 @@ fn sides(
     for top in &root.children {
         match top.kind {
             VdevKind::Hole | VdevKind::Indirect => continue,
-            _ if top.is_log => return Err(ChangeError::HasLogs),
+            _ if top.is_log => continue,
             VdevKind::Mirror => {}
             _ => return Err(ChangeError::NotOnlyMirrors),
         }
@@ -84,12 +89,22 @@ fn sides(
     }
 }
 
-/// The tree of the pool that the sides become: each stands in the place of its mirror.
+/// The log vdevs of a tree.
+pub(crate) fn logs_of(root: &VdevConfig) -> impl Iterator<Item = &VdevConfig> {
+    let tops = root.children.iter();
+    tops.filter(|top| top.is_log && top.kind.is_concrete())
+}
+
+/// The tree of the pool that the sides become: each stands in the place of its mirror, and holes
+/// in the places of logs.
 pub(crate) fn without_other_sides(
     root: &VdevConfig,
     sides: &[Guid],
 ) -> Result<VdevConfig, ChangeError> {
     let mut root = root.clone();
+    for top in root.children.iter_mut().filter(|top| top.is_log) {
+        *top = hole(top.id.unwrap_or_default());
+    }
     let others = root.leaves().filter(|leaf| {
         let above = parent(&root, leaf.guid);
         let is_side = above.is_some_and(|above| above.kind == VdevKind::Mirror);
@@ -119,18 +134,59 @@ impl Pool {
     /// The sides that a split takes.
     pub(crate) fn check_split(&self, named: &[Guid]) -> Result<Vec<Guid>, ChangeError> {
         self.refuse_with_checkpoint()?;
-        sides(&self.vdev_tree(), (&self.vdevs(), &self.ask_all()), named)
+        let root = self.vdev_tree();
+        let sides = sides(&root, (&self.vdevs(), &self.ask_all()), named)?;
+        // Datasets that are open leave the log devices by themselves.
+        let open: HashSet<ObjectId> = self
+            .dsl()
+            .open_heads()
+            .iter()
+            .map(|head| head.id())
+            .collect();
+        for log in logs_of(&root) {
+            let is_closed = |head| !open.contains(&head);
+            // What cannot be read matters only if the device is not empty without open datasets.
+            match self.refuse_logs_on(log.id.unwrap_or_default(), is_closed) {
+                Err(error @ ChangeError::LogNeeded { .. }) => return Err(about_log(log, error)),
+                Err(ChangeError::LogsUnknown { .. }) | Ok(()) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(sides)
     }
 
     /// Takes the sides that are to become a pool out of use; they have everything until now.
     pub(crate) fn begin_split(&self, named: &[Guid]) -> Result<Vec<Guid>, ChangeError> {
         let chosen = self.check_split(named)?;
+        let root = self.vdev_tree();
+        let logs: Vec<VdevConfig> = logs_of(&root).cloned().collect();
+        // Until the sides are offline: what they get must lead to no log device.
+        self.while_closed(&logs, || {
+            for log in &logs {
+                let id = log.id.unwrap_or_default();
+                let checked = self
+                    .check_unused_log(id)
+                    .and_then(|()| self.check_tables(id));
+                checked.map_err(|error| about_log(log, error))?;
+            }
+            self.take_sides(named, chosen, &logs)
+        })
+    }
+
+    /// Takes the sides out of use, unless there are other logs than these meanwhile.
+    fn take_sides(
+        &self,
+        named: &[Guid],
+        chosen: Vec<Guid>,
+        logs: &[VdevConfig],
+    ) -> Result<Vec<Guid>, ChangeError> {
         self.sync()?;
         let silent = self.ask_all();
         let (named, expected) = (named.to_vec(), chosen.clone());
+        let left: Vec<Guid> = logs.iter().map(|log| log.guid).collect();
         self.change_tree((&Actor::default(), ""), move |root, shape, _| {
             let sides = sides(root, (shape, &silent), &named)?;
-            if sides != expected {
+            if sides != expected || logs_of(root).any(|log| !left.contains(&log.guid)) {
                 return Err(ChangeError::NoDevice);
             }
             let mut plan = Plan::new(root.clone());
@@ -237,6 +293,16 @@ impl Pool {
         }
         let device = self.options().opener.open(path?).ok()?;
         side_of(&DeviceLabels::read(device.as_ref()), (self.guid(), side))
+    }
+}
+
+/// Says of which log device an error tells.
+fn about_log(log: &VdevConfig, error: ChangeError) -> ChangeError {
+    let paths = log.leaves().filter_map(|leaf| leaf.path.as_ref());
+    let paths: Vec<String> = paths.map(|path| path.display().to_string()).collect();
+    ChangeError::LogDevice {
+        log: paths.join(" "),
+        source: Box::new(error),
     }
 }
 

@@ -6,7 +6,7 @@
 //! pool came from, and forgets what only the others had.
 
 use crate::create::remove_auxiliary;
-use crate::devices::{forget, without_other_sides};
+use crate::devices::{SpaceTables, forget, logs_of, without_other_sides};
 use crate::import::options::Becoming;
 use crate::mos::{directory_object, packed_list};
 use crate::sync::{Actor, log_event};
@@ -54,6 +54,10 @@ impl Becoming for SplitInto {
             let before = PoolConfig::decode(&list).map_err(|error| DslError::Format {
                 reason: error.to_string(),
             })?;
+            let logs = before.vdev_tree.iter().flat_map(logs_of);
+            for log in logs {
+                SpaceTables::read(context, log)?.free(context)?;
+            }
             let leaves = before.vdev_tree.iter().flat_map(|tree| tree.leaves());
             for other in leaves.filter(|leaf| !self.sides.contains(&leaf.guid)) {
                 forget(context, other)?;

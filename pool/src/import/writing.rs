@@ -285,6 +285,7 @@ impl Pool {
         let is_exported = candidate.config.state == PoolState::Exported;
         self.store_log_headers(&syncer, log_headers, is_exported)?;
         self.settle_split();
+        self.settle_spares();
         self.resume_treatments();
         self.resume_rebuilds();
         self.resume_scans();
@@ -446,6 +447,8 @@ impl Pool {
         let mut queued = syncer.queue(NoteOpening { actor }).map(drop);
         if let Some(becomes) = self.options().becomes.clone() {
             queued = queued.and(syncer.queue(BecomeAnother(becomes)).map(drop));
+            // Vdevs that come later, by OpenZFS, get the numbers of those that it left behind.
+            syncer.flush_space_maps();
         }
         // Who needs what cannot be read here will say so.
         if lost_dedup_figures(self.dsl()).is_ok_and(|lost| !lost.is_empty()) {

@@ -4,10 +4,11 @@ use crate::common::{Bench, candidates, options};
 use cenote_base::{Guid, RealEnv};
 use cenote_device::SystemOpener;
 use cenote_dsl::directory_keys;
-use cenote_pool::{Actor, Pool, Reach, SpareError, VdevShape, assemble};
+use cenote_pool::{Actor, Auxiliary, NewLeaf, Pool, Reach, SpareError, VdevShape, assemble};
 use cenote_vdev::{AllocationClass, LabelPhase, scan, write_device_labels};
 use std::fs;
-use std::path::PathBuf;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 fn spare_of(pool: &Pool) -> Guid {
@@ -121,4 +122,93 @@ fn spares_and_cache_devices_are_opened_by_their_recorded_paths() {
     pool.close().expect("written");
     drop(pool);
     fs::remove_file(&paths[0]).expect("there");
+}
+
+/// Bytes of the two labels at the end of a device.
+const LABELS_AT_END: u64 = 512 << 10;
+
+/// Where the last two labels of a device begin.
+fn end_of(path: &Path) -> u64 {
+    fs::metadata(path).expect("there").len() - LABELS_AT_END
+}
+
+fn leaf_at(path: &Path) -> NewLeaf {
+    NewLeaf {
+        path: path.to_owned(),
+        device: crate::common::open(path),
+        whole_disk: false,
+    }
+}
+
+/// Pools share a spare by its guid, and its labels say which of them uses it. A pool that goes
+/// down while it gives the spare back leaves labels of both kinds: until it is imported again,
+/// nobody else takes what it may need.
+#[test]
+fn a_shared_spare_is_used_by_one_pool() {
+    let mut bench = Bench::new("a");
+    let mirrors = [(); 2].map(|()| bench.vdev(VdevShape::Mirror, AllocationClass::Normal, 2));
+    let data: Vec<PathBuf> = mirrors[0]
+        .leaves
+        .iter()
+        .map(|leaf| leaf.path.clone())
+        .collect();
+    let path = bench.leaf(128).path;
+    let names = ["a", "b"].map(Bench::new);
+    let mut pools = names.iter().zip(mirrors).map(|(bench, mirror)| {
+        let mut request = bench.request(vec![mirror]);
+        request.spares.push(leaf_at(&path));
+        let created = cenote_pool::create(request, &options(), Arc::new(RealEnv::new()));
+        created.expect("created")
+    });
+    let (a, b) = (pools.next().expect("two"), pools.next().expect("two"));
+    let spare = spare_of(&a);
+    assert_eq!(spare_of(&b), spare);
+    let by = (&Actor::default(), "");
+    let side = |pool: &Pool| pool.vdev_tree().leaves().next().expect("a side").guid;
+    let user = |pool: &Pool| {
+        let found = pool.found_devices().remove(&spare);
+        found.and_then(|found| found.used_by).map(|user| user.name)
+    };
+    a.attach_spare(side(&a), spare, false, by)
+        .expect("it stands in");
+    let end = usize::try_from(end_of(&path)).expect("small");
+    let in_use = fs::read(&path).expect("there")[end..].to_vec();
+    a.detach(spare, by).expect("it goes back");
+    drop(b.open_spare(spare).expect("it is free"));
+    b.attach_spare(side(&b), spare, false, by)
+        .expect("it stands in");
+    a.look_at_spare(spare);
+    assert_eq!(user(&a).as_deref(), Some("b"));
+    b.detach(spare, by).expect("it goes back");
+    a.look_at_spare(spare);
+    assert_eq!(user(&a), None);
+    a.close().expect("written");
+    drop(a);
+
+    // As far as the first two labels it had not come when it gave the spare back.
+    let file = fs::OpenOptions::new().write(true).open(&path);
+    let written = file.expect("there").write_all_at(&in_use, end_of(&path));
+    written.expect("in range");
+    match b.open_spare(spare) {
+        Err(SpareError::Taken { pool, .. }) => assert_eq!(pool, "a"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(user(&b).as_deref(), Some("a"));
+    let candidate = assemble(scan(&data, &SystemOpener::default())).remove(0);
+    let a = cenote_pool::import(&candidate, &options(), Arc::new(RealEnv::new()));
+    let a = a.expect("imported");
+    b.look_at_spare(spare);
+    assert_eq!(user(&b), None);
+    b.attach_spare(side(&b), spare, false, by)
+        .expect("it stands in");
+    a.open_spare(spare).expect_err("the other one has it open");
+
+    // A removal leaves the label alone, also where nobody here knows of the other pool.
+    a.remove_auxiliary((Auxiliary::Spare, spare), by)
+        .expect("a list entry");
+    b.detach(spare, by).expect("it goes back");
+    drop(b.open_spare(spare).expect("it is still a spare"));
+    for pool in [a, b] {
+        pool.close().expect("written");
+    }
 }

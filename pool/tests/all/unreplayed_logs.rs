@@ -14,7 +14,8 @@ use cenote_ondisk::BlockPointer;
 use cenote_ondisk::intent_log::IntentLogHeader;
 use cenote_ondisk::intent_log::record::{Record, RecordBody, record_type};
 use cenote_pool::{
-    Actor, Attachment, Companion, ImportError, ImportOptions, NewVdev, Pool, VdevShape, assemble,
+    Actor, Attachment, Companion, ImportError, ImportOptions, NewVdev, Pool, SplitError,
+    SplitRequest, VdevShape, assemble,
 };
 use cenote_sim::{Disks, Random};
 use cenote_vdev::AllocationClass::{Log, Normal};
@@ -223,6 +224,59 @@ fn a_claimed_log_is_kept_up_to_a_device_that_is_missing_later() {
             .expect("readable");
         assert!(owned.chain.len() < chain.len());
         pool.close().expect("written");
+    });
+}
+
+/// The new pool of a split has no log devices, so it cannot have a log that waits on one. Nothing
+/// becomes of the split then. A log on the mirrors itself is in both pools.
+#[test]
+fn a_split_leaves_no_log_behind() {
+    World::simulated(1).run(|| {
+        for logs in [&[1][..], &[][..]] {
+            let count = 2 + logs.len();
+            let disks = disks(count);
+            let pool = create(&disks, logs);
+            let head = head_of(&pool);
+            let writer = writer_of(&pool, &head);
+            place_of_chain(&pool, &head, &writer);
+            let promised: BTreeSet<String> = (0..9).map(|i| name_of(1, i)).collect();
+            let cut = cut_after(&disks, &pool, || {
+                for name in &promised {
+                    operate(&pool, &head, &writer, name);
+                    let by = writer.commit(Commit::All).expect("the pool is well");
+                    assert_eq!(by, Committed::Log);
+                }
+            });
+            let pool = import(&cut, &[0, 1, 2][..count], false).expect("all are there");
+            let request = SplitRequest {
+                name: "half".to_owned(),
+                sides: Vec::new(),
+            };
+            let split = || pool.split(&request, (&Actor::default(), ""));
+            if logs.is_empty() {
+                let half = split().expect("the log is on both sides");
+                assert!(names_to_replay(&half).is_superset(&promised));
+                half.close().expect("written");
+            } else {
+                // While its head is closed, and while it is open.
+                for _ in 0..2 {
+                    let refused = pool.sides_to_split(&[]).map(drop);
+                    let refused = refused.and(split().map(drop).map_err(|error| match error {
+                        SplitError::Change(error) => error,
+                        error => panic!("{error}"),
+                    }));
+                    let refused = refused.expect_err("it waits").to_string();
+                    let words = "disk2: it holds intent logs that were not replayed yet, of logged";
+                    assert!(refused.contains(words), "{refused}");
+                    assert!(names_to_replay(&pool).is_superset(&promised));
+                }
+                let shape = pool.vdevs();
+                let tree = pool.vdev_tree();
+                assert!(tree.leaves().all(|leaf| shape.is_writable(leaf.guid)));
+            }
+            assert!(names_to_replay(&pool).is_superset(&promised));
+            pool.close().expect("written");
+        }
     });
 }
 

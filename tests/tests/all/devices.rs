@@ -339,3 +339,107 @@ fn spares_and_cache_devices_are_there_after_a_restart() -> Result<()> {
     wait_until("given back", || Ok(state(&site, "spare-0")?.is_empty()))?;
     site.finish()
 }
+
+/// What `zpool status` says of a pool's spare behind its name.
+fn spare_row(site: &Site, pool: &str, spare: &str) -> Result<String> {
+    let status = site.ok(&format!("zpool status {pool}"))?;
+    let mut rows = status.lines().skip_while(|line| !line.contains("spares"));
+    let row = rows.find(|line| line.contains(spare)).unwrap_or_default();
+    let words: Vec<&str> = row.split_whitespace().skip(1).collect();
+    Ok(words.join(" "))
+}
+
+/// A shared spare that `user` has, and for which the device `needs` of another pool waits.
+fn nobody_else_takes_it(
+    site: &Site,
+    spare: &str,
+    user: &str,
+    (waits, needs): (&str, &str),
+) -> Result<()> {
+    let used = format!("INUSE in use by pool '{user}'");
+    let row = spare_row(site, waits, spare)?;
+    ensure!(row == used, "{row}");
+    let busy = format!("{spare} is busy");
+    refusal(
+        site,
+        &format!("zpool replace {waits} {needs} {spare}"),
+        255,
+        &busy,
+    )?;
+    let active = format!("{spare} is part of active pool '{user}'");
+    let new = device(site, 6)?.display().to_string();
+    let command = format!("zpool create -f third {new} spare {spare}");
+    refusal(site, &command, 1, &active)?;
+    let shared = "pool has active shared spare device";
+    refusal(site, &format!("zpool export {user}"), 1, shared)?;
+    site.crash()?;
+    site.ok("cenote daemon resume")?;
+    let rows = [
+        spare_row(site, user, spare)?,
+        spare_row(site, waits, spare)?,
+    ];
+    ensure!(
+        rows[0] == "INUSE currently in use" && rows[1] == used,
+        "{rows:?}"
+    );
+    Ok(())
+}
+
+/// `zpool add` refused a spare of another pool. Pools share spares: one of them uses it at a time,
+/// and the others see that, wait, and get it when it is free again.
+#[test]
+fn two_pools_share_a_spare() -> Result<()> {
+    if !cenote_tests::pool::can_mount() {
+        return Ok(());
+    }
+    let (site, d) = pool("mirror", 2)?;
+    let [c, e, spare] = [device(&site, 2)?, device(&site, 3)?, device(&site, 4)?];
+    let [c, e, spare] = [c, e, spare].map(|path| path.display().to_string());
+    let root = site.path("").display().to_string();
+    site.ok(&format!("zpool add tank spare {spare}"))?;
+    let words = format!("-f -R {root} other mirror {c} {e} spare {spare}");
+    site.ok(&format!("zpool create {words}"))?;
+    let reserved = format!("{spare} is reserved as a hot spare for pool");
+    for command in ["add -f tank spare", "add -f other", "create -f third"] {
+        let command = format!("zpool {command} {spare}");
+        refusal(&site, &command, 1, &reserved)?;
+    }
+    let row = |pool: &str| spare_row(&site, pool, &spare);
+    let has_it = |pool: &str| Ok::<bool, anyhow::Error>(row(pool)? == "INUSE currently in use");
+    ensure!(row("tank")? == "AVAIL" && row("other")? == "AVAIL");
+
+    // Both need it at once: one gets it.
+    site.ok(&format!("zpool offline -f tank {}", d[0]))?;
+    site.ok(&format!("zpool offline -f other {c}"))?;
+    wait_until("a spare", || Ok(has_it("tank")? || has_it("other")?))?;
+    let (user, lost, waits, needs) = match has_it("tank")? {
+        true => ("tank", &d[0], "other", &c),
+        false => ("other", &c, "tank", &d[0]),
+    };
+    site.ok(&format!("zpool wait -t resilver {user}"))?;
+    nobody_else_takes_it(&site, &spare, user, (waits, needs))?;
+
+    // The other one has waited for it.
+    site.ok(&format!("zpool clear {user} {lost}"))?;
+    wait_until("the other", || has_it(waits))?;
+    site.ok(&format!("zpool wait -t resilver {waits}"))?;
+    let used = format!("INUSE in use by pool '{waits}'");
+    ensure!(row(user)? == used, "{}", row(user)?);
+    let places = site.devices().display();
+    site.ok(&format!("zpool export -f {waits}"))?;
+    ensure!(row(user)? == used, "by its label: {}", row(user)?);
+    site.ok(&format!("zpool import -R {root} -d {places} {waits}"))?;
+    ensure!(has_it(waits)?);
+
+    // For good: it is a spare no more, of neither.
+    site.ok(&format!("zpool detach {waits} {needs}"))?;
+    ensure!(row(waits)?.is_empty() && row(user)?.is_empty());
+    // A spare that one pool removes is still the other's.
+    for pool in [user, waits] {
+        site.ok(&format!("zpool add -f {pool} spare {needs}"))?;
+    }
+    site.ok(&format!("zpool remove {user} {needs}"))?;
+    site.ok(&format!("zpool replace -w {waits} {spare} {needs}"))?;
+    site.ok("zpool destroy other")?;
+    site.finish()
+}

@@ -1,10 +1,11 @@
 //! One side of each mirror becomes a pool of its own, whole or not at all.
 
-use crate::devices::{pool, refusal, state, write};
-use anyhow::{Context, Result, ensure};
+use crate::devices::{device, pool, refusal, state, write};
+use anyhow::{Context, Result, bail, ensure};
 use cenote_tests::referee;
 use cenote_tests::site::Site;
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
@@ -56,13 +57,81 @@ fn a_pool_of_mirrors_becomes_two() -> Result<()> {
     site.finish()
 }
 
+/// Log devices had to be removed before a split. They stay with the old pool, with logs in use, and
+/// the new pool has holes in their places: nothing in it leads there.
+#[test]
+fn log_devices_stay_with_the_old_pool() -> Result<()> {
+    if !cenote_tests::pool::can_mount() {
+        return Ok(());
+    }
+    let (site, d) = pool("mirror", 2)?;
+    let more: Result<Vec<String>> = (2..9)
+        .map(|number| Ok(device(&site, number)?.display().to_string()))
+        .collect();
+    let more = more?;
+    let [l1, l2, s1, s2, l3, cache, spare] = more.as_slice() else {
+        bail!("seven devices");
+    };
+    site.ok(&format!("zpool add tank log mirror {l1} {l2}"))?;
+    site.ok(&format!("zpool add tank special mirror {s1} {s2}"))?;
+    let rest = format!("log {l3} cache {cache} spare {spare}");
+    site.ok(&format!("zpool add tank {rest}"))?;
+    let promise = |name: &str| -> Result<()> {
+        let mut file = File::create(site.path("tank").join(name))?;
+        file.write_all(&[b'p'; 100_000])?;
+        file.sync_all()?;
+        Ok(())
+    };
+    write(&site, "both")?;
+    let content = fs::read(site.path("tank/both"))?;
+    (0..9).try_for_each(|number| promise(&format!("promised {number}")))?;
+    let planned = site.ok("zpool split -n tank half")?;
+    let layout = format!("\n\thalf\n\t  {}\n\tspecial\n\t  {s2}\n", d[1]);
+    ensure!(planned.ends_with(&layout), "{planned}");
+    site.ok("zpool split tank half")?;
+    promise("promised to tank")?;
+    let status = site.ok("zpool status tank")?;
+    for device in [&d[0], s1, l1, l2, l3, cache, spare] {
+        ensure!(status.contains(device.as_str()), "{device}: {status}");
+    }
+    let (place, devices) = (site.cenote().subdirectory("elsewhere")?, site.devices());
+    let (place, devices) = (place.display(), devices.display());
+    judged(&site, "half").context("the new pool before it was imported")?;
+    site.ok(&format!("zpool import -R {place} -d {devices} half"))?;
+    let status = site.ok("zpool status half")?;
+    let strangers = ["logs", "cache", "spares", "errors: 1"];
+    ensure!(
+        strangers.iter().all(|word| !status.contains(word)),
+        "{status}"
+    );
+    let half = site.cenote().subdirectory("elsewhere")?.join("half");
+    ensure!(fs::read(half.join("both"))? == content);
+    ensure!((0..9).all(|number| half.join(format!("promised {number}")).exists()));
+    ensure!(!half.join("promised to tank").exists());
+    // Its log is on the mirrors now, and another log device comes behind the holes.
+    let new = device(&site, 9)?;
+    site.ok(&format!("zpool add half log {}", new.display()))?;
+    fs::write(half.join("later"), "on half")?;
+    site.ok("zpool scrub -w half")?;
+    ensure!(site.ok("zpool status -x half")?.contains("is healthy"));
+    site.ok("zpool export half")?;
+    judged(&site, "half")?;
+    site.reopen(&["tank"])?;
+    site.finish()
+}
+
 #[test]
 fn a_split_that_is_cut_off_leaves_one_whole_pool_or_two() -> Result<()> {
     if !cenote_tests::pool::can_mount() {
         return Ok(());
     }
-    for milliseconds in [3, 40, 120] {
+    for (milliseconds, log) in [(3, ""), (40, "offline"), (120, "offline -f")] {
         let (site, devices) = pool("mirror", 2)?;
+        let log_device = device(&site, 2)?.display().to_string();
+        site.ok(&format!("zpool add tank log {log_device}"))?;
+        if !log.is_empty() {
+            site.ok(&format!("zpool {log} tank {log_device}"))?;
+        }
         write(&site, "both")?;
         let content = fs::read(site.path("tank/both"))?;
         thread::scope(|scope| -> Result<()> {
@@ -79,7 +148,17 @@ fn a_split_that_is_cut_off_leaves_one_whole_pool_or_two() -> Result<()> {
         site.import("")?;
         ensure!(fs::read(site.path("tank/both"))? == content);
         site.ok("zpool wait -t resilver tank")?;
-        ensure!(state(&site, "tank")? == "ONLINE", "{milliseconds} ms");
+        let health = match log {
+            "" => "ONLINE",
+            _ => "DEGRADED",
+        };
+        ensure!(state(&site, "tank")? == health, "{milliseconds} ms");
+        if !log.is_empty() {
+            let back = log
+                .replace("offline -f", "clear")
+                .replace("offline", "online");
+            site.ok(&format!("zpool {back} tank {log_device}"))?;
+        }
         let has_both = state(&site, &devices[1])? == "ONLINE";
         write(&site, "later")?;
         site.export()?;

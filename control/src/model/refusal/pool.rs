@@ -22,6 +22,12 @@ pub enum PoolRefusal {
         /// The words.
         reason: String,
     },
+    /// Other pools could use its spare once it is exported.
+    #[error(
+        "pool has active shared spare device. Replace the device that the spare stands in for, or \
+         use '-f': other pools cannot use the spare then"
+    )]
+    SharedSpareInUse,
     /// A scrub runs.
     #[error("currently scrubbing; use 'zpool scrub -s' to cancel scrub")]
     Scrubbing,

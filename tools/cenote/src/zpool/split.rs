@@ -10,7 +10,7 @@ use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::getopt::{Grammar, Parsed};
 use crate::texts::with_context;
 use cenote_control::model::{
-    Change, ControlError, Pair, Request, Response, SplitPool, Vdev, VdevTree,
+    AllocationClass, Change, ControlError, Pair, Request, Response, SplitPool, Vdev, VdevTree,
 };
 
 /// `zpool split [-gLlnP] [-o OPTION|PROPERTY=VALUE]… [-R ROOT] POOL NEW [DEVICE…]`
@@ -96,7 +96,7 @@ fn options(parsed: &Parsed, imports: bool) -> Result<(Vec<Pair>, Vec<String>), S
     }
 }
 
-/// The tree with each mirror's side in its place.
+/// The tree with each mirror's side in its place, without what stays with the old pool.
 fn only(mut tree: VdevTree, sides: &[u64]) -> VdevTree {
     let side = |top: &Vdev| {
         let mut below = top.children.iter();
@@ -111,6 +111,8 @@ fn only(mut tree: VdevTree, sides: &[u64]) -> VdevTree {
             *top = side;
         }
     }
+    let tops = &mut tree.root.children;
+    tops.retain(|top| top.class != AllocationClass::Log);
     tree.spares.clear();
     tree.cache.clear();
     tree
