@@ -15,6 +15,9 @@ use crate::{Finding, Severity, leaves, stores};
 /// Damaged files that are named.
 const FILES_MAX: usize = 10;
 
+/// Values without effect that are named.
+const WAITING_MAX: usize = 10;
+
 /// What is known of a pool beside its status.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts {
@@ -39,7 +42,29 @@ pub fn findings(status: &PoolStatus, facts: &Facts, limits: Limits) -> Vec<Findi
     of_scans(status, limits, facts, &mut found);
     of_space(status, facts.capacity, limits, &mut found);
     found.extend(stores::findings(&status.name, &status.stores));
+    of_waiting(status, &mut found);
     found
+}
+
+/// Values that do nothing until somebody says yes are harmless, and may be missed.
+fn of_waiting(status: &PoolStatus, found: &mut Vec<Finding>) {
+    for value in status.waiting.iter().take(WAITING_MAX) {
+        let what = format!(
+            "{}={} on '{}' came with a stream or a pool from elsewhere, and has no effect here",
+            value.property, value.value, value.dataset
+        );
+        let advice = format!(
+            "'cenote approve {}' puts it into effect",
+            shell_word(&value.dataset)
+        );
+        found.push(finding(Severity::Note, "", what, advice));
+    }
+    let more = status.waiting.len().saturating_sub(WAITING_MAX);
+    if more > 0 {
+        let what = format!("{more} more values came from elsewhere, and have no effect here");
+        let advice = "'cenote approve' lists them".to_owned();
+        found.push(finding(Severity::Note, "", what, advice));
+    }
 }
 
 fn of_pool(status: &PoolStatus, found: &mut Vec<Finding>) {
@@ -275,13 +300,39 @@ fn of_space(status: &PoolStatus, capacity: Option<u64>, limits: Limits, found: &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cenote_control::model::{AllocationClass, Due, Scan, VdevTree};
+    use cenote_control::model::{AllocationClass, Due, Scan, VdevTree, WaitingValue};
 
     fn leaf(id: u64, state: VdevState) -> Vdev {
         let mut vdev = Vdev::new(VdevKind::File, id, 100 + id);
         vdev.path = Some(format!("/disks/{id}"));
         vdev.state = state;
         vdev
+    }
+
+    /// Nothing is wrong with a pool whose values wait: its exit code stays.
+    #[test]
+    fn values_that_wait_are_notes_with_the_command_that_ends_that() {
+        let mut status = pool(&[VdevState::Online; 4]);
+        let value = |number: usize| WaitingValue {
+            dataset: format!("tank/v {number}"),
+            property: "cenote:nbd".to_owned(),
+            value: "on".to_owned(),
+        };
+        status.waiting = (0..WAITING_MAX + 2).map(value).collect();
+        let mut found = Vec::new();
+        of_waiting(&status, &mut found);
+        assert_eq!(found.len(), WAITING_MAX + 1);
+        assert!(found.iter().all(|one| one.severity == Severity::Note));
+        assert!(
+            found[0]
+                .what
+                .starts_with("cenote:nbd=on on 'tank/v 0' came")
+        );
+        assert_eq!(
+            found[0].advice,
+            "'cenote approve 'tank/v 0'' puts it into effect"
+        );
+        assert!(found[WAITING_MAX].what.starts_with("2 more values"));
     }
 
     /// A pool of one raidz2 whose leaves are in these states.
@@ -314,6 +365,7 @@ mod tests {
             errors: Vec::new(),
             intent_logs: Vec::new(),
             dedup: None,
+            waiting: Vec::new(),
             stores: Vec::new(),
             outsiders: Vec::new(),
             is_writable: true,

@@ -4,13 +4,14 @@
 //! plain data. `protocol` carries it over a unix socket, with file descriptors beside it. A daemon
 //! implements [`protocol::Service`]; a client uses [`protocol::Client`]. Commands, dashboards and
 //! tests see pools only through this crate. `record` is what a daemon keeps on disk, for whoever
-//! comes after it has died.
+//! comes after it has died; `approvals` is what the machine's administrator has said yes to.
 //!
 //! Deliberately absent: pools. Nothing here knows the crates that open them, so whoever speaks to
 //! a daemon links none of them.
 
 #![forbid(unsafe_code)]
 
+pub mod approvals;
 pub mod model;
 pub mod protocol;
 pub mod record;

@@ -29,7 +29,7 @@
 //! Deliberately absent: keys.
 
 use cenote_base::rt;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -459,8 +459,7 @@ impl DaemonRecord {
             opened => opened?,
         };
         let metadata = file.metadata()?;
-        let ours = rustix::process::geteuid().as_raw();
-        if ![0, ours].contains(&metadata.uid()) && Some(metadata.uid()) != may_own {
+        if !has_trusted_owner(&metadata) && Some(metadata.uid()) != may_own {
             return Err(std::io::ErrorKind::PermissionDenied.into());
         }
         let mut bytes = Vec::new();
@@ -497,21 +496,32 @@ impl DaemonRecord {
     }
 
     fn replace(&self, path: &Path, is_durable: bool) -> std::io::Result<()> {
-        let new = path.with_extension("new");
-        // What another process left there half written; it never holds this name open for long.
-        let _ = fs::remove_file(&new);
-        let mut options = File::options();
-        let mut file = options
-            .write(true)
-            .create_new(true)
-            .mode(0o644)
-            .open(&new)?;
-        file.write_all(&serde_json::to_vec(self)?)?;
-        if is_durable {
-            file.sync_all()?;
-        }
-        fs::rename(&new, path)
+        replace_file(path, &serde_json::to_vec(self)?, is_durable)
     }
+}
+
+/// Whether a file belongs to ourselves or root.
+pub(crate) fn has_trusted_owner(metadata: &Metadata) -> bool {
+    let ours = rustix::process::geteuid().as_raw();
+    [0, ours].contains(&metadata.uid())
+}
+
+/// Puts a file of our own in the place of another, in one step.
+pub(crate) fn replace_file(path: &Path, bytes: &[u8], is_durable: bool) -> std::io::Result<()> {
+    let new = path.with_extension("new");
+    // What another process left there half written; it never holds this name open for long.
+    let _ = fs::remove_file(&new);
+    let mut options = File::options();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o644)
+        .open(&new)?;
+    file.write_all(bytes)?;
+    if is_durable {
+        file.sync_all()?;
+    }
+    fs::rename(&new, path)
 }
 
 /// Where a record is whose mounts are newer than those of the file.

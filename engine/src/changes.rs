@@ -2,6 +2,7 @@
 
 use crate::command::By;
 use crate::context::Context;
+use crate::datasets::approve::approve_values;
 use crate::datasets::create::create_dataset;
 use crate::datasets::destroy::{Destruction, destroy_dataset};
 use crate::datasets::rename::{Renaming, rename_dataset};
@@ -113,6 +114,10 @@ pub(crate) fn change(
             (recursive, received),
             by,
         ),
+        Change::ApproveValues {
+            datasets,
+            recursive,
+        } => approve_values(context, &datasets, recursive, by),
         Change::ChangeKey {
             dataset,
             properties,

@@ -22,6 +22,7 @@ use crate::mounts::table::Mounts;
 use crate::mounts::unmount;
 use crate::pools::changes::Changes;
 use crate::pools::export::{export, shutdown};
+use crate::registry::approvals::Approvals;
 use crate::registry::cache_places::CacheFiles;
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
@@ -102,6 +103,8 @@ impl Engine {
         let owner = socket.unwrap_or_default().to_string_lossy().into_owned();
         let cache_files = CacheFiles::new(settings.cache_file, owner);
         let recorder = Recorder::new(settings.record, &cache_files, env.as_ref());
+        let directory = settings.state_directory.as_deref();
+        let approvals = Approvals::new(directory, || recorder.pools_before());
         let alarms = Alarms::new(settings.alarms, settings.state_directory.clone());
         if let Some(lost) = recorder.lost().filter(|lost| !lost.is_restart) {
             alarms.tell(daemon_died(&lost, env.as_ref()));
@@ -111,7 +114,7 @@ impl Engine {
         let clouds = Arc::new(clouds);
         Self {
             context: Context {
-                registry: Arc::new(Registry::new(cache_files)),
+                registry: Arc::new(Registry::new(cache_files, approvals)),
                 disks: LocalDisks::new(settings.disks, &clouds.own_disks),
                 clouds,
                 events: Arc::new(Events::new(Arc::clone(&env))),
@@ -263,6 +266,7 @@ impl Service for Engine {
         let may_change_exports = may_change_exports(&request);
         let outcome = self.carry_out(request, peer, reply);
         if may_change_exports {
+            self.context.follow_approvals();
             self.context.follow_exports();
         } else if is_change {
             self.context.end_unneeded_servers(false);

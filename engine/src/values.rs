@@ -14,6 +14,9 @@ pub(crate) const SERVED: &str = "cenote:nbd";
 /// The user property that says whether volumes are disks of this machine.
 pub(crate) const DISK: &str = "cenote:ublk";
 
+/// The user property that says where a mirror comes from.
+pub(crate) const UPSTREAM: &str = "cenote:upstream";
+
 /// A value that a user gave, in the clients' terms if it is none.
 pub(crate) fn setting(pair: &Pair, purpose: Purpose) -> Result<Setting, ControlError> {
     if let Effect::Refused(reason) = dataset_effect(&pair.0)

@@ -34,7 +34,7 @@ pub(crate) fn check_same(
     };
     let receiver = &mut connection.receiver;
     receiver.set_deadline(Some(Instant::now() + patience))?;
-    Link::over(&connection.transport, connection.style).send(&request, &[])?;
+    Link::over(&connection.transport, connection.style).send(&request, &[], patience)?;
     let (mut buffer, mut filled) = (vec![0; length], 0);
     loop {
         let head = receive_head(receiver, connection.style)?;

@@ -38,6 +38,8 @@ use std::time::Duration;
 const JOURNAL_BYTES_MAX: u64 = 64 << 20;
 /// Requests whose callers gave up. With more of them, the session is given up.
 const ABANDONED_MAX: usize = 256;
+/// Parts of a reply, beside those of what is read.
+const PARTS_MAX: u64 = 64;
 /// Pauses between attempts to connect: the first, and the longest.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
@@ -63,8 +65,9 @@ pub(crate) struct Session {
 #[derive(Debug)]
 struct Pending {
     asked: Arc<Asked>,
-    /// Bytes that were read so far.
+    /// Bytes that were read so far, and the parts of the reply.
     filled: u64,
+    parts: u64,
     failed: Option<(ErrorCode, String)>,
     /// The caller has given up.
     is_abandoned: bool,
@@ -124,6 +127,14 @@ fn milliseconds() -> u64 {
 
 fn timed_out(reason: &str) -> io::Error {
     io::Error::new(io::ErrorKind::TimedOut, reason)
+}
+
+/// Parts that a reply may have: each part of what is read has a byte, and few are errors.
+fn parts_max(request: &Request) -> u64 {
+    match request.command {
+        command::READ => request.length.saturating_add(PARTS_MAX),
+        _ => PARTS_MAX,
+    }
 }
 
 /// The error of a reply, for the caller.
@@ -280,7 +291,7 @@ impl Core {
             .pending
             .values_mut()
             .map(|pending| {
-                (pending.filled, pending.failed) = (0, None);
+                (pending.filled, pending.parts, pending.failed) = (0, 0, None);
                 Arc::clone(&pending.asked)
             })
             .collect();
@@ -309,7 +320,9 @@ impl Core {
                 length: length as u64,
             };
             for (number, offset, bytes) in now {
-                link.send(&request(*number, *offset, bytes.len()), bytes)?;
+                let request = request(*number, *offset, bytes.len());
+                let limit = deadline.saturating_duration_since(Instant::now());
+                link.send(&request, bytes, limit)?;
             }
             let mut left = now.len();
             while left > 0 {
@@ -436,6 +449,10 @@ impl Core {
         let Some(pending) = state.pending.get_mut(&head.cookie) else {
             return Ok(true);
         };
+        pending.parts += 1;
+        if pending.parts > parts_max(&asked.request) {
+            return Err(NbdError::Broken("a reply has no end"));
+        }
         match part {
             Part::Filled(count) => pending.filled += count,
             Part::Failed(ErrorCode::ShuttingDown, text) => return Err(NbdError::Refused(text)),
@@ -454,7 +471,8 @@ impl Core {
         let count = session.links.len() as u64;
         let index = usize::try_from(asked.request.cookie % count).expect("few links");
         let data = asked.data.as_deref().unwrap_or_default();
-        if let Err(error) = session.links[index].send(&asked.request, data) {
+        let limit = self.location.timeout;
+        if let Err(error) = session.links[index].send(&asked.request, data, limit) {
             self.give_up(session, &error.to_string());
         }
     }
@@ -558,6 +576,7 @@ impl Core {
         let pending = Pending {
             asked: Arc::clone(&asked),
             filled: 0,
+            parts: 0,
             failed: None,
             is_abandoned: false,
             mark: state.journal.mark(),
@@ -654,11 +673,10 @@ impl Core {
                 offset: 0,
                 length: 0,
             };
-            let _ = link
-                .transport
-                .set_send_timeout(Some(Duration::from_secs(1)));
+            let limit = Duration::from_secs(1);
+            let _ = link.transport.set_send_timeout(Some(limit));
             // The server learns of it by the end of the connection, too.
-            let _ = link.send(&request, &[]);
+            let _ = link.send(&request, &[], limit);
         }
         self.give_up(&session, "the device is closed");
     }

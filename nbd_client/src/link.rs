@@ -6,10 +6,11 @@ use crate::protocol::reply::{ReplyHeader, ReplyStyle, SIMPLE_SIZE, decode_error}
 use crate::protocol::request::Request;
 use crate::protocol::{ErrorCode, Fields, chunk, command, command_flag};
 use crate::receiver::Receiver;
-use crate::transport::{Transport, send_all};
-use cenote_base::rt::{Mutex, ranks};
+use crate::transport::{Transport, send_all_until};
+use cenote_base::rt::{Instant, Mutex, ranks};
 use std::io::{self, IoSlice};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes of a chunk that is not data: an error with its text.
 const CHUNK_BYTES_MAX: u64 = 8 << 10;
@@ -35,8 +36,9 @@ impl Link {
         }
     }
 
-    /// Sends a request with its data.
-    pub fn send(&self, request: &Request, data: &[u8]) -> io::Result<()> {
+    /// Sends a request with its data. It may take `limit` once it has its turn: those before it
+    /// may take as long.
+    pub fn send(&self, request: &Request, data: &[u8], limit: Duration) -> io::Result<()> {
         let is_extended = self.style == ReplyStyle::Extended;
         let mut request = *request;
         if is_extended && request.command == command::WRITE {
@@ -45,7 +47,8 @@ impl Link {
         let header = request.encode(is_extended);
         let _turn = self.turn.lock();
         let mut slices = [IoSlice::new(&header), IoSlice::new(data)];
-        send_all(&*self.transport, &mut slices)
+        let deadline = Instant::now().checked_add(limit);
+        send_all_until(&*self.transport, &mut slices, deadline)
     }
 }
 

@@ -12,15 +12,18 @@ use crate::protocol::{PAYLOAD_BYTES_MAX, answer, export_flag, info, option};
 use crate::receiver::Receiver;
 use crate::tls::{Tls, client_config, server_name};
 use crate::transport::{Socket, Transport, send_bytes};
-use cenote_base::rt::Instant;
+use cenote_base::rt::{self, Instant};
 use std::io;
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Bytes of an answer to an option.
 const ANSWER_BYTES_MAX: u32 = 64 << 10;
+/// How long a connection rests that no server accepts yet.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 /// Answers to one option.
 const ANSWERS_MAX: usize = 64;
 /// The largest request that is sent, whatever the server takes.
@@ -101,13 +104,37 @@ pub(crate) fn agree_over(transport: Arc<dyn Transport>) -> Result<Negotiated, Nb
     agree(Handshake::greet(transport, deadline)?, "")
 }
 
+/// Connects to a socket of this machine. Where nobody accepts, connect(2) waits for ever.
+fn open_unix(path: &Path, deadline: Instant) -> io::Result<UnixStream> {
+    use rustix::net;
+    let address = net::SocketAddrUnix::new(path)?;
+    let flags = net::SocketFlags::CLOEXEC | net::SocketFlags::NONBLOCK;
+    let (family, kind) = (net::AddressFamily::UNIX, net::SocketType::STREAM);
+    let socket = net::socket_with(family, kind, flags, None)?;
+    loop {
+        match net::connect(&socket, &address) {
+            Ok(()) => break,
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::AGAIN) if Instant::now() < deadline => rt::sleep(ACCEPT_PAUSE),
+            Err(rustix::io::Errno::AGAIN) => {
+                let text = "the server does not accept connections";
+                return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
 fn open(place: &Place, deadline: Instant) -> io::Result<Socket> {
     let left = || {
         let left = deadline.saturating_duration_since(Instant::now());
         left.max(Duration::from_millis(1))
     };
     match place {
-        Place::Unix(path) => Ok(Socket::Unix(UnixStream::connect(path)?)),
+        Place::Unix(path) => Ok(Socket::Unix(open_unix(path, deadline)?)),
         Place::Tcp(host, port) => {
             let mut error = None;
             for address in (host.as_str(), *port).to_socket_addrs()? {
@@ -156,6 +183,9 @@ impl Handshake {
         handshake.peer = peer_of(&socket, &location.place);
         if let Some(tls) = &location.tls {
             handshake.start_tls(tls, deadline)?;
+            handshake
+                .transport
+                .set_send_timeout(Some(location.timeout))?;
         }
         Ok(handshake)
     }

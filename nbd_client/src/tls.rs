@@ -10,7 +10,7 @@
 //! *Deliberately absent*: pre-shared keys. `rustls` does not have them.
 
 use crate::receiver::limit;
-use crate::transport::{Transport, send_bytes};
+use crate::transport::{Transport, send_all_until};
 use cenote_base::rt::{Instant, Mutex, ranks};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
@@ -22,7 +22,7 @@ use std::io::{self, IoSlice, Read, Write};
 use std::net::Shutdown;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Encrypted bytes that are received at once: a record and its header fit.
@@ -168,6 +168,8 @@ pub struct Tls {
     received: Mutex<Received, ranks::NbdTlsReceive>,
     /// The bytes that were encrypted last.
     sending: Mutex<Vec<u8>, ranks::NbdTlsSend>,
+    /// How long a piece may take to be sent, in milliseconds; 0 for ever.
+    send_limit: AtomicU64,
     /// Nothing is received any more, because this side wants so.
     is_read_shut: AtomicBool,
 }
@@ -245,6 +247,7 @@ impl Tls {
                 end: 0,
             }),
             sending: Mutex::new(Vec::new()),
+            send_limit: AtomicU64::new(0),
             is_read_shut: AtomicBool::new(false),
         })
     }
@@ -279,15 +282,19 @@ impl Tls {
         }
     }
 
-    /// Sends all that is encrypted already.
+    /// Sends all that is encrypted already, which is one piece for whoever limits [`Self::send`].
     fn send_encrypted(&self, sending: &mut Vec<u8>) -> io::Result<()> {
+        let deadline = match self.send_limit.load(Ordering::Relaxed) {
+            0 => None,
+            limit => Instant::now().checked_add(Duration::from_millis(limit)),
+        };
         sending.clear();
         let mut state = self.state.lock();
         while state.wants_write() {
             state.write_tls(&mut &mut *sending)?;
         }
         drop(state);
-        send_bytes(&*self.inner, sending)
+        send_all_until(&*self.inner, &mut [IoSlice::new(sending)], deadline)
     }
 }
 
@@ -323,6 +330,10 @@ impl Transport for Tls {
     }
 
     fn set_send_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
+        let millis = limit.map_or(0, |limit| {
+            u64::try_from(limit.as_millis()).unwrap_or(0).max(1)
+        });
+        self.send_limit.store(millis, Ordering::Relaxed);
         self.inner.set_send_timeout(limit)
     }
 
@@ -333,7 +344,7 @@ impl Transport for Tls {
             && let Some(mut sending) = self.sending.try_lock()
         {
             self.state.lock().send_close_notify();
-            let _ = self.inner.set_send_timeout(Some(FAREWELL));
+            let _ = self.set_send_timeout(Some(FAREWELL));
             // The other side may be gone already.
             let _ = self.send_encrypted(&mut sending);
         }

@@ -2,6 +2,7 @@
 //!
 //! Sockets block, and so does everything above: one thread receives while another one sends.
 
+use cenote_base::rt::Instant;
 use std::fmt::Debug;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -49,9 +50,28 @@ pub trait Transport: Debug + Send + Sync {
 ///
 /// # Errors
 /// As [`Transport::send`]; part of the bytes may be sent then.
-pub fn send_all(transport: &dyn Transport, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+pub fn send_all(transport: &dyn Transport, slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+    send_all_until(transport, slices, None)
+}
+
+/// The same until `deadline`, and not longer because the other side takes a byte now and then. A
+/// send that is under way at that time still has its own limit.
+///
+/// # Errors
+/// As [`send_all`], or the time is over.
+pub(crate) fn send_all_until(
+    transport: &dyn Transport,
+    mut slices: &mut [IoSlice<'_>],
+    deadline: Option<Instant>,
+) -> io::Result<()> {
     IoSlice::advance_slices(&mut slices, 0);
+    let mut is_first = true;
     while !slices.is_empty() {
+        if !is_first && deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            let text = "the other side takes too long to receive";
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
+        }
+        is_first = false;
         let group = &slices[..slices.len().min(SLICES_MAX)];
         match transport.send(group) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

@@ -114,6 +114,8 @@ ranks! {
         ReplayResults [] "How the last replay of each intent log ended.";
         SeenStores [] "Devices in stores that were looked at.";
         SentSnapshots [] "Snapshots that are being sent.";
+        Approvals [] "Which values of properties may act on this machine.";
+        WaitingValues [] "Values of a pool that wait for a yes.";
         ServedVolumes [] "Clients that have volumes open.";
         SiteTrees [] "Trees that sites have open.";
         VerifyProgress [] "How far a verification is.";

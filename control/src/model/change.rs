@@ -339,6 +339,13 @@ pub enum Change {
         /// Go back to the received value.
         received: bool,
     },
+    /// Let values act that came from elsewhere. Answer: `Approved`.
+    ApproveValues {
+        /// The datasets that have them.
+        datasets: Vec<String>,
+        /// And everything below.
+        recursive: bool,
+    },
     /// Wrap a dataset's keys with another one. Answer: `Done`.
     ChangeKey {
         /// The dataset.

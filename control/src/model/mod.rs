@@ -9,6 +9,7 @@
 
 mod activity;
 mod alarm;
+mod approval;
 mod bytes;
 mod change;
 mod condition;
@@ -49,6 +50,7 @@ pub use activity::{
     ScanKind, Treatment, TreatmentKind, TreatmentState,
 };
 pub use alarm::{AlarmAct, AlarmOutcome, AlarmWayState};
+pub use approval::WaitingValue;
 pub use bytes::RawName;
 pub use change::{
     AddedVdevs, Change, NewDataset, NewPool, NewVdev, NewVdevKind, NewVdevRole, NewVolume,

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::activity::{
     CheckpointState, Due, IntentLogReport, RaidzExpand, Rebuild, RemovalActivity, Scan,
 };
+use super::approval::WaitingValue;
 use super::bytes::RawName;
 use super::condition::Condition;
 use super::diagnosis::Diagnosis;
@@ -202,6 +203,9 @@ pub struct PoolStatus {
     /// The deduplication table, when it was asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dedup: Option<DedupSummary>,
+    /// Values that wait for the administrator's yes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<WaitingValue>,
     /// Its devices in object stores.
     #[serde(default)]
     pub stores: Vec<StoreStatus>,

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::activity::IntentLogReport;
 use super::alarm::AlarmWayState;
+use super::approval::WaitingValue;
 use super::dataset::{Dataset, MountEntry};
 use super::diagnosis::Diagnosis;
 use super::diff::DiffRecord;
@@ -94,6 +95,13 @@ pub enum Response {
         volume_size: Option<u64>,
         /// Bytes that are reserved for a volume because nobody said otherwise.
         reserved: Option<u64>,
+    },
+    /// Values that may act from now on.
+    Approved {
+        /// In order of dataset.
+        values: Vec<WaitingValue>,
+        /// Name and reason of the datasets that could not be looked at.
+        failures: Vec<(String, ControlError)>,
     },
     /// Pools that could be imported.
     Candidates {

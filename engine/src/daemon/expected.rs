@@ -53,6 +53,11 @@ impl Expected {
         }
     }
 
+    /// The guids of the pools in the cache file.
+    pub fn guids(&self) -> impl Iterator<Item = u64> {
+        self.cached.iter().map(|pool| pool.guid)
+    }
+
     /// The pools that should be imported, and of which `is_imported` does not hold.
     pub fn missing(
         &self,

@@ -145,6 +145,21 @@ impl Recorder {
         self.0.as_ref()?.lock().record.lost.clone()
     }
 
+    /// The guids of the pools that were this machine's when the daemon started.
+    pub fn pools_before(&self) -> Vec<u64> {
+        let Some(kept) = &self.0 else {
+            return Vec::new();
+        };
+        let state = kept.lock();
+        let lost = state.record.lost.iter().flat_map(|lost| &lost.pools);
+        let mut guids: Vec<u64> = lost
+            .chain(&state.record.stopped)
+            .map(|pool| pool.guid)
+            .collect();
+        guids.extend(state.expected.guids());
+        guids
+    }
+
     /// Why what this daemon has is not written down where it should be.
     pub fn failure(&self) -> Option<String> {
         self.0.as_ref()?.lock().failure.clone()

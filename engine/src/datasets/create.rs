@@ -11,6 +11,7 @@ use crate::errors::{of_dsl, parse_name};
 use crate::keys::new::{KeyGiven, new_encryption};
 use crate::mounts::make::mount_below;
 use crate::mounts::table::Mounts;
+use crate::registry::approvals::said;
 use crate::registry::imported::Imported;
 use crate::values::{number_of, setting, take_number};
 use cenote_base::{Env, parse_size};
@@ -44,7 +45,9 @@ pub(crate) fn create_dataset(
     }
     let create = || {
         let task = creation_below(context, &imported, name.clone(), new)?;
+        let said = said(&task.properties);
         run(&imported, task, by)?;
+        context.registry.approvals.said(&imported, &name, &said);
         let (_, dataset) = context.registry.dataset(&name)?;
         set_contents(&imported, &dataset, &contents, by)
     };

@@ -228,6 +228,7 @@ fn destroy_one(
     }
     imported.end_head(dataset.id(), how.force)?;
     let damage = dataset.object_set().err().filter(DslError::is_damage);
+    let guid = dataset.phys().guid;
     drop(dataset);
     let task = DestroyDataset { name: name.clone() };
     noted.change(name.as_str(), |by| run(&imported, task, by))?;
@@ -237,6 +238,10 @@ fn destroy_one(
              of its intent log stay allocated until it can be read ('zpool get freeing')"
         );
     }
+    context
+        .registry
+        .approvals
+        .forget(imported.pool.guid(), guid);
     remove_places(&places);
     // A snapshot that waited for its last clone to go is destroyed with it.
     mounts.forget_snapshots(imported.name());

@@ -3,6 +3,7 @@
 //! Changes of what is mounted go by way of the mounts, which follow their datasets.
 
 pub(crate) mod accounts;
+pub(crate) mod approve;
 pub(crate) mod contents;
 pub(crate) mod create;
 pub(crate) mod destroy;

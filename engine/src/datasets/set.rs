@@ -12,6 +12,7 @@ use crate::mounts::follow::{
 };
 use crate::mounts::places::remove_places;
 use crate::mounts::table::Mounts;
+use crate::registry::approvals::said;
 use crate::registry::imported::Imported;
 use crate::values::{bad_setting, purpose_of, setting};
 use cenote_control::model::{ControlError, Pair, Response};
@@ -137,12 +138,15 @@ fn apply(
         true => Effect::None,
         false => Effect::of(&settings),
     };
+    let said = said(&settings);
     let task = SetProperties {
         name: name.clone(),
         settings,
     };
     change_mounted(mounts, &imported, name, effect, || {
-        run(&imported, task, by).map(drop)
+        run(&imported, task, by)?;
+        context.registry.approvals.said(&imported, name, &said);
+        Ok(())
     })
 }
 
@@ -233,7 +237,11 @@ fn revert(
     // Which value comes back is known when it has.
     let effect = Effect::of_property(property, None);
     change_mounted(mounts, &imported, name, effect, || {
-        run(&imported, task, by).map(drop)
+        run(&imported, task, by)?;
+        // Whoever asks for the stream's value need not know it.
+        let said = [(property.to_owned(), None)];
+        context.registry.approvals.said(&imported, name, &said);
+        Ok(())
     })
 }
 

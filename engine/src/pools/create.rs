@@ -16,6 +16,7 @@ use crate::host::hostid;
 use crate::keys::new::{KeyGiven, new_encryption};
 use crate::mounts::make::mount_below;
 use crate::mounts::table::Mounts;
+use crate::registry::approvals::said;
 use crate::registry::imported::Imported;
 use crate::values::setting;
 use cenote_control::model::{ControlError, MountOptions, NewPool, Response, StoreRefusal};
@@ -101,11 +102,12 @@ pub(crate) fn create_pool(
         ..ImportOptions::default()
     };
     (options.cache_bytes, options.buffers) = context.memory.admit(&context.registry.all());
+    let said = (said(&request.root_properties), request.properties.clone());
     let pool = make(context, request, &options, devices.held)?;
     let altroot = properties.altroot.map(PathBuf::from);
     let imported = Imported::new(pool, altroot, context.random());
     imported.set_cache_file(properties.cache_file);
-    take_in(context, mounts, imported)
+    take_in(context, mounts, imported, &said)
 }
 
 /// Makes a pool on devices, of which those in stores are kept if that succeeds.
@@ -130,12 +132,23 @@ fn make(
     Ok(pool)
 }
 
+/// What was said about the root of a new pool, and its properties.
+type SaidOfNew = (Vec<(String, Option<String>)>, Vec<(String, Stored)>);
+
 /// Has a new pool among those that are imported, and mounts its root.
 fn take_in(
     context: &Context,
     mounts: &Mounts,
     imported: Imported,
+    (said, properties): &SaidOfNew,
 ) -> Result<Response, ControlError> {
+    let approvals = &context.registry.approvals;
+    if let Ok(root) = imported.dsl().root() {
+        approvals.said(&imported, root.name(), said);
+    }
+    for (property, value) in properties {
+        approvals.said_of_pool(&imported, property, Some(value));
+    }
     let imported = context.registry.insert(imported)?;
     context.divide_memory();
     context.registry.note_in_cache_file(&imported);

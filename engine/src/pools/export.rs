@@ -151,6 +151,7 @@ pub(crate) fn destroy_pool(
     destroyed.map_err(|error| of_sync(pool, error))?;
     context.registry.remove(pool);
     look_at_spares(context, &shared);
+    context.registry.approvals.forget_pool(imported.pool.guid());
     context.divide_memory();
     context.registry.leave_cache_files(&imported);
     context

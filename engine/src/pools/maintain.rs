@@ -19,8 +19,11 @@ pub(crate) fn reguid_pool(
     if guid.is_some_and(|guid| guid == 0 || registry.has_guid(guid)) {
         return Err(PoolRefusal::GuidTaken.into());
     }
+    let before = imported.pool.guid();
     let done = imported.pool.reguid(guid.map(Guid), &by.actor, by.command);
     done.map_err(|error| of_sync(pool, error))?;
+    let now = imported.pool.guid();
+    registry.approvals.extend_to(before, now);
     registry.note_in_cache_file(&imported);
     Ok(Response::Done)
 }

@@ -37,7 +37,7 @@ pub(crate) fn set_pool_property(
 
 /// Has a pool that was just opened do as its properties say.
 pub(crate) fn obey_properties(context: &Context, imported: &Arc<Imported>) {
-    obey_fail_mode(&context.events, imported);
+    obey_fail_mode(context, imported);
     obey_autoexpand(&context.events, imported);
     report_faults(&context.events, &context.env, imported);
 }
@@ -83,11 +83,14 @@ fn apply_pool_setting(
     };
     let (name, value) = stored;
     let (property, is_on) = (name.clone(), value == Stored::Number(1));
+    let said = value.clone();
     run(imported, SetPoolProperty { name, value }, by)?;
+    let approvals = &context.registry.approvals;
+    approvals.said_of_pool(imported, &property, Some(&said));
     match property.as_str() {
         "autotrim" => imported.pool.set_autotrim(is_on),
         "autoexpand" => obey_autoexpand(&context.events, imported),
-        "failmode" => obey_fail_mode(&context.events, imported),
+        "failmode" => obey_fail_mode(context, imported),
         "multihost" => {
             let begun = imported.pool.set_multihost(is_on);
             begun.map_err(|error| ControlError::Io {

@@ -46,6 +46,10 @@ pub(crate) fn split_pool(
     let made = pool.split(&request, (&by.actor, by.command));
     context.registry.note_in_cache_file(&imported);
     let made = made.map_err(not_split)?;
+    context
+        .registry
+        .approvals
+        .extend_to(pool.guid(), made.guid());
     context.events.post("sysevent.fs.zfs.vdev_remove", pool);
     let mut sides: Vec<u64> = Vec::new();
     let tree = made.vdev_tree();

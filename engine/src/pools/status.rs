@@ -100,6 +100,7 @@ fn status_of(
             true => Some(dedup_summary(dsl).map_err(of_dsl)?),
             false => None,
         },
+        waiting: imported.waiting.list(dsl),
         stores: stores_of(clouds, imported),
         outsiders: not_used(&pool.vdev_tree(), &pool.outsiders()),
         is_writable: imported.pool.is_writable(),

@@ -5,7 +5,7 @@ use crate::command::{By, note};
 use crate::context::Context;
 use crate::devices::tree::{all_vdevs, answers_to, vdev_tree};
 use crate::errors::{outsider, unchanged};
-use crate::events::Events;
+use crate::registry::approvals::FAIL_MODE;
 use crate::registry::imported::Imported;
 use cenote_base::Guid;
 use cenote_control::model::{ControlError, DeviceRefusal, Response, Vdev, VdevState};
@@ -14,9 +14,7 @@ use cenote_pool::{Actor, FailMode};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-const FAIL_MODE: &str = "failmode";
 const CONTINUE: Stored = Stored::Number(1);
-const PANIC: Stored = Stored::Number(2);
 
 /// Adds a vdev and everything below it.
 fn add_all_below(vdev: &Vdev, guids: &mut Vec<Guid>) {
@@ -27,14 +25,16 @@ fn add_all_below(vdev: &Vdev, guids: &mut Vec<Guid>) {
 }
 
 /// Has a pool wait for its devices, or not, as its property `failmode` says.
-pub(crate) fn obey_fail_mode(events: &Arc<Events>, imported: &Arc<Imported>) {
+///
+/// That the daemon ends, with all that other pools serve, needs a yes from this machine.
+pub(crate) fn obey_fail_mode(context: &Context, imported: &Arc<Imported>) {
     // Without its properties, what the pool does by default is the safest.
     let properties = imported.dsl().pool_properties().unwrap_or_default();
     let stored = properties.get(FAIL_MODE);
-    imported
-        .panics
-        .store(stored == Some(&PANIC), Ordering::Relaxed);
-    let events = Arc::clone(events);
+    let approved = context.registry.approvals.of_pool(imported);
+    let panics = approved.may_panic(imported.dsl());
+    imported.panics.store(panics, Ordering::Relaxed);
+    let events = Arc::clone(&context.events);
     let pool = Arc::downgrade(imported);
     imported.pool.on_suspension(move |cause| {
         let Some(imported) = pool.upgrade() else {

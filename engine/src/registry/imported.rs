@@ -6,6 +6,7 @@ use super::open_trees::{InUse, OpenTrees, TreesHeld};
 use super::replays::Replays;
 use super::sent::SentSnapshots;
 use super::served::{DisksHeld, Served};
+use super::waiting::Waiting;
 use cenote_base::ObjectId;
 use cenote_base::rt::{Job, Mutex, ranks};
 use cenote_control::model::{ControlError, HttpRefusal, PoolHealth, PoolRow};
@@ -50,6 +51,8 @@ pub(crate) struct Imported {
     pub sent: SentSnapshots,
     /// Clients that have volumes open.
     pub served: Served,
+    /// Values that wait for the administrator's yes.
+    pub waiting: Waiting,
     /// Trees that sites have open.
     pub trees: OpenTrees,
     /// Held by whoever lets the pool go, which may take as long as an upload.
@@ -74,6 +77,7 @@ impl Imported {
             replays: Replays::default(),
             sent: SentSnapshots::default(),
             served: Served::default(),
+            waiting: Waiting::default(),
             trees: OpenTrees::default(),
             leaving: Mutex::default(),
         }

@@ -1,5 +1,6 @@
 //! The imported pools.
 
+use super::approvals::Approvals;
 use super::cache_places::CacheFiles;
 use super::imported::Imported;
 use super::walk::{is_within, walk_heads};
@@ -16,14 +17,17 @@ pub(crate) struct Registry {
     pools: RwLock<BTreeMap<String, Arc<Imported>>, ranks::Registry>,
     /// The files that say what is imported.
     pub cache_files: CacheFiles,
+    /// Which values of properties may act on this machine.
+    pub approvals: Approvals,
 }
 
 impl Registry {
     /// No pools yet; those to come are in these files.
-    pub fn new(cache_files: CacheFiles) -> Self {
+    pub fn new(cache_files: CacheFiles, approvals: Approvals) -> Self {
         Self {
             pools: RwLock::default(),
             cache_files,
+            approvals,
         }
     }
 

@@ -7,19 +7,17 @@
 
 use super::offer::{has_property, is_by_property};
 use crate::context::Context;
+use crate::registry::approvals::{ACTING, FAIL_MODE};
 use crate::registry::imported::Imported;
 use crate::registry::walk::walk_heads;
-use crate::values::{DISK, SERVED};
+use crate::values::SERVED;
 use cenote_base::ObjectId;
 use cenote_control::model::{Change, NbdListen, Request, SnapshotChange};
 use cenote_control::record::RecordedExport;
 
-/// The properties that say what is served.
-const PROPERTIES: [&str; 4] = [SERVED, DISK, "volmode", "snapdev"];
-
-/// Whether a request may change what the property serves.
+/// Whether a request may change what properties serve, or what waits for a yes.
 pub(crate) fn may_change_exports(request: &Request) -> bool {
-    let is_named = |name: &str| PROPERTIES.contains(&name);
+    let is_named = |name: &str| ACTING.contains(&name);
     let are_named = |pairs: &[(String, String)]| pairs.iter().any(|(name, _)| is_named(name));
     match request {
         Request::Import { .. } | Request::Export { .. } | Request::Receive { .. } => true,
@@ -27,10 +25,14 @@ pub(crate) fn may_change_exports(request: &Request) -> bool {
         Request::Change { change, .. } => match change {
             Change::SetProperties { properties, .. } => are_named(properties),
             Change::InheritProperty { property, .. } => is_named(property),
+            Change::SetPoolProperty { property, .. } => property == FAIL_MODE,
             Change::CreateDataset(new) => are_named(&new.properties),
             Change::CreatePool(new) => are_named(&new.dataset_properties),
             Change::Snapshots(SnapshotChange::Clone { properties, .. }) => are_named(properties),
-            Change::DestroyPool { .. } | Change::RenameDataset { .. } => true,
+            Change::DestroyPool { .. }
+            | Change::RenameDataset { .. }
+            | Change::SplitPool(_)
+            | Change::ApproveValues { .. } => true,
             _ => false,
         },
         _ => false,
@@ -41,6 +43,7 @@ impl Context {
     /// Starts and ends the daemon's own server as the property wants it, and disconnects whom it
     /// serves no longer.
     pub fn follow_exports(&self) {
+        let approvals = &self.registry.approvals;
         for imported in self.registry.all() {
             let gone: Vec<ObjectId> = imported
                 .served
@@ -52,7 +55,7 @@ impl Context {
                     !imported
                         .dsl()
                         .dataset_of(*id)
-                        .is_ok_and(|it| is_by_property(&it, SERVED))
+                        .is_ok_and(|it| is_by_property(approvals.of_pool(&imported), &it, SERVED))
                 })
                 .collect();
             let is_gone = |id: ObjectId, by_property: bool| by_property && gone.contains(&id);
@@ -97,7 +100,10 @@ impl Context {
     fn is_wanted(&self) -> bool {
         self.registry.all().iter().any(|imported| {
             let mut is_on = false;
-            walk_heads(imported.dsl(), |head| is_on |= has_property(head, SERVED));
+            let pool = self.registry.approvals.of_pool(imported);
+            walk_heads(imported.dsl(), |head| {
+                is_on |= has_property(pool, head, SERVED);
+            });
             is_on
         })
     }

@@ -4,11 +4,13 @@
 //! dataset that gets the same name later is not served, and one that is renamed is served under
 //! its new name. The daemon's own server also serves what the property [`SERVED`] says: volumes
 //! for which it is `on`, unless their `volmode` is `none`, and their snapshots, read-only, where
-//! `snapdev` is `visible`.
+//! `snapdev` is `visible`. Values that nobody on this machine said yes to do not count
+//! (`registry::approvals`).
 
 use super::open::{Opening, ServedVolume, check};
 use super::server::{HangUp, VolumeOffer};
 use crate::errors::parse_name;
+use crate::registry::approvals::{ApprovedIn, HIDDEN, SNAPSHOTS, VISIBLE, VOLUME_MODE};
 use crate::registry::imported::Imported;
 use crate::registry::served::Holder;
 use crate::registry::table::Registry;
@@ -17,13 +19,10 @@ use crate::values::SERVED;
 use cenote_base::ObjectId;
 use cenote_base::rt::{Mutex, ranks};
 use cenote_control::model::{ControlError, NbdExport};
-use cenote_dsl::{Dataset, DatasetType, Property, PropertyValue};
+use cenote_dsl::{Dataset, DatasetType, Property};
 use cenote_volume::Volume;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-
-/// The number of the volume mode that hides volumes.
-const MODE_NONE: u64 = 3;
 
 /// A volume or snapshot that a command named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,29 +75,32 @@ pub(crate) struct Offer {
     commanded: Mutex<Vec<Commanded>, ranks::ServedExports>,
 }
 
-/// Whether a property ([`SERVED`] or the like) says that a dataset, or what is below it, is served.
-pub(crate) fn has_property(dataset: &Dataset, property: &str) -> bool {
-    let found = dataset.user_property(property);
-    let value = found.ok().flatten().map(|report| report.value);
-    matches!(value, Some(PropertyValue::Text(text)) if text == "on")
+/// Whether a property ([`SERVED`] or the like) may and does say that a dataset, or what is below
+/// it, is served.
+pub(crate) fn has_property(pool: ApprovedIn<'_>, dataset: &Dataset, property: &str) -> bool {
+    let found = pool.value(dataset, property);
+    matches!(found, Ok(Some(value)) if value == "on")
 }
 
 /// Whether the properties of a head serve it; of a volume, with `snapshots` its snapshots.
-fn is_served_head(head: &Dataset, by: &str, snapshots: bool) -> bool {
-    let number = |property| head.stored_number(property).ok();
-    has_property(head, by)
+fn is_served_head(pool: ApprovedIn<'_>, head: &Dataset, by: &str, snapshots: bool) -> bool {
+    let is = |property, wanted| {
+        let found = pool.value(head, property);
+        found.map(|value| value.as_deref() == Some(wanted))
+    };
+    has_property(pool, head, by)
         && matches!(head.dataset_type(), Ok(DatasetType::Volume))
-        && number(Property::VolumeMode).is_some_and(|mode| mode != MODE_NONE)
-        && (!snapshots || number(Property::SnapDev) == Some(1))
+        && matches!(is(VOLUME_MODE, HIDDEN), Ok(false))
+        && (!snapshots || matches!(is(SNAPSHOTS, VISIBLE), Ok(true)))
 }
 
 /// Whether a volume or snapshot is served because of a property.
-pub(crate) fn is_by_property(dataset: &Dataset, by: &str) -> bool {
+pub(crate) fn is_by_property(pool: ApprovedIn<'_>, dataset: &Dataset, by: &str) -> bool {
     if !dataset.is_snapshot() {
-        return is_served_head(dataset, by, false);
+        return is_served_head(pool, dataset, by, false);
     }
     let head = dataset.directory().head().ok().flatten();
-    head.is_some_and(|head| is_served_head(&head, by, true))
+    head.is_some_and(|head| is_served_head(pool, &head, by, true))
 }
 
 /// Whether the property `readonly` keeps a volume from being written to.
@@ -117,13 +119,14 @@ pub(crate) fn each_by_property(
 ) -> bool {
     let mut is_on = false;
     for imported in registry.all() {
+        let pool = registry.approvals.of_pool(&imported);
         walk_heads(imported.dsl(), |head| {
-            is_on |= has_property(head, by);
-            if !is_served_head(head, by, false) {
+            is_on |= has_property(pool, head, by);
+            if !is_served_head(pool, head, by, false) {
                 return;
             }
             each(&imported, head);
-            if !is_served_head(head, by, true) {
+            if !is_served_head(pool, head, by, true) {
                 return;
             }
             for entry in head.listed_snapshots().unwrap_or_default() {
@@ -234,8 +237,10 @@ impl Offer {
         let found = commanded.iter().find(|one| one.is(imported, dataset));
         match found {
             Some(one) => Some((one.is_read_only || is_read_only(dataset), false)),
-            None if self.is_default && is_by_property(dataset, SERVED) => {
-                Some((is_read_only(dataset), true))
+            None if self.is_default => {
+                let pool = self.registry.approvals.of_pool(imported);
+                let is_served = is_by_property(pool, dataset, SERVED);
+                is_served.then(|| (is_read_only(dataset), true))
             }
             None => None,
         }

@@ -8,16 +8,14 @@ use crate::registry::table::Registry;
 use crate::trees::error::{TreeEntry, TreeFault};
 use crate::trees::find::TreeFound;
 use crate::trees::tree::{Counts, FileTree, TreeParts};
+use crate::values::UPSTREAM;
 use cenote_base::rt::{RwLock, ranks};
 use cenote_base::{ObjectId, Txg};
 use cenote_control::model::{ControlError, HttpRefusal, HttpSite, HttpSiteStatus, HttpState};
 use cenote_dmu::DmuError;
-use cenote_dsl::{Dataset, DatasetType, DslError, KeyStatus, PropertyValue};
+use cenote_dsl::{Dataset, DatasetType, DslError, KeyStatus};
 use std::fmt;
 use std::sync::{Arc, Weak};
-
-/// The property that says where a mirror comes from.
-const UPSTREAM: &str = "cenote:upstream";
 
 /// What a site shows at the moment.
 #[derive(Debug, Default)]
@@ -380,6 +378,15 @@ impl Site {
         self.tree()?.list(path, each)
     }
 
+    /// Where a dataset comes from, as its property says. What a stream says is not told on.
+    fn upstream(&self, imported: &Imported, dataset: &Dataset) -> String {
+        let pool = self.registry.approvals.of_pool(imported);
+        pool.value(dataset, UPSTREAM)
+            .ok()
+            .flatten()
+            .unwrap_or_default()
+    }
+
     /// What it shows, and how much.
     pub(crate) fn report(&self) -> SiteReport {
         let mut site = self.asked.clone();
@@ -413,7 +420,9 @@ impl Site {
                 .map_or(0, |state| state.phys().referenced_bytes),
             upstream: named
                 .as_ref()
-                .map_or_else(String::new, |(_, named)| upstream(named)),
+                .map_or_else(String::new, |(imported, named)| {
+                    self.upstream(imported, named)
+                }),
             status: HttpSiteStatus {
                 site,
                 shown: state.as_ref().map(|state| state.name().as_str().to_owned()),
@@ -426,15 +435,6 @@ impl Site {
                 problem,
             },
         }
-    }
-}
-
-/// Where a dataset comes from, as its property says.
-fn upstream(dataset: &Dataset) -> String {
-    let found = dataset.user_property(UPSTREAM);
-    match found.ok().flatten().map(|report| report.value) {
-        Some(PropertyValue::Text(text)) => text,
-        _ => String::new(),
     }
 }
 

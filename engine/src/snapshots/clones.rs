@@ -6,6 +6,7 @@ use crate::datasets::create::with_parents;
 use crate::errors::{of_dsl, parse_name};
 use crate::mounts::make::mount_below;
 use crate::mounts::table::Mounts;
+use crate::registry::approvals::said;
 use crate::registry::table::Registry;
 use crate::values::{purpose_of, setting};
 use cenote_control::model::{ControlError, MountOptions, Pair, Response};
@@ -39,13 +40,18 @@ pub(super) fn clone_snapshot(
     let properties = settings.collect::<Result<Vec<_>, _>>()?;
     let is_volume = snapshot.dataset_type().map_err(of_dsl)? == DatasetType::Volume;
     drop(snapshot);
+    let said = said(&properties);
     let task = CloneDataset {
         origin,
         name: name.clone(),
         properties,
         created: None,
     };
-    let clone = || run(&imported, task, by).map(drop);
+    let clone = || {
+        run(&imported, task, by)?;
+        context.registry.approvals.said(&imported, &name, &said);
+        Ok(())
+    };
     let mut failures = match parents {
         true => with_parents(context, mounts, (&imported, &name), by, clone)?.1,
         false => clone().map(|()| Vec::new())?,

@@ -7,6 +7,7 @@ use super::plan::{KEY_PROPERTIES, Plan};
 use super::session::Session;
 use crate::errors::of_dsl;
 use crate::keys::new::{KEY_LOCATION, KeyGiven, check_location, new_encryption};
+use crate::registry::approvals::said;
 use crate::registry::imported::Imported;
 use crate::values::{received_setting, setting};
 use cenote_control::model::{ControlError, Pair, ReceiveNote};
@@ -170,8 +171,10 @@ impl Session<'_> {
         if settings.is_empty() {
             return Ok(());
         }
-        let name = plan.name.clone();
+        let (name, said) = (plan.name.clone(), said(&settings));
         self.run(imported, plan, SetProperties { name, settings }, false)?;
+        let approvals = &self.context.registry.approvals;
+        approvals.said(imported, &plan.name, &said);
         Ok(())
     }
 

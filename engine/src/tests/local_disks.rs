@@ -155,10 +155,12 @@ impl KernelDisk for Disk {
     }
 }
 
-struct Machine {
-    directory: tempfile::TempDir,
+pub(super) struct Machine {
+    pub(super) directory: tempfile::TempDir,
     kernel: Kernel,
-    engine: Engine,
+    pub(super) engine: Engine,
+    /// The disk of its pool.
+    device: PathBuf,
 }
 
 fn engine_of(kernel: &Kernel, directory: &Path) -> Engine {
@@ -169,25 +171,36 @@ fn engine_of(kernel: &Kernel, directory: &Path) -> Engine {
             devices: directory.to_owned(),
             system: directory.join("sys"),
         },
+        state_directory: Some(directory.join("state")),
         ..EngineSettings::default()
     };
     Engine::new(Box::new(NoMounter), settings, Arc::new(RealEnv::new()))
 }
 
 impl Machine {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
+        let machine = Self::with_disk(None);
+        pool_of(&machine.engine, machine.directory.path());
+        machine
+    }
+
+    /// Another machine, which can import the same pool.
+    pub(super) fn elsewhere(&self) -> Self {
+        Self::with_disk(Some(self.device.clone()))
+    }
+
+    fn with_disk(device: Option<PathBuf>) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let kernel = Kernel::default();
-        let engine = engine_of(&kernel, directory.path());
-        pool_of(&engine, directory.path());
         Self {
+            engine: engine_of(&kernel, directory.path()),
+            device: device.unwrap_or_else(|| directory.path().join("device")),
             directory,
             kernel,
-            engine,
         }
     }
 
-    fn try_change(&self, change: Change) -> Result<(), ControlError> {
+    pub(super) fn try_change(&self, change: Change) -> Result<(), ControlError> {
         let command = "a test".to_owned();
         let done = ask(&self.engine, Request::Change { change, command })?;
         match done.0 {
@@ -199,11 +212,11 @@ impl Machine {
         }
     }
 
-    fn change(&self, change: Change) {
+    pub(super) fn change(&self, change: Change) {
         self.try_change(change).expect("done");
     }
 
-    fn volume(&self, name: &str, properties: &[(&str, &str)]) {
+    pub(super) fn volume(&self, name: &str, properties: &[(&str, &str)]) {
         let pairs = properties.iter();
         let pairs = pairs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         self.change(Change::CreateDataset(Box::new(NewDataset {
@@ -226,11 +239,11 @@ impl Machine {
         })
     }
 
-    fn set(&self, name: &str, property: &str, value: &str) {
+    pub(super) fn set(&self, name: &str, property: &str, value: &str) {
         self.try_set(name, property, value).expect("set");
     }
 
-    fn snapshot(&self, name: &str) {
+    pub(super) fn snapshot(&self, name: &str) {
         self.change(Change::Snapshots(SnapshotChange::Create {
             names: vec![name.to_owned()],
             recursive: false,
@@ -248,7 +261,7 @@ impl Machine {
         })
     }
 
-    fn rename(&self, from: &str, to: &str) -> Result<(), ControlError> {
+    pub(super) fn rename(&self, from: &str, to: &str) -> Result<(), ControlError> {
         self.try_change(Change::RenameDataset {
             from: from.to_owned(),
             to: to.to_owned(),
@@ -280,7 +293,7 @@ impl Machine {
         })
     }
 
-    fn status(&self) -> UblkStatus {
+    pub(super) fn status(&self) -> UblkStatus {
         self.act(UblkAct::Status).expect("a status")
     }
 
@@ -302,7 +315,7 @@ impl Machine {
         .collect()
     }
 
-    fn names(&self) -> Vec<String> {
+    pub(super) fn names(&self) -> Vec<String> {
         self.disks().into_iter().map(|(name, _)| name).collect()
     }
 
@@ -336,7 +349,7 @@ impl Machine {
         self.directory.path().join("zvol").exists()
     }
 
-    fn export(&self, force: bool) -> Result<(), ControlError> {
+    pub(super) fn export(&self, force: bool) -> Result<(), ControlError> {
         let how = ExportHow {
             force,
             keep_rest: false,
@@ -345,16 +358,10 @@ impl Machine {
         ask(&self.engine, Request::Export { pool, how }).map(drop)
     }
 
-    fn import(&self) {
+    pub(super) fn import(&self) {
         let request = Request::Import {
             search: Search {
-                paths: vec![
-                    self.directory
-                        .path()
-                        .join("device")
-                        .to_string_lossy()
-                        .into(),
-                ],
+                paths: vec![self.device.to_string_lossy().into()],
                 ..Search::default()
             },
             pick: ImportPick::All,
@@ -368,7 +375,7 @@ impl Machine {
     }
 
     /// The daemon ends, and another one starts.
-    fn restart(&mut self, disks: DisksAtEnd) {
+    pub(super) fn restart(&mut self, disks: DisksAtEnd) {
         let force = true;
         self.engine.shutdown(Ending { force, disks }).expect("ends");
         self.engine = engine_of(&self.kernel, self.directory.path());

@@ -1,5 +1,6 @@
 //! The engine over golden pools, asked as a client asks it.
 
+mod approvals;
 mod encryption;
 mod heads;
 mod import;

@@ -2,6 +2,7 @@
 
 mod administration;
 mod alarms;
+mod approvals;
 mod byte_order;
 mod checkpoint;
 mod clients;

@@ -4,7 +4,7 @@
 //! tried again after that time, so new keys are found by then. Keys of a role come with the time
 //! at which they expire, and `object_store` keeps them until shortly before.
 
-use super::http::{Line, Seen};
+use super::http::{Limits, Line, Seen};
 use super::refusal::Fault;
 use super::settings::{Keys, ROLE_VARIABLES, Sources};
 use super::surroundings::Surroundings;
@@ -128,6 +128,7 @@ fn role(sources: &Sources, tls: &rustls::ClientConfig) -> Result<AwsCredentialPr
         tls: tls.clone(),
         uses_proxies: is_far,
         connecting: if is_far { ROLE_LIMIT } else { ROLE_CONNECTING },
+        limits: Limits::default(),
         seen: Arc::new(Seen::default()),
     };
     // A store that nobody asks for anything but the keys that it would sign with.

@@ -33,8 +33,24 @@ use std::time::Duration;
 
 /// How long nothing may move.
 const QUIET: Duration = Duration::from_secs(60);
-/// What a request may take in all, so that nobody is held by one byte a minute.
-const WHOLE: Duration = Duration::from_secs(3600);
+
+/// How long requests may take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// How long nothing may move.
+    quiet: Duration,
+    /// What a request may take in all, so that nobody is held by one byte a minute.
+    whole: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            quiet: QUIET,
+            whole: Duration::from_secs(3600),
+        }
+    }
+}
 /// The slowest line that is reckoned with, in bytes a second.
 const SLOWEST: u64 = 16 << 10;
 /// What a kernel takes for sending at most: Linux's limit for buffers that it sizes itself.
@@ -57,6 +73,8 @@ pub(super) struct Line {
     pub(super) uses_proxies: bool,
     /// How long a connection may take.
     pub(super) connecting: Duration,
+    /// How long requests may take.
+    pub(super) limits: Limits,
     /// Software at the other end.
     pub(super) seen: Arc<Seen>,
 }
@@ -98,16 +116,19 @@ struct Progress {
     /// How long nothing may move from then on.
     quiet: Duration,
     end: Instant,
+    /// From the beginning until then.
+    whole: Duration,
 }
 
 impl Progress {
-    fn new(sends: u64) -> Self {
+    fn new(sends: u64, limits: Limits) -> Self {
         let now = Instant::now();
         let tail = Duration::from_secs(sends.min(KERNEL_TAKES) / SLOWEST);
         Self {
             moved: Mutex::new(now),
-            quiet: QUIET + tail,
-            end: now + WHOLE,
+            quiet: limits.quiet + tail,
+            end: now + limits.whole,
+            whole: limits.whole,
         }
     }
 
@@ -120,7 +141,7 @@ impl Progress {
         let moved = *self.moved.lock();
         match moved + self.quiet {
             silent if silent < self.end => (silent, Fault::Silent(self.quiet)),
-            _ => (self.end, Fault::Slow(WHOLE)),
+            _ => (self.end, Fault::Slow(self.whole)),
         }
     }
 
@@ -187,6 +208,7 @@ impl Body for Counted {
 #[derive(Debug)]
 struct Http {
     client: Client,
+    limits: Limits,
     seen: Arc<Seen>,
 }
 
@@ -198,7 +220,7 @@ impl Http {
             .parse()
             .map_err(|_| Fault::Wrong(format!("'{url}' is no URL")))?;
         let sends = body.content_length() as u64;
-        let progress = Arc::new(Progress::new(sends));
+        let progress = Arc::new(Progress::new(sends, self.limits));
         let is_head = parts.method == Method::HEAD;
         let allowance = parts.extensions.get::<Allowance>().cloned();
         let allowance = allowance.unwrap_or_else(|| Allowance::new(ANSWER_MAX));
@@ -335,6 +357,7 @@ impl HttpConnector for Line {
             })?;
         Ok(HttpClient::new(Http {
             client,
+            limits: self.limits,
             seen: Arc::clone(&self.seen),
         }))
     }
@@ -343,6 +366,8 @@ impl HttpConnector for Line {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+    use std::net::{SocketAddr, TcpListener};
 
     fn watched(
         quiet: u64,
@@ -353,6 +378,7 @@ mod tests {
             moved: Mutex::new(Instant::now()),
             quiet: Duration::from_millis(quiet),
             end: Instant::now() + Duration::from_millis(whole),
+            whole: Duration::from_millis(whole),
         };
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().build().expect("a runtime");
@@ -374,14 +400,103 @@ mod tests {
         let silent = watched(200, 60_000, async |_| std::future::pending().await);
         assert_eq!(silent, Err(Fault::Silent(Duration::from_millis(200))));
         let endless = watched(200, 400, async |progress| move_for(progress, 1000).await);
-        assert_eq!(endless, Err(Fault::Slow(WHOLE)));
+        assert_eq!(endless, Err(Fault::Slow(Duration::from_millis(400))));
     }
 
     #[test]
     fn large_bodies_are_given_more_time_at_their_end() {
-        let quiet = |sends| Progress::new(sends).quiet.as_secs();
+        let quiet = |sends| Progress::new(sends, Limits::default()).quiet.as_secs();
         assert_eq!(quiet(0), 60);
         assert_eq!(quiet(1 << 20), 60 + 64);
         assert_eq!(quiet(64 << 20), 60 + 256, "the kernel takes 4 MiB of it");
+    }
+
+    /// What a server says again and again until nobody listens any more: `begin` once, then `more`
+    /// at this pace.
+    fn server(begin: &'static str, more: &'static str, pause: u64) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("bound");
+        // It ends with the process.
+        std::thread::spawn(move || {
+            for mut client in listener.incoming().flatten() {
+                std::thread::spawn(move || {
+                    let mut said = client.write_all(begin.as_bytes());
+                    while said.is_ok() {
+                        std::thread::sleep(Duration::from_millis(pause));
+                        said = client.write_all(more.as_bytes());
+                    }
+                });
+            }
+        });
+        address
+    }
+
+    fn ask(address: SocketAddr) -> Fault {
+        let limits = Limits {
+            quiet: Duration::from_millis(300),
+            whole: Duration::from_millis(1200),
+        };
+        let http = Http {
+            client: Client::builder()
+                .no_proxy()
+                .http1_only()
+                .build()
+                .expect("a client"),
+            limits,
+            seen: Arc::default(),
+        };
+        let mut request = HttpRequest::new(HttpRequestBody::empty());
+        *request.uri_mut() = format!("http://{address}/k").parse().expect("an address");
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().build().expect("a runtime");
+        let begun = Instant::now();
+        let fault = runtime.block_on(http.ask(request)).expect_err("no answer");
+        assert!(begun.elapsed() < Duration::from_secs(20), "{fault}");
+        fault
+    }
+
+    /// Whatever a server says, or does not, a request ends.
+    #[test]
+    fn servers_that_do_not_come_to_an_end_are_given_up() {
+        let silent = Fault::Silent(Duration::from_millis(300));
+        assert_eq!(ask(server("", "", 50)), silent);
+        // More words, and no answer among them.
+        let more = "HTTP/1.1 103 Early Hints\r\nlink: <a>\r\n\r\n";
+        assert_eq!(ask(server(more, more, 5)), silent);
+        assert_eq!(ask(server("HTTP/1.1 200 OK\r\n", "a: b\r\n", 50)), silent);
+        let endless = ask(server("HTTP/1.1 200 OK\r\n", "a: bcdefghijklmnop\r\n", 0));
+        assert!(matches!(endless, Fault::Broken(_)), "{endless}");
+        let slow = Fault::Slow(Duration::from_millis(1200));
+        let begin = "HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n";
+        assert_eq!(ask(server(begin, "x", 50)), slow);
+        let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+        assert_eq!(ask(server(chunked, "1\r\nx\r\n", 50)), slow);
+        // An extension of a chunk, and fields after the last one, without end.
+        let extension = ask(server(chunked, "1;x=y", 0));
+        assert!(matches!(extension, Fault::Broken(_)), "{extension}");
+        let trailer = ask(server(chunked, "0\r\na: b\r\n", 0));
+        assert!(
+            matches!(trailer, Fault::Broken(_) | Fault::Silent(_)),
+            "{trailer}"
+        );
+    }
+
+    #[test]
+    fn lengths_that_cannot_be_are_errors() {
+        let answer = |length: &str| {
+            let text = format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n");
+            ask(server(text.leak(), "x", 50))
+        };
+        for length in [
+            "-1",
+            "99999999999999999999",
+            "18446744073709551615",
+            "1, 2",
+            "",
+        ] {
+            let fault = answer(length);
+            assert!(matches!(fault, Fault::Broken(_)), "{length}: {fault}");
+        }
+        assert_eq!(answer("1000000000000"), Fault::Long);
     }
 }

@@ -37,7 +37,7 @@ use allowance::Allowance;
 use bytes::Bytes;
 use cenote_base::rt::process::mpsc;
 use credentials::{KeyRing, no_retries};
-use http::{Line, Seen};
+use http::{Limits, Line, Seen};
 use object_store::aws::{AmazonS3, AmazonS3Builder};
 use object_store::list::{PaginatedListOptions, PaginatedListStore};
 use object_store::path::Path;
@@ -123,6 +123,7 @@ impl BucketStore {
             tls,
             uses_proxies: true,
             connecting: CONNECTING,
+            limits: Limits::default(),
             seen: Arc::clone(&seen),
         };
         let address = settings.bucket(&name.bucket);

@@ -133,6 +133,76 @@ fn replies_that_make_no_sense_end_the_connection_and_not_the_client() {
     }
 }
 
+/// A server that answers a request without end, in parts that are whole: the receiving thread never
+/// ended, long after the request had been given up.
+#[test]
+fn a_reply_without_end_ends_the_connection() {
+    let chunk = ChunkOf {
+        is_extended: true,
+        cookie: 1,
+        offset: 0,
+    };
+    let mut part = Vec::new();
+    chunk.header(&mut part, 0, false, 0);
+    let fake = Fake::new(handshake(1 << 20, WRITABLE), part.repeat(10_000));
+    let device = fake.open().expect("a handshake");
+    let begun = Instant::now();
+    device.write_at(0, &[1; 4096]).expect_err("no end");
+    assert!(begun.elapsed() < PATIENCE);
+    wait_until("it tries again", || {
+        fake.connections.load(Ordering::SeqCst) > 1
+    });
+}
+
+/// connect(2) waits for ever while a socket's queue is full: an open never ended.
+#[test]
+fn a_server_that_accepts_nobody_is_given_up() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("s");
+    let listener = UnixListener::bind(&path).expect("a socket");
+    rustix::net::listen(&listener, 0).expect("a short queue");
+    let first = UnixStream::connect(&path).expect("it has room for one");
+    let url = format!("nbd+unix:///?socket={}&timeout=1", path.display());
+    let begun = Instant::now();
+    let error = NbdDevice::open(Path::new(&url), true).expect_err("nobody accepts");
+    assert!(error.to_string().contains("does not accept"), "{error}");
+    assert!(begun.elapsed() < PATIENCE);
+    drop((first, listener));
+}
+
+/// A server that takes a byte now and then kept a write for as long as it liked, and all requests
+/// behind it: each byte began the time anew.
+#[test]
+fn a_server_that_hardly_receives_is_given_up() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("s");
+    let listener = UnixListener::bind(&path).expect("a socket");
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&connections);
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            counted.fetch_add(1, Ordering::SeqCst);
+            std::thread::spawn(move || {
+                let _ = stream.write_all(&handshake(64 << 20, WRITABLE));
+                let mut bytes = [0; 4096];
+                // The client's timeout is a second.
+                while let Ok(1..) = stream.read(&mut bytes) {
+                    std::thread::sleep(Duration::from_millis(200));
+                }
+            });
+        }
+    });
+    let socket = path.display();
+    let url = format!("nbd+unix:///?socket={socket}&timeout=1&connections=1");
+    let device = NbdDevice::open(Path::new(&url), true).expect("a handshake");
+    let begun = Instant::now();
+    device
+        .write_at(0, &vec![1; 32 << 20])
+        .expect_err("it takes minutes");
+    assert!(begun.elapsed() < PATIENCE, "{:?}", begun.elapsed());
+    wait_until("it tries again", || connections.load(Ordering::SeqCst) > 1);
+}
+
 /// Sizes and flags that nobody can have are no reason to panic, and a server without flushes is
 /// not written to.
 #[test]

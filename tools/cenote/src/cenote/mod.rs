@@ -23,7 +23,7 @@ use crate::{
 
 /// The commands, in the order of the overview: those that talk to the daemon, those that open a
 /// pool, those that open files, those about the program itself.
-const COMMANDS: [&Command; 38] = [
+const COMMANDS: [&Command; 39] = [
     &mounts::mount::COMMAND,
     &mounts::unmount::COMMAND,
     &snapshots::space::COMMAND,
@@ -39,6 +39,7 @@ const COMMANDS: [&Command; 38] = [
     &volumes::VOLUMES,
     &daemon::settings::COMMAND,
     &pools::health::COMMAND,
+    &pools::approve::COMMAND,
     &alarms::command::COMMAND,
     &metrics::top::COMMAND,
     &metrics::command::COMMAND,

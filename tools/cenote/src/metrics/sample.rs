@@ -505,6 +505,7 @@ pub mod testing {
             errors: Vec::new(),
             intent_logs: Vec::new(),
             dedup: None,
+            waiting: Vec::new(),
             stores: Vec::new(),
             outsiders: Vec::new(),
             is_writable: true,

@@ -5,6 +5,7 @@ use crate::context::{Context, DIED, Outcome, failed, mismatch};
 use crate::format::json::{Json, Object};
 use crate::format::number::nicebytes;
 use crate::format::table::{Column, table};
+use crate::pools::approve;
 use cenote_control::model::{
     ControlError, NbdAct, NbdClient, NbdExport, NbdServer, Request, Response,
 };
@@ -38,6 +39,7 @@ pub fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
         }
         print(server, context);
     }
+    approve::point_out("cenote:nbd", context);
     Ok(u8::from(has_failed))
 }
 

@@ -131,6 +131,7 @@ pub fn status(row: &PoolRow, vdevs: VdevTree) -> PoolStatus {
         errors: Vec::new(),
         intent_logs: Vec::new(),
         dedup: None,
+        waiting: Vec::new(),
         stores: Vec::new(),
         outsiders: Vec::new(),
         is_writable: false,

@@ -5,6 +5,7 @@ use crate::context::{Context, DIED, Outcome, failed, mismatch};
 use crate::format::json::{Json, Object};
 use crate::format::number::nicebytes;
 use crate::format::table::{Column, table};
+use crate::pools::approve;
 use cenote_control::model::{
     ControlError, Request, Response, UblkAct, UblkDisk, UblkStatus, shell_word,
 };
@@ -41,6 +42,7 @@ pub fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
             shell_word(&left.device)
         ));
     }
+    approve::point_out("cenote:ublk", context);
     if let Some(reason) = &status.unavailable {
         let line = match status.is_wanted {
             true => format!("cenote ublk: volumes with cenote:ublk=on have no disk: {reason}"),

@@ -456,6 +456,7 @@ mod tests {
             errors: Vec::new(),
             intent_logs: Vec::new(),
             dedup: None,
+            waiting: Vec::new(),
             stores: Vec::new(),
             outsiders: Vec::new(),
             is_writable: false,
