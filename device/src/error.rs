@@ -1,5 +1,6 @@
 //! What can go wrong with a device; every variant names the device's path.
 
+use rustix::io::Errno;
 use std::io;
 use std::path::PathBuf;
 
@@ -123,6 +124,19 @@ impl DeviceError {
     /// Whether the device answers, and says itself that it does not have what was written.
     pub fn is_damage(&self) -> bool {
         matches!(self, Self::Read { source, .. } if source.kind() == io::ErrorKind::InvalidData)
+    }
+
+    /// Whether the system lets nobody open the device for writing: its file system is read-only,
+    /// this user may not, or the medium takes no writes. Reading may work.
+    pub fn is_unwritable(&self) -> bool {
+        let Self::Open { source, .. } = self else {
+            return false;
+        };
+        let errors = [Errno::ROFS, Errno::ACCESS, Errno::PERM, Errno::IO];
+        let found = source.raw_os_error();
+        errors
+            .iter()
+            .any(|error| found == Some(error.raw_os_error()))
     }
 
     /// The system's error behind this one, for callers that map it to an errno.

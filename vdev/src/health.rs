@@ -3,6 +3,7 @@
 use crate::access::LeftLeaf;
 use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::kept::Kept;
+use crate::labels::DeviceLabels;
 use crate::shape::Shape;
 use crate::state::{self, ChildHealth, VdevAux, VdevState};
 use cenote_base::rt;
@@ -90,6 +91,24 @@ impl Shape {
                 counters.clear_errors();
             }
         }
+    }
+
+    /// Leaves that were given up for their failures, log devices aside, with the labels that their
+    /// open devices have now.
+    pub fn given_up(&self) -> Vec<(Guid, DeviceLabels)> {
+        let leaves = self.tree.leaves.iter().enumerate();
+        let given_up = leaves.filter_map(|(index, leaf)| {
+            let is_meant = leaf.written.is_faulted() && leaf.state.is_readable();
+            let device = leaf.device.as_ref().filter(|_| is_meant)?;
+            let is_log = self.is_of_log(index);
+            (!is_log).then(|| {
+                (
+                    self.guid_of_leaf(index),
+                    DeviceLabels::read(device.as_ref()),
+                )
+            })
+        });
+        given_up.collect()
     }
 
     /// Leaves in use whose devices do not answer.

@@ -1,6 +1,6 @@
 //! The chain of one log: its blocks, and what each group has to do with them.
 
-use cenote_base::Txg;
+use cenote_base::{Txg, VdevId};
 use cenote_ondisk::BlockPointer;
 use cenote_ondisk::intent_log::IntentLogHeader;
 use std::collections::VecDeque;
@@ -88,6 +88,19 @@ impl Chain {
     /// Whether there is no chain, and no block to be freed.
     pub fn is_gone(&self) -> bool {
         matches!(self.stage, Stage::Absent) && self.retired.is_empty()
+    }
+
+    /// Whether a block of the chain, written or not, is on one of these vdevs.
+    pub fn is_on(&self, is_meant: impl Fn(VdevId) -> bool) -> bool {
+        let is_there = |block: &BlockPointer| block.dvas().any(|dva| is_meant(dva.vdev()));
+        match &self.stage {
+            Stage::Absent => false,
+            Stage::Starting { first, .. } => is_there(first),
+            Stage::Live { blocks, tail } => {
+                is_there(tail) || blocks.iter().any(|block| is_there(&block.pointer))
+            }
+            Stage::Broken { blocks, .. } => blocks.iter().any(is_there),
+        }
     }
 
     /// The blocks that a replay would need after a crash now: those up to a position, which are

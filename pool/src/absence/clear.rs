@@ -73,17 +73,22 @@ impl Pool {
             was_away = !silent.is_empty();
             outsiders = self.reopen(silent)?;
         }
+        let refused = self.judge_given_up(is_meant);
+        self.note_outsiders(&refused);
+        let is_refused = |guid: &Guid| refused.iter().any(|outsider| outsider.leaf == *guid);
         let silent = self.vdevs().silent_leaves();
-        match vdevs.is_empty() && silent.is_empty() {
+        match vdevs.is_empty() && silent.is_empty() && refused.is_empty() {
             true => self.vdevs().clear_errors(None),
             false => {
                 let tree = self.vdev_tree();
                 let leaves = tree.leaves().map(|leaf| leaf.guid);
                 let all = leaves.chain(vdevs.iter().copied());
                 let answering = all.filter(|guid| is_meant(guid) && !silent.contains(guid));
+                let answering = answering.filter(|guid| !is_refused(guid));
                 answering.for_each(|guid| self.vdevs().clear_errors(Some(guid)));
             }
         }
+        outsiders.extend(refused);
         let Some(syncer) = self.syncer() else {
             return Ok(());
         };

@@ -9,7 +9,7 @@
 use crate::absence::clear::ClearError;
 use crate::import::choose::Known;
 use crate::import::label_tree::config_of;
-use crate::import::lineage::{Parted, groups_of};
+use crate::import::lineage::{Moment, Parted, groups_of};
 use crate::import::outsider::{Outsider, Why};
 use crate::pool::{FoundDevice, Pool};
 use cenote_base::{Guid, Txg};
@@ -178,6 +178,55 @@ impl Pool {
             true => Err(Parted::Unknown),
             false => Ok(last),
         }
+    }
+
+    /// Judges devices that were given up and are open still, before they are used again: while
+    /// nobody looked, the file may have been written over with an older copy. What they missed by
+    /// that is noted. Returns those that are not used.
+    pub(super) fn judge_given_up(&self, is_meant: impl Fn(&Guid) -> bool) -> Vec<Outsider> {
+        let mut outsiders = Vec::new();
+        let shape = self.vdevs();
+        let given_up = shape.given_up().into_iter();
+        for (leaf, labels) in given_up.filter(|(leaf, _)| is_meant(leaf)) {
+            let ours = self.syncer().and_then(|syncer| syncer.chronicle().moment());
+            let config = labels
+                .newest_config()
+                .and_then(|label| label.config.as_ref());
+            let is_own = config.is_some_and(|config| {
+                config.guid == Some(leaf) && config.pool_guid == Some(self.guid())
+            });
+            let groups = groups_of(&labels);
+            let judged = match is_own {
+                true => self.last_left(leaf, &labels),
+                false => Err(Parted::Unknown),
+            };
+            match judged {
+                Ok(last) => shape.add_missed(leaf, &self.missed_after(leaf, last)),
+                Err(parted) => outsiders.push(Outsider {
+                    path: PathBuf::from(self.name_of(leaf)),
+                    leaf,
+                    why: parted.into(),
+                    theirs: Moment::last_of(&groups),
+                    host: config.and_then(|config| config.hostname.clone()),
+                    ours,
+                }),
+            }
+        }
+        outsiders
+    }
+
+    /// The last group of the pool on a device that is open. It may have taken all blocks of a group
+    /// and failed at its uberblock.
+    fn last_left(&self, leaf: Guid, labels: &DeviceLabels) -> Result<Txg, Parted> {
+        let until = labels.whole_until(Txg(u64::MAX));
+        let taken = self
+            .syncer()
+            .map(|syncer| syncer.chronicle().last_taken(leaf));
+        self.last_common(leaf, labels)
+            .or_else(|parted| match parted {
+                Parted::Unknown if taken == Some(until) => Ok(until),
+                parted => Err(parted),
+            })
     }
 
     /// What a leaf missed beside what its log says, by the labels of its device. A device that has

@@ -5,10 +5,15 @@
 //! closed, if the pool can do without it: the leaf counts as removed, a spare may take its place,
 //! and `zpool online` opens what the name leads to by then. What the pool cannot do without stays
 //! open to be read, and the pool waits.
+//!
+//! Intent logs leave log devices that are gone, also those that nobody adds to: an import without
+//! the device cannot know that the next block of such a log was never written.
 
 use super::change::{ChangeTree, Plan};
 use crate::sync::{Actor, Syncer};
+use cenote_base::VdevId;
 use cenote_base::rt::job::{Control, Job, Next};
+use cenote_vdev::{AllocationClass, Shape, VdevState};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -32,7 +37,11 @@ fn step(syncer: &Weak<Syncer>) -> Next {
     let shape = syncer.vdevs.shape();
     shape.look_at_names();
     let is_waiting = syncer.pipeline.suspension().cause().is_some();
-    if shape.to_close().is_empty() || is_waiting || syncer.gate.suspended().is_some() {
+    if is_waiting || syncer.gate.suspended().is_some() {
+        return Next::After(INTERVAL);
+    }
+    leave_lost_logs(&syncer, &shape);
+    if shape.to_close().is_empty() {
         return Next::After(INTERVAL);
     }
     let task = ChangeTree {
@@ -46,4 +55,24 @@ fn step(syncer: &Weak<Syncer>) -> Next {
     // What could not be closed takes no writes all the same, and is looked at again.
     let _ = syncer.run_task(task);
     Next::After(INTERVAL)
+}
+
+/// Has intent logs leave log vdevs that cannot be used. Commits begin them anew elsewhere.
+fn leave_lost_logs(syncer: &Syncer, shape: &Shape) {
+    let is_lost = |vdev| {
+        let state = shape.top_state(vdev).map(|(state, _)| state);
+        let is_readable = state.is_some_and(VdevState::is_readable);
+        shape.class(vdev) == Some(AllocationClass::Log) && !is_readable
+    };
+    let tops = 0..shape.top_count() as u64;
+    if !tops.map(VdevId).any(is_lost) {
+        return;
+    }
+    let heads = syncer.dsl.open_heads();
+    for writer in heads.iter().filter_map(|head| head.log()) {
+        if writer.is_on(is_lost) {
+            // A pool that takes no more changes keeps its logs for the next import.
+            let _ = writer.end_chain();
+        }
+    }
 }

@@ -12,7 +12,9 @@
 //! import goes back to is a part of that state: it is kept as long as all of it is there, as it is
 //! in a checkpoint. A device that is missing, or rests, costs
 //! only what is on it: a log that leads to it is claimed up to there, and other logs as a whole.
-//! Unless it rests, somebody has to give it up in words (`-m`).
+//! Unless it rests, somebody has to give it up in words (`-m`). A missing device that no log leads
+//! to costs nothing, and nobody is asked: the header of a log is on disk before anything is
+//! promised there, so what no log leads to was never promised.
 //!
 //! One damaged dataset must not keep a pool from being written to: nobody could destroy it then.
 //! Where an object set cannot be read, its log is left as it is. After an export that costs
@@ -104,7 +106,9 @@ impl StoreLogHeaders {
 
     fn discard(&mut self, pool: &Pool, (head, log): (ObjectId, &IntentLog), synced: Txg) {
         self.headers.push((head, IntentLogHeader::default()));
-        self.note_lost(pool, head, &log.header().log);
+        if may_hold_promises(log) {
+            self.note_lost(pool, head, &log.header().log);
+        }
         // The maps know blocks of groups up to the last. They do not lead beyond what cannot be
         // read, as the log does not either: then a part of its device's space stays taken.
         let first = log.header().log;
@@ -220,6 +224,11 @@ impl Notes {
     }
 }
 
+/// Whether a replay of the log may find anything. A log that was claimed without records does not.
+fn may_hold_promises(log: &IntentLog) -> bool {
+    !log.is_claimed() || log.header().needs_replay()
+}
+
 fn refusal(reason: String) -> ImportError {
     ImportError::NotWritable { reason }
 }
@@ -309,6 +318,12 @@ pub(crate) fn discard_logs(
             continue;
         }
         if log.is_claimed() && log.header().needs_replay() {
+            let mut chain = log.chain();
+            while let Some(Ok(_)) = chain.next() {}
+            // What the state gone back to has is not given up without words either.
+            if log.check_end(&chain).is_err() {
+                notes.is_cut(pool, &chain)?;
+            }
             store.lost_claims.push(*dataset);
         }
         let known = notes
@@ -322,6 +337,35 @@ pub(crate) fn discard_logs(
     }
     store.note(notes, found, synced)?;
     Ok(store)
+}
+
+/// Refuses a pool that is only read if a log that would be replayed on top of its state leads to a
+/// log device that is missing.
+///
+/// # Errors
+/// If one does, or the logs cannot be read.
+pub(crate) fn check_missing_logs(
+    pool: &Pool,
+    devices: &LogDevices,
+    is_older: bool,
+) -> Result<(), ImportError> {
+    if !devices.are_missing() {
+        return Ok(());
+    }
+    for (_, log) in &logs(pool)?.logs {
+        // What was not claimed in an older state is none of it.
+        if !may_hold_promises(log) || is_older && !log.is_claimed() {
+            continue;
+        }
+        let mut chain = log.chain();
+        while let Some(Ok(_)) = chain.next() {}
+        let has_ended = log.is_claimed() && log.check_end(&chain).is_ok();
+        if !has_ended && chain.is_gone() && !rests(pool, chain.end()) {
+            let missing = devices.of(chain.end());
+            return Err(ImportError::MissingLogs { missing });
+        }
+    }
+    Ok(())
 }
 
 /// A dataset's name, or its number where it has none that can be read.
@@ -366,6 +410,7 @@ fn cut_off(pool: &Pool, log: &IntentLog, notes: &Notes) -> Result<Option<Cut>, I
     let (last_record, end) = match torn {
         Some((record, block)) => (record.checked_sub(1), block),
         None if log.check_end(&chain).is_ok() => return Ok(None),
+        None if !may_hold_promises(log) && chain.is_gone() => return Ok(Some(Cut::Whole)),
         None if !notes.is_cut(pool, &chain)? && !notes.may_lose => return Ok(None),
         None => (last_record, *chain.end()),
     };

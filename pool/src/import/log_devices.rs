@@ -94,6 +94,12 @@ impl LogDevices {
         }
     }
 
+    /// Whether devices of log vdevs are missing.
+    pub fn are_missing(&self) -> bool {
+        let mut leaves = self.logs.iter().flat_map(VdevConfig::leaves);
+        leaves.any(|leaf| leaf.is_leaf_device() && !self.found.contains(&leaf.guid))
+    }
+
     /// Whether what comes next in a chain may be on a device that is missing or outdated.
     pub fn may_lack(&self, chain: &Chain) -> bool {
         let end = chain.end();

@@ -40,20 +40,24 @@ use crate::error::{ImportError, MissingVdev};
 use crate::heartbeat::is_in_use;
 use crate::import::candidate::PoolCandidate;
 use crate::import::choose::Known;
+use crate::import::claim::check_missing_logs;
 use crate::import::label_tree::is_readable;
 use crate::import::last_known::at_last_path;
+use crate::import::lineage::Groups;
+use crate::import::log_devices::LogDevices;
 use crate::import::missing::missing_leaves;
 use crate::import::options::{ImportOptions, Rewind};
+use crate::import::outsider::{Outsider, Why};
 use crate::import::required::{check_parted, is_in_part};
 use crate::import::serving::serving_spares;
 use crate::import::unread::Unread;
-use crate::import::writing::{check_available, check_features, writable_devices};
+use crate::import::writing::{Opened, check_available, check_features, writable_devices};
 use crate::mos::{directory_object, directory_words, packed_list};
 use crate::pool::Pool;
 use crate::{space, verify};
 use cenote_base::{Env, Guid, ObjsetId, Txg};
 use cenote_cache::{BlockCache, CacheLimits};
-use cenote_device::Device;
+use cenote_device::{Device, DeviceError};
 use cenote_dmu::ObjectSet;
 use cenote_io::{Pipeline, PipelineParts, Workers};
 use cenote_ondisk::object_directory::keys;
@@ -83,18 +87,38 @@ struct Devices {
 }
 
 impl Devices {
+    /// Opens the devices of a candidate; those as well that can only be read, if they are not to
+    /// be.
     fn open(
         candidate: &PoolCandidate,
         options: &ImportOptions,
         env: &dyn Env,
-    ) -> Result<Self, ImportError> {
-        Ok(Self {
-            open: match options.read_only {
-                true => candidate.devices(),
-                false => writable_devices(candidate, options, env)?,
+    ) -> Result<(Self, Vec<(Guid, DeviceError)>), ImportError> {
+        let opened = match options.read_only {
+            true => Opened {
+                devices: candidate.devices(),
+                unwritable: Vec::new(),
             },
+            false => writable_devices(candidate, options, env)?,
+        };
+        let devices = Self {
+            open: opened.devices,
             paths: candidate.paths(),
-        })
+        };
+        Ok((devices, opened.unwritable))
+    }
+
+    /// Opens the devices of a candidate, all of which are needed.
+    fn open_all(
+        candidate: &PoolCandidate,
+        options: &ImportOptions,
+        env: &dyn Env,
+    ) -> Result<Self, ImportError> {
+        let (devices, unwritable) = Self::open(candidate, options, env)?;
+        match unwritable.into_iter().next() {
+            Some((_, error)) => Err(error.into()),
+            None => Ok(devices),
+        }
     }
 
     fn add(&mut self, other: Self) {
@@ -117,9 +141,33 @@ pub fn import(
     env: Arc<dyn Env>,
 ) -> Result<Pool, ImportError> {
     check_use(candidate, options, env.as_ref())?;
-    let mut devices = Devices::open(candidate, options, env.as_ref())?;
+    let (devices, unwritable) = Devices::open(candidate, options, env.as_ref())?;
+    let unusable = |(leaf, error): &(Guid, DeviceError)| not_writable(candidate, *leaf, error);
+    let outsiders: Vec<Outsider> = unwritable.iter().filter_map(unusable).collect();
+    let Some((_, refusal)) = unwritable.into_iter().next() else {
+        return import_from(candidate.clone(), devices, options, env);
+    };
+    // Without them the pool must be as new as with them, and lack nothing.
+    let newest = |of: &PoolCandidate| of.uberblocks().first().map(|newest| newest.txg);
+    let rest = candidate.without(&outsiders);
+    let Some(rest) = rest.filter(|rest| newest(rest) == newest(candidate)) else {
+        return Err(refusal.into());
+    };
+    let imported = import_from(rest, devices, options, env);
+    imported.map_err(|error| match lacks_one_of(&error, &outsiders) {
+        true => refusal.into(),
+        false => error,
+    })
+}
+
+/// Imports the pool with these devices.
+fn import_from(
+    mut candidate: PoolCandidate,
+    mut devices: Devices,
+    options: &ImportOptions,
+    env: Arc<dyn Env>,
+) -> Result<Pool, ImportError> {
     let workers = Arc::new(Workers::new(WORKER_THREADS));
-    let mut candidate = candidate.clone();
     let (mut all, mut failure) = (Vec::new(), None);
     let mut returned = HashSet::new();
     // Each round leaves out at least one device, or takes one in that was not taken before.
@@ -144,7 +192,7 @@ pub fn import(
                 failure = Some(first);
                 // Nobody needs to be kept off devices that are not used.
                 devices = Devices::default();
-                devices.add(Devices::open(&next, options, env.as_ref())?);
+                devices.add(Devices::open_all(&next, options, env.as_ref())?);
                 candidate = next;
                 continue;
             }
@@ -160,7 +208,7 @@ pub fn import(
                     return finish(pool, &candidate, options);
                 };
                 drop(pool);
-                devices.add(Devices::open(&next.only(&back), options, env.as_ref())?);
+                devices.add(Devices::open_all(&next.only(&back), options, env.as_ref())?);
                 candidate = next;
                 continue;
             }
@@ -175,6 +223,42 @@ pub fn import(
     }
 }
 
+/// What is said of a device that can only be read, if the pool does without it.
+fn not_writable(candidate: &PoolCandidate, leaf: Guid, error: &DeviceError) -> Option<Outsider> {
+    let mut known = candidate.members.iter().filter_map(Known::of);
+    let known = known.find(|known| known.leaf == leaf)?;
+    let reason = match error.io_error() {
+        Some(source) => source.to_string(),
+        None => error.to_string(),
+    };
+    Some(known.outsider(Why::NotWritable { reason }, None))
+}
+
+/// Whether an import may have failed for want of one of these devices.
+fn lacks_one_of(error: &ImportError, outsiders: &[Outsider]) -> bool {
+    match error {
+        ImportError::MissingLogs { missing } => {
+            let is_out = |vdev: &MissingVdev| outsiders.iter().any(|out| out.leaf == vdev.guid);
+            missing.iter().any(is_out)
+        }
+        ImportError::MissingDevices { .. } | ImportError::Parted { .. } => true,
+        error => error.is_damage(),
+    }
+}
+
+/// Refuses a pool that lacks something without a device that can only be read.
+fn check_unwritable(pool: &Pool, candidate: &PoolCandidate) -> Result<(), ImportError> {
+    let outsiders = candidate.outsiders.iter();
+    let needed = outsiders.filter(|outsider| {
+        matches!(outsider.why, Why::NotWritable { .. }) && pool.vdevs().is_required(outsider.leaf)
+    });
+    let outsiders: Vec<Outsider> = needed.cloned().collect();
+    match outsiders.is_empty() {
+        true => Ok(()),
+        false => Err(ImportError::Parted { outsiders }),
+    }
+}
+
 /// Takes the pool that was opened into use, as far as that is wanted.
 fn finish(
     pool: Pool,
@@ -182,20 +266,40 @@ fn finish(
     options: &ImportOptions,
 ) -> Result<Pool, ImportError> {
     pool.find_auxiliary(Reach::Recorded);
-    match (options.read_only, options.dry_run) {
-        (false, _) => pool.make_writable(candidate),
-        (true, true) => check_features(&pool).map(|()| pool),
-        (true, false) => Ok(pool),
+    if !options.read_only {
+        check_unwritable(&pool, candidate)?;
+        return pool.make_writable(candidate);
+    }
+    if options.dry_run {
+        check_features(&pool)?;
+    }
+    if !options.missing_logs {
+        let devices = LogDevices::new(candidate, &pool.vdev_tree(), &away_of(&pool)?);
+        check_missing_logs(&pool, &devices, is_older(&pool, candidate))?;
+    }
+    Ok(pool)
+}
+
+/// Whether the pool is as it was before its newest group.
+fn is_older(pool: &Pool, candidate: &PoolCandidate) -> bool {
+    let opened = pool.uberblock();
+    let found = candidate.uberblocks();
+    let newest = found.first().map_or(opened.txg, |newest| newest.txg);
+    newest > opened.txg || opened.checkpoint_txg != Txg(0)
+}
+
+/// The last groups of devices that are away. A pool that is only read does not need them.
+fn away_of(pool: &Pool) -> Result<BTreeMap<Guid, Groups>, ImportError> {
+    match away::load(pool.mos()) {
+        Err(_) if pool.options().read_only => Ok(BTreeMap::new()),
+        loaded => Ok(loaded?),
     }
 }
 
 /// Devices that seemed to be none of the pool's by what labels say, and had one of the last groups
 /// that the pool itself knows they had.
 fn known_to(pool: &Pool, candidate: &PoolCandidate) -> Result<Vec<Known>, ImportError> {
-    let away = match away::load(pool.mos()) {
-        Err(_) if pool.options().read_only => BTreeMap::new(),
-        loaded => loaded?,
-    };
+    let away = away_of(pool)?;
     let mut taken: HashSet<Guid> = candidate.devices().into_keys().collect();
     let parted = candidate.parted().into_iter();
     let mut known: Vec<Known> = parted.filter_map(|member| Known::of(&member)).collect();
@@ -397,7 +501,7 @@ fn open_at(
             structure: "pool configuration",
             key: "vdev_tree",
         })?;
-    check_missing(&tree, devices, options)?;
+    check_missing(&tree, devices)?;
     let found = tree.guid_sum();
     if found != uberblock.guid_sum && options.becomes.is_none() {
         return Err(ImportError::BadGuidSum {
@@ -508,24 +612,14 @@ fn missing_or(
     }
 }
 
-fn check_missing(
-    tree: &VdevConfig,
-    devices: &Devices,
-    options: &ImportOptions,
-) -> Result<(), ImportError> {
-    let mut missing = missing_vdevs(tree, devices, &HashSet::new());
-    if missing.iter().any(|vdev| !vdev.is_log) {
-        return Err(ImportError::MissingDevices { missing });
+/// Refuses a tree that cannot be read. What a missing log device costs the logs tell
+/// ([`claim`]).
+fn check_missing(tree: &VdevConfig, devices: &Devices) -> Result<(), ImportError> {
+    let missing = missing_vdevs(tree, devices, &HashSet::new());
+    match missing.iter().any(|vdev| !vdev.is_log) {
+        true => Err(ImportError::MissingDevices { missing }),
+        false => Ok(()),
     }
-    // A log device rests only after all logs have left it: nothing is lost without it.
-    missing.retain(|vdev| {
-        let top = tree.children.iter().find(|top| top.id == Some(vdev.top_id));
-        top.is_none_or(|top| !top.leaves().all(|leaf| leaf.state.offline))
-    });
-    if !missing.is_empty() && !options.missing_logs {
-        return Err(ImportError::MissingLogs { missing });
-    }
-    Ok(())
 }
 
 /// Replaces the advisory paths by those where the devices were found.

@@ -18,6 +18,11 @@ pub enum Why {
     Torn(Txg),
     /// It has the newest state, and not all of it.
     Incomplete,
+    /// It cannot be opened for writing, and the pool has all that it needs without it.
+    NotWritable {
+        /// The system's reason.
+        reason: String,
+    },
     /// Another device bears the same guid and has the same.
     Copy {
         /// That device.
@@ -70,8 +75,10 @@ impl Outsider {
 
     /// Whether it is one of two devices with the same guid, and the other one serves.
     pub fn is_copy(&self) -> bool {
-        let is_alone = matches!(self.why, Why::Parted(_) | Why::Unproven | Why::Incomplete);
-        !is_alone && !matches!(self.why, Why::Torn(_))
+        matches!(
+            self.why,
+            Why::Copy { .. } | Why::Older { .. } | Why::NotNamed { .. }
+        )
     }
 
     /// Why it is not used, and what to do; without its name.
@@ -104,6 +111,10 @@ impl Outsider {
             Why::Incomplete => format!(
                 "it is {at}{by}{ours}. Its newer state cannot be read: it was not given all of it \
                  before the devices that have the rest went away. {then}"
+            ),
+            Why::NotWritable { reason } => format!(
+                "it cannot be opened for writing: {reason}. The pool is used without it. Once it \
+                 can be written to, 'zpool online' uses it again and resilvers what it missed"
             ),
             Why::Copy { of } => format!(
                 "it is a copy of {}, which is used in its place. Nothing is written to the copy",

@@ -76,32 +76,49 @@ fn open_when_free(
 }
 
 /// The devices of a pool, opened for writing in place of those that were found.
+#[derive(Default)]
+pub(crate) struct Opened {
+    pub devices: HashMap<Guid, Arc<dyn Device>>,
+    /// Those that can only be read, each with the reason.
+    pub unwritable: Vec<(Guid, DeviceError)>,
+}
+
+/// Opens the devices of a pool for writing.
+///
+/// # Errors
+/// If one is in use, is none, or cannot be opened for another reason than that it can only be read.
 pub(crate) fn writable_devices(
     candidate: &PoolCandidate,
     options: &ImportOptions,
     env: &dyn Env,
-) -> Result<HashMap<Guid, Arc<dyn Device>>, ImportError> {
+) -> Result<Opened, ImportError> {
     let deadline = env.monotonic() + LOCK_WAIT;
     let found = candidate.devices();
     let paths = candidate.paths();
-    let mut devices: HashMap<Guid, Arc<dyn Device>> = HashMap::new();
+    let mut opened = Opened::default();
     for (guid, old) in found {
         let Some(path) = paths.get(&guid) else {
             continue;
         };
         let is_auxiliary = !candidate.tree.leaves().any(|leaf| leaf.guid == guid);
         if is_auxiliary {
-            devices.insert(guid, old);
+            opened.devices.insert(guid, old);
             continue;
         }
-        let device = open_when_free(path, options, (env, deadline))?;
+        let device = match open_when_free(path, options, (env, deadline)) {
+            Err(error) if error.is_unwritable() => {
+                opened.unwritable.push((guid, error));
+                continue;
+            }
+            device => device?,
+        };
         if device.size() != old.size() {
             let path = path.display();
             return Err(refusal(format!("{path} holds the device as a part of it")));
         }
-        devices.insert(guid, device);
+        opened.devices.insert(guid, device);
     }
-    Ok(devices)
+    Ok(opened)
 }
 
 /// Refuses pools with a top-level vdev to which nothing can be written, although what is there of

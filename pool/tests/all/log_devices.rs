@@ -3,8 +3,8 @@
 use crate::common::{self, Bench};
 use crate::log_writer::{head_of, names_in_log, operate, place_of_chain, writer_of};
 use cenote_base::rt::{self as base_rt, World};
-use cenote_base::{Env, RealEnv, VdevId};
-use cenote_device::{Device, DeviceError, Entry, FaultyDevice, Opener};
+use cenote_base::{Env, RealEnv, Txg, VdevId};
+use cenote_device::{Device, DeviceError, Entry, FaultyDevice, Lead, Opener};
 use cenote_dsl::write::Head;
 use cenote_intent_log::{Commit, Committed, LogWriter};
 use cenote_ondisk::features;
@@ -14,7 +14,7 @@ use cenote_pool::{
 };
 use cenote_sim::{Disks, Random};
 use cenote_vdev::AllocationClass::{Log, Normal};
-use cenote_vdev::{VdevState, scan};
+use cenote_vdev::{DeviceLabels, VdevState, scan};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -121,7 +121,7 @@ fn cut_after(
 }
 
 /// A pool whose log device is missing is not imported, unless somebody gives up what is on it. Of a
-/// pool that was exported that is nothing.
+/// pool that was exported that is nothing, and nobody is asked: an import demanded `-m` for it.
 #[test]
 fn a_missing_log_device_has_to_be_given_up_in_words() {
     World::simulated(1).run(|| {
@@ -153,14 +153,88 @@ fn a_missing_log_device_has_to_be_given_up_in_words() {
         pool.export().expect("written");
         drop(pool);
         let opener = Arc::clone(&disks) as Arc<dyn Opener>;
-        let refused = import(&disks, 2, &opener, false);
-        assert!(
-            matches!(refused, Err(ImportError::MissingLogs { .. })),
-            "{refused:?}"
-        );
-        let pool = import(&disks, 2, &opener, true).expect("it is given up");
-        assert!(pool.discarded_logs().is_empty(), "there was nothing on it");
+        assert_does_without_log(&import(&disks, 2, &opener, false).expect("nothing is on it"));
+    });
+}
+
+/// The pool works, its log device is not there, and nothing was on it.
+fn assert_does_without_log(pool: &Pool) {
+    assert!(pool.discarded_logs().is_empty(), "there was nothing on it");
+    assert_eq!(pool.vdevs().state().0, VdevState::Degraded);
+    let log = pool.vdevs().top_state(VdevId(1)).expect("it is the pool's");
+    assert_eq!(log.0, VdevState::CannotOpen);
+    common::change(pool, 7).expect("written");
+    pool.close().expect("written");
+}
+
+/// A log device was deleted while it was in use. The pool was healthy but for that, since its groups
+/// had all that was in the log. The next import asked for `-m` all the same. After a crash it also
+/// did because a log led there that nobody had added to since.
+#[test]
+fn a_log_device_that_was_lost_in_use_is_not_asked_for() {
+    World::simulated(1).run(|| {
+        let disks = common::disks(3, 64 << 20);
+        let faulty = Arc::new(FaultyDevice::new(Arc::clone(&disks.leaves()[2].device)));
+        let pool = pool_with_log(&disks, Some(Arc::clone(&faulty) as Arc<dyn Device>));
+        let head = head_of(&pool);
+        let writer = writer_of(&pool, &head);
+        assert_eq!(place_of_chain(&pool, &head, &writer), VdevId(1));
+        operate(&pool, &head, &writer, "promised");
+        writer.commit(Commit::All).expect("the pool is well");
+        let killed = || Arc::new(Disks::of(disks.images(), Random::new(1)));
+        let imported = |disks: &Arc<Disks>| {
+            let opener = Arc::clone(disks) as Arc<dyn Opener>;
+            import(disks, 2, &opener, false)
+        };
+        let refused = imported(&killed());
+        let is_asked = matches!(refused, Err(ImportError::MissingLogs { .. }));
+        assert!(is_asked, "the promise is in no group: {refused:?}");
+        faulty.set_lead(Lead::Deleted);
+        base_rt::sleep(Duration::from_secs(5));
+        let log = pool.vdevs().top_state(VdevId(1)).expect("it is the pool's");
+        assert!(!log.0.is_readable(), "{log:?}");
+        let after_a_kill = killed();
+        assert_does_without_log(&imported(&after_a_kill).expect("groups have it all"));
+        ended(&writer, &pool);
+        pool.dsl().close_head(head.id());
+        pool.export().expect("written");
+        assert_does_without_log(&imported(&disks).expect("groups have it all"));
+    });
+}
+
+/// The newest group on a device.
+fn newest(disks: &Disks, disk: usize) -> Txg {
+    let labels = DeviceLabels::read(disks.leaves()[disk].device.as_ref());
+    let best = labels.best_uberblock(None);
+    best.map_or(Txg(0), |best| best.uberblock.txg)
+}
+
+/// A power cut came when only the log device had the uberblock of the next group. The pool was
+/// imported without the log device, wrote another group of that number, and was imported with it.
+/// The log device had a group that the pool never had, so it was left out, and then asked for with
+/// `-m`, although no log led to it.
+#[test]
+fn a_log_device_with_a_group_that_never_was_is_left_out() {
+    World::simulated(1).run(|| {
+        let disks = common::disks(3, 64 << 20);
+        let pool = pool_with_log(&disks, None);
+        common::change(&pool, 0).expect("written");
+        disks.record();
+        common::change(&pool, 1).expect("written");
+        let record = disks.take_record();
         pool.close().expect("written");
+        drop(pool);
+        let mut cuts = (0..=record.len()).map(|cut| {
+            let after = disks.after(&record, cut, 0, &mut Random::new(1));
+            Arc::new(after)
+        });
+        let is_ahead = |disks: &Arc<Disks>| newest(disks, 2) > newest(disks, 0);
+        let cut = cuts.find(is_ahead).expect("log devices come first");
+        let opener = Arc::clone(&cut) as Arc<dyn Opener>;
+        assert_does_without_log(&import(&cut, 2, &opener, false).expect("nothing is on it"));
+        let pool = import(&cut, 3, &opener, false).expect("nothing is on it");
+        assert_eq!(pool.outsiders().len(), 1, "{:?}", pool.outsiders());
+        assert_does_without_log(&pool);
     });
 }
 
@@ -286,7 +360,7 @@ fn a_log_device_that_is_not_there_costs_no_log_on_another() {
                 disk.map(|disk| paths.remove(disk));
                 let options = ImportOptions {
                     opener: Arc::clone(&opener),
-                    missing_logs: disk.is_some(),
+                    missing_logs: disk == Some(1 + chain),
                     ..common::options()
                 };
                 let candidates = assemble(scan(&paths, cut.as_ref()));

@@ -2,12 +2,14 @@
 
 use crate::common;
 use cenote_base::{Guid, RealEnv, Txg};
-use cenote_device::{Device, FaultyDevice, Opener};
+use cenote_device::{Device, DeviceError, Entry, FaultyDevice, Opener};
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
-use cenote_pool::{ImportOptions, NewVdev, Pool, VdevShape, assemble};
-use cenote_sim::Disks;
+use cenote_pool::{ImportError, ImportOptions, NewVdev, Pool, VdevShape, assemble};
+use cenote_sim::{Disks, Image, Random};
 use cenote_vdev::{AllocationClass, VdevState, scan};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 struct Silent;
@@ -85,6 +87,191 @@ fn a_side_that_took_no_writes() {
         "{missed:?}"
     );
     pool.close().expect("written");
+}
+
+/// Everything that was written can be read from this disk alone.
+fn assert_whole_alone(world: &Disks, disk: usize) {
+    let images = world.images().into_iter().enumerate();
+    let images = images.map(|(other, image)| match other == disk {
+        true => image,
+        false => Image::zeros(SIZE),
+    });
+    let alone = Arc::new(Disks::of(images.collect(), Random::new(1)));
+    let report = verify(&import(&alone), &VerifyOptions::default(), &Silent).expect("runs");
+    assert!(
+        report.problems == 0 && report.damaged.is_empty(),
+        "{report:?}"
+    );
+}
+
+/// A side of a mirror failed and was given up. Before somebody cleared its errors its file was
+/// written over with an older copy. The pool took it for what it had left there: the resilver
+/// brought what the pool had noted, and what the copy lacked beyond that was lost with the other
+/// side.
+#[test]
+fn a_side_that_was_given_up_is_judged_by_its_labels_when_errors_are_cleared() {
+    for exchanged in [false, true] {
+        let world = common::disks(2, SIZE);
+        let (pool, faulty) = create(&world, VdevShape::Mirror);
+        common::change(&pool, 0).expect("written");
+        let mut old = vec![0; SIZE];
+        world.images()[1].read(0, &mut old);
+        (1..6).for_each(|round| common::change(&pool, round).expect("written"));
+        faulty.fail_writes(true);
+        let leaf = pool.vdev_tree().leaves().nth(1).expect("a mirror").guid;
+        let is_given_up = || {
+            pool.vdevs()
+                .given_up()
+                .iter()
+                .any(|(guid, _)| *guid == leaf)
+        };
+        let mut rounds = 6..200;
+        while !is_given_up() {
+            let round = rounds.next().expect("it fails too often");
+            common::change(&pool, round).expect("written on the other side");
+        }
+        faulty.heal();
+        if exchanged {
+            world.leaf(1).device.write_at(0, &old).expect("in range");
+        }
+        pool.clear(&[]).expect("it is the pool's");
+        assert!(!is_given_up());
+        let begun = Instant::now();
+        while pool.vdevs().is_resilver_needed().is_some() {
+            assert!(
+                begun.elapsed() < Duration::from_secs(120),
+                "{:?}",
+                pool.scan_status()
+            );
+            common::change(&pool, 200).expect("written");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        pool.close().expect("written");
+        drop(pool);
+        assert_whole_alone(&world, 1);
+    }
+}
+
+/// Disks of which one can only be read for a while.
+#[derive(Debug)]
+struct ReadOnly {
+    disks: Arc<Disks>,
+    path: PathBuf,
+    is_over: AtomicBool,
+}
+
+impl ReadOnly {
+    fn new(disks: &Arc<Disks>, disk: usize) -> Arc<Self> {
+        Arc::new(Self {
+            disks: Arc::clone(disks),
+            path: disks.paths().swap_remove(disk),
+            is_over: AtomicBool::new(false),
+        })
+    }
+
+    fn import(self: &Arc<Self>) -> Result<Pool, ImportError> {
+        let candidates = assemble(scan(&self.disks.paths(), self.as_ref()));
+        let options = ImportOptions {
+            opener: Arc::clone(self) as Arc<dyn Opener>,
+            ..common::options()
+        };
+        cenote_pool::import(&candidates[0], &options, Arc::new(RealEnv::new()))
+    }
+}
+
+impl Opener for ReadOnly {
+    fn open(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
+        self.disks.open(path)
+    }
+
+    fn open_writable(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
+        const READ_ONLY_FILE_SYSTEM: i32 = 30;
+        match path == self.path && !self.is_over.load(Ordering::Acquire) {
+            true => Err(DeviceError::Open {
+                path: path.into(),
+                source: std::io::Error::from_raw_os_error(READ_ONLY_FILE_SYSTEM),
+            }),
+            false => self.disks.open_writable(path),
+        }
+    }
+
+    fn list(&self, path: &Path) -> Result<Option<Vec<Entry>>, DeviceError> {
+        self.disks.list(path)
+    }
+}
+
+/// The file system below one side of a mirror became read-only, and the whole pool could only be
+/// imported for reading. Without that side it would have been degraded.
+#[test]
+fn a_side_that_can_only_be_read_is_left_out() {
+    let world = common::disks(2, SIZE);
+    let (pool, _) = create(&world, VdevShape::Mirror);
+    let leaf = pool.vdev_tree().leaves().nth(1).expect("a mirror").guid;
+    (0..3).for_each(|round| common::change(&pool, round).expect("written"));
+    pool.close().expect("written");
+    drop(pool);
+    let opener = ReadOnly::new(&world, 1);
+    for round in 3..5 {
+        let pool = opener.import().expect("the other side has all");
+        assert_eq!(pool.vdevs().state().0, VdevState::Degraded);
+        assert!(!pool.vdevs().is_open(leaf));
+        let outsiders = pool.outsiders();
+        assert_eq!(outsiders.len(), 1, "{outsiders:?}");
+        let told = outsiders[0].to_string();
+        assert!(
+            told.contains("cannot be opened for writing: Read-only file system"),
+            "{told}"
+        );
+        common::change(&pool, round).expect("written");
+        pool.close().expect("written");
+    }
+    opener.is_over.store(true, Ordering::Release);
+    let pool = opener.import().expect("both can be written to");
+    let begun = Instant::now();
+    while pool.vdevs().is_resilver_needed().is_some() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(120),
+            "{:?}",
+            pool.scan_status()
+        );
+        common::change(&pool, 9).expect("written");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert!(pool.outsiders().is_empty());
+    pool.close().expect("written");
+    drop(pool);
+    assert_whole_alone(&world, 1);
+}
+
+/// What only such a device has is not given up for being able to write: the other side is behind,
+/// by what the pool knows or by its labels alone, or there is no other.
+#[test]
+fn a_device_that_is_needed_and_can_only_be_read_keeps_the_pool_out() {
+    let is_refused = |world: &Arc<Disks>, disk: usize| {
+        let refused = ReadOnly::new(world, disk).import();
+        let is_refused = matches!(refused, Err(ImportError::Device(DeviceError::Open { .. })));
+        assert!(is_refused, "{refused:?}");
+    };
+    let alone = common::disks(1, SIZE);
+    let (pool, _) = create(&alone, VdevShape::Single);
+    pool.close().expect("written");
+    drop(pool);
+    is_refused(&alone, 0);
+    for recovers in [false, true] {
+        let world = common::disks(2, SIZE);
+        let (pool, faulty) = create(&world, VdevShape::Mirror);
+        common::change(&pool, 0).expect("written");
+        faulty.fail_writes(true);
+        (1..4).for_each(|round| common::change(&pool, round).expect("written on one side"));
+        if recovers {
+            // Both have the newest groups from now on, and one lacks some between.
+            faulty.heal();
+            (4..6).for_each(|round| common::change(&pool, round).expect("written"));
+        }
+        pool.close().expect("written");
+        drop(pool);
+        is_refused(&world, 0);
+    }
 }
 
 /// Metadata is sent off without waiting for it: what fails must be noticed before the commit. Each

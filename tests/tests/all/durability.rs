@@ -446,6 +446,16 @@ fn a_log_that_is_away_is_not_given_up_when_the_daemon_is_resumed() -> Result<()>
     fs::rename(&log, &aside)?;
     site.start()?;
     site.fails("cenote daemon resume")?;
+    let devices = site.devices().display().to_string();
+    let refused = site.fails(&format!("zpool import -f -d {devices} tank"))?;
+    let wanted = format!(
+        "cannot import 'tank': one or more devices is currently unavailable\n\
+         The devices below are missing or corrupted, use '-m' to import the pool anyway:\n\
+         \x20   {} [log]\n",
+        log.display()
+    );
+    let told = refused.stderr.replace('\t', "");
+    ensure!(told == wanted + "\n", "{}", refused.report());
     fs::rename(&aside, &log)?;
     site.import("-f")?;
     ensure!(fs::read(&path)? == b"promised", "the log was given up");

@@ -1,4 +1,5 @@
-//! How a log ends: for good, when its head is closed, or a chain of it, when a device is removed.
+//! How a log ends: for good, when its head is closed, or a chain of it, when a device is removed or
+//! lost.
 //!
 //! Both change the head with the open group, whose sync clears the header. Whoever closes the head
 //! waits until that is on disk: a group that finds changes of a closed head suspends the pool. So
@@ -6,6 +7,7 @@
 
 use super::{Ending, LogWriter};
 use crate::write::space::LogHold;
+use cenote_base::VdevId;
 use cenote_dmu::DmuError;
 
 impl LogWriter {
@@ -51,6 +53,11 @@ impl LogWriter {
             state.holding += 1;
         }
         self.hold().map(drop)
+    }
+
+    /// Whether the chain has a block on one of these vdevs, written or not.
+    pub fn is_on(&self, is_meant: impl Fn(VdevId) -> bool) -> bool {
+        self.lock().chain.is_on(is_meant)
     }
 
     /// Whether nothing is left of a log that was ended: it has no block, nobody is in a stage, and
