@@ -100,6 +100,9 @@ struct HeadRoom {
     referenced: u64,
     refquota: u64,
     refreservation: u64,
+    /// The quota that counts for it in place of the one of the directory above its own: it is
+    /// received for a dataset whose quota rises with that.
+    raised_quota: Option<u64>,
     /// The contents never take more than this; `None` if they have no such bound.
     most: Option<u64>,
     in_flight: [InFlight; GROUPS],
@@ -188,6 +191,7 @@ pub(crate) struct OpenedHead<'a> {
     pub phys: &'a DslDataset,
     pub refquota: u64,
     pub refreservation: u64,
+    pub raised_quota: Option<u64>,
 }
 
 impl Rooms {
@@ -233,6 +237,7 @@ impl Rooms {
         room.set(head.phys);
         room.refquota = head.refquota;
         room.refreservation = head.refreservation;
+        room.raised_quota = head.raised_quota;
         true
     }
 
@@ -474,8 +479,9 @@ impl Ledger {
             let expected = room.expected().saturating_sub(spare);
             let on_disk = room.used.saturating_sub(spare_on_disk);
             let is_still = self.is_still(id, first);
-            if room.quota != 0 && request.exceeds(expected, room.quota) {
-                let is_full = request.exceeds(on_disk, room.quota);
+            let quota = self.quota_for(head, id);
+            if quota != 0 && request.exceeds(expected, quota) {
+                let is_full = request.exceeds(on_disk, quota);
                 return refused_or_later(is_full && is_still, Limit::Quota);
             }
             let is_of_pool = room.parent.is_none() && !request.is_shared && !is_covered;
@@ -494,6 +500,14 @@ impl Ledger {
             true => Answer::Fits,
             false => self.on_devices(request, first),
         }
+    }
+
+    /// The quota of a directory as it counts for a head; 0 for none.
+    fn quota_for(&self, head: &HeadRoom, id: ObjectId) -> u64 {
+        let quota = self.directories.get(&id).map_or(0, |room| room.quota);
+        let own = self.directories.get(&head.directory);
+        let is_above = own.is_some_and(|own| own.parent == Some(id));
+        head.raised_quota.filter(|_| is_above).unwrap_or(quota)
     }
 
     /// Whether nothing below a directory can give room back any more of what was in flight in the
@@ -595,6 +609,7 @@ mod tests {
                 phys,
                 refquota: own.0,
                 refreservation: own.1,
+                raised_quota: None,
             };
             assert!(rooms.open(&opened, chain, Txg(9), (Txg(9), Some(pool))));
         };

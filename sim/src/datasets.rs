@@ -14,7 +14,7 @@ use cenote_base::rt::{self, Random};
 use cenote_dsl::Dataset;
 use cenote_dsl::write::{
     BeginReceive, CloneDataset, CreateSnapshots, DestroyDataset, DestroySnapshots, Encryption,
-    EndReceive, PromoteDataset, ReceiveInto, RenameDataset, RollbackDataset,
+    EndReceive, Postponed, PromoteDataset, ReceiveInto, RenameDataset, RollbackDataset,
 };
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::stream::{Begin, Record as StreamRecord};
@@ -317,6 +317,8 @@ fn receive_stream(
         kind: ObjsetKind::Zfs,
         ignores_case: false,
         properties: Vec::new(),
+        postponed: Postponed::default(),
+        refused: Vec::new(),
         encryption: Encryption::Inherit,
         keys: None,
         resume: None,
@@ -344,6 +346,7 @@ fn receive_stream(
         creation_time: begin.creation_time,
         ivset_guid: None::<Guid>,
         keys: None,
+        refused: Vec::new(),
     };
     pool.run_task(end)?;
     Ok(())

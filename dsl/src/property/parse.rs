@@ -192,6 +192,10 @@ fn parse_number(info: &PropertyInfo, text: &str) -> Result<u64, SettingError> {
         }
         _ => {}
     }
+    // An index, which is written in one way.
+    if info.property == Property::Copies && !["1", "2", "3"].contains(&text) {
+        return Err(SettingError::BadCopies(name()));
+    }
     let number = parse_size(text)?;
     match info.property {
         Property::RecordSize | Property::VolumeBlockSize => {
@@ -204,10 +208,6 @@ fn parse_number(info: &PropertyInfo, text: &str) -> Result<u64, SettingError> {
         Property::SpecialSmallBlocks if number > RECORD_SIZE_MAX => {
             Err(SettingError::BadSmallBlocks(name()))
         }
-        Property::Copies => match number {
-            1..=3 => Ok(number),
-            _ => Err(SettingError::BadCopies(name())),
-        },
         _ => Ok(number),
     }
 }
@@ -252,10 +252,11 @@ mod tests {
         assert_eq!(number("quota", "none"), Ok(0));
         assert!(number("quota", "0").is_err());
         assert_eq!(number("acltype", "posixacl"), Ok(1));
-        assert_eq!(
-            number("copies", "4"),
-            Err(SettingError::BadCopies("copies".into()))
-        );
+        assert_eq!(number("copies", "3"), Ok(3));
+        for wrong in ["0", "4", "01", "1K", "two"] {
+            let error = SettingError::BadCopies("copies".into());
+            assert_eq!(number("copies", wrong), Err(error));
+        }
         let error = number("used", "1").expect_err("read-only");
         assert_eq!(error.to_string(), "'used' is readonly");
         let error = number("atime", "maybe").expect_err("no such word");

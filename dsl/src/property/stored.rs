@@ -2,7 +2,9 @@
 //!
 //! `p` is the local value. Suffixes say more about it: `p$recvd` came with a stream, `p$inherit`
 //! says that `p$recvd` is not in effect, `p$iuv` is an index too new for old releases, which read
-//! a harmless number in `p`. Entries with other suffixes are for releases to come and ignored.
+//! a harmless number in `p`. `p$later`, `p$local` and `p$unset` are ours: they wait for the end of
+//! a stream ([`crate::write::Postponed`]). Entries with other suffixes are for releases to come and
+//! ignored, as others ignore ours.
 
 use crate::error::DslError;
 use cenote_dmu::Zap;
@@ -37,12 +39,27 @@ struct Entry {
     received: Option<Stored>,
     newer_index: Option<u64>,
     received_is_ignored: bool,
+    later: Option<Stored>,
+    later_local: Option<Stored>,
+    is_unset_later: bool,
+}
+
+/// What becomes of a property when a stream has come to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waiting<'a> {
+    /// This is received.
+    Later(&'a Stored),
+    /// This is set.
+    Local(&'a Stored),
+    /// The dataset's own value is taken away.
+    Unset,
 }
 
 /// What is set on one dataset or snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct StoredProperties {
     entries: BTreeMap<String, Entry>,
+    is_list_waiting: bool,
 }
 
 impl StoredProperties {
@@ -72,6 +89,7 @@ impl StoredProperties {
             None => (key, None),
         };
         if name.is_empty() {
+            self.is_list_waiting |= suffix == Some("later");
             return;
         }
         let entry = self.entries.entry(name.to_owned()).or_default();
@@ -80,6 +98,9 @@ impl StoredProperties {
             (Some("recvd"), stored) => entry.received = Some(stored),
             (Some("inherit"), _) => entry.received_is_ignored = true,
             (Some("iuv"), Stored::Number(index)) => entry.newer_index = Some(index),
+            (Some("later"), stored) => entry.later = Some(stored),
+            (Some("local"), stored) => entry.later_local = Some(stored),
+            (Some("unset"), _) => entry.is_unset_later = true,
             (Some(_), _) => {}
         }
     }
@@ -111,6 +132,28 @@ impl StoredProperties {
         self.entries.get(name)?.received.as_ref()
     }
 
+    /// Whether a value that a stream brought does not count, as somebody wants to inherit.
+    pub(crate) fn ignores_received(&self, name: &str) -> bool {
+        let entry = self.entries.get(name);
+        entry.is_some_and(|entry| entry.received_is_ignored)
+    }
+
+    /// What waits for the end of a stream, by name.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = (&str, Waiting<'_>)> {
+        self.entries.iter().flat_map(|(name, entry)| {
+            let later = entry.later.as_ref().map(Waiting::Later);
+            let local = entry.later_local.as_ref().map(Waiting::Local);
+            let unset = entry.is_unset_later.then_some(Waiting::Unset);
+            let all = [later, local, unset].into_iter().flatten();
+            all.map(move |waiting| (name.as_str(), waiting))
+        })
+    }
+
+    /// Whether what waits to be received is all that will be.
+    pub(crate) fn is_list_waiting(&self) -> bool {
+        self.is_list_waiting
+    }
+
     /// The values in effect among those of this dataset, by name: what was set, else what a stream
     /// brought. Of an index too new for old releases it is what they read.
     pub fn in_effect(&self) -> impl Iterator<Item = (&str, &Stored)> {
@@ -134,7 +177,9 @@ impl StoredProperties {
 
     /// The names of user properties: those with a colon.
     pub fn user_names(&self) -> impl Iterator<Item = &str> {
-        let names = self.entries.keys().map(String::as_str);
+        let is_here = |entry: &Entry| entry.local.is_some() || entry.received.is_some();
+        let here = self.entries.iter().filter(move |(_, entry)| is_here(entry));
+        let names = here.map(|(name, _)| name.as_str());
         names.filter(|name| name.contains(':'))
     }
 }
@@ -188,6 +233,32 @@ mod tests {
             ["atime", "exec", "sync"]
         );
         assert_eq!(effective(&set, "copies"), None);
+    }
+
+    /// What waits for the end of a stream is neither in effect nor received yet.
+    #[test]
+    fn what_waits_does_not_count() {
+        let set = properties(&[
+            ("atime$later", Stored::Number(1)),
+            ("exec$local", Stored::Number(0)),
+            ("sync$unset", Stored::Number(0)),
+        ]);
+        assert!(!set.is_list_waiting());
+        for name in ["atime", "exec", "sync"] {
+            assert_eq!(effective(&set, name), None);
+        }
+        assert_eq!(
+            (set.all_received().count(), set.in_effect().count()),
+            (0, 0)
+        );
+        let (one, zero) = (Stored::Number(1), Stored::Number(0));
+        let waiting = [
+            ("atime", Waiting::Later(&one)),
+            ("exec", Waiting::Local(&zero)),
+            ("sync", Waiting::Unset),
+        ];
+        assert_eq!(set.waiting().collect::<Vec<_>>(), waiting);
+        assert!(properties(&[("$later", Stored::Number(0))]).is_list_waiting());
     }
 
     #[test]

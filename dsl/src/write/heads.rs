@@ -111,7 +111,7 @@ impl Dsl {
         set.set_caching(dataset.caching()?);
         let directory = dataset.directory().id();
         let policy = HeadPolicy::of(dataset)?;
-        self.enter_room(id, &policy, (gate, pool))?;
+        self.enter_room(id, (&policy, dataset.raised_quota()?), (gate, pool))?;
         let head = Head::new(id, directory, &set, policy);
         heads.open.insert(id, Arc::clone(&head));
         self.objsets.forget(id);
@@ -140,7 +140,7 @@ impl Dsl {
         let set = ObjectSet::open_writable(cache, objset, root, None, Some(Arc::clone(gate)))?;
         let directory = dataset.directory().id();
         let policy = HeadPolicy::of(dataset)?;
-        self.enter_room(id, &policy, (gate, pool))?;
+        self.enter_room(id, (&policy, dataset.raised_quota()?), (gate, pool))?;
         let head = Head::new(id, directory, &set, policy);
         heads.open.insert(id, Arc::clone(&head));
         self.objsets.forget(id);
@@ -197,7 +197,7 @@ impl Dsl {
     fn enter_room(
         &self,
         id: ObjectId,
-        policy: &HeadPolicy,
+        (policy, raised_quota): (&HeadPolicy, Option<u64>),
         (gate, pool): (&Arc<TxgGate>, Option<PoolRoom>),
     ) -> Result<(), DslError> {
         loop {
@@ -209,6 +209,7 @@ impl Dsl {
                 phys: &phys,
                 refquota: policy.refquota,
                 refreservation: policy.refreservation,
+                raised_quota,
             };
             let now = (gate.open_txg(), pool);
             if self.rooms().open(&opened, &chain, synced, now) {

@@ -87,6 +87,7 @@ pub use snapshots::hold::{EndTemporaryHolds, HoldSnapshots, ReleaseSnapshots};
 pub use snapshots::rename_snapshot::RenameSnapshots;
 pub use snapshots::rollback::RollbackDataset;
 pub use snapshots::snapshot::CreateSnapshots;
+pub use streams::postponed::Postponed;
 pub use streams::receive::{BeginReceive, RECEIVE_CHILD, ReceiveInto, raw_header};
 pub use streams::receive_end::{EndReceive, is_modified_since};
 pub use streams::receive_properties::SetReceived;

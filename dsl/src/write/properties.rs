@@ -85,37 +85,46 @@ pub struct RevertProperty {
 
 impl RevertProperty {
     /// What will be in effect.
-    fn received(&self, context: &SyncContext<'_>, dataset: &Dataset) -> Result<Setting, DslError> {
-        let table = context.directory(dataset.directory().id())?.properties;
-        let value = context.mos().zap(table)?;
-        let value = value.lookup(format!("{}{RECEIVED}", self.property).as_bytes())?;
-        let value = value.and_then(|value| match value.as_u64() {
-            Some(number) => Some(Stored::Number(number)),
-            None => value.as_str().map(|text| Stored::Text(text.to_owned())),
-        });
+    fn received(&self, dataset: &Dataset) -> Result<Setting, DslError> {
+        let own = match dataset.is_snapshot() {
+            true => dataset.own_properties()?,
+            false => dataset.directory().properties()?,
+        };
         Ok(Setting {
             name: self.property.clone(),
-            value,
+            value: own.received(&self.property).cloned(),
         })
+    }
+
+    fn take_away(&self, context: &SyncContext<'_>, table: ObjectId) -> Result<(), DslError> {
+        for suffix in ["", NEWER_INDEX, INHERIT] {
+            context.remove_entry(table, format!("{}{suffix}", self.property).as_bytes())?;
+        }
+        Ok(())
     }
 }
 
 impl SyncTask for RevertProperty {
     fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let dataset = context.dsl.dataset(&self.name)?;
-        let setting = self.received(context, &dataset)?;
+        let setting = self.received(&dataset)?;
         context.check_setting(&dataset, &setting)
     }
 
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let dataset = context.dsl.dataset(&self.name)?;
-        let directory = dataset.directory().id();
-        let setting = self.received(context, &dataset)?;
-        context.account_setting(&dataset, &setting)?;
-        let table = context.directory(directory)?.properties;
-        for suffix in ["", NEWER_INDEX, INHERIT] {
-            context.remove_entry(table, format!("{}{suffix}", self.property).as_bytes())?;
+        if dataset.is_snapshot() {
+            return match dataset.phys().properties {
+                Some(table) => {
+                    self.take_away(context, table)?;
+                    context.drop_empty_table(&dataset, table)
+                }
+                None => Ok(()),
+            };
         }
+        let directory = dataset.directory().id();
+        context.account_setting(&dataset, &self.received(&dataset)?)?;
+        self.take_away(context, context.directory(directory)?.properties)?;
         if is_of_caching(&self.property) {
             context.dsl.refresh_caching();
         }
@@ -128,6 +137,23 @@ fn number_of(setting: &Setting, default: u64) -> u64 {
     match setting.value {
         Some(Stored::Number(number)) => number,
         _ => default,
+    }
+}
+
+impl Dataset {
+    /// Refuses a `refquota` that contents of `referenced` bytes exceed, or what is reserved; 0 is
+    /// none.
+    pub(crate) fn check_new_refquota(&self, limit: u64, referenced: u64) -> Result<(), DslError> {
+        let reserved = self.stored_number(Property::RefReservation)?;
+        let least = referenced.max(reserved);
+        match limit != 0 && limit < least {
+            true => Err(DslError::NoRoom {
+                name: self.name().clone(),
+                property: Property::RefQuota.info().name.to_owned(),
+                available: least,
+            }),
+            false => Ok(()),
+        }
     }
 }
 
@@ -205,13 +231,7 @@ impl SyncContext<'_> {
                 least if value < least => too_large(least),
                 _ => Ok(()),
             },
-            "refquota" if value != 0 => {
-                let reserved = dataset.stored_number(Property::RefReservation)?;
-                match dataset.phys().referenced_bytes.max(reserved) {
-                    least if value < least => too_large(least),
-                    _ => Ok(()),
-                }
-            }
+            "refquota" => dataset.check_new_refquota(value, dataset.phys().referenced_bytes),
             "reservation" => {
                 let before = directory.used_bytes.max(directory.reservation);
                 let growth = directory.used_bytes.max(value).saturating_sub(before);
@@ -327,17 +347,37 @@ impl SyncContext<'_> {
         snapshot: &Dataset,
         settings: &[Setting],
     ) -> Result<(), DslError> {
-        let table = match snapshot.phys().properties {
-            Some(table) => table,
-            None => {
-                let table = self.create_table(ObjectType::DSL_PROPS)?;
-                self.change_dataset(snapshot.id(), |phys| phys.properties = Some(table))?;
-                table
-            }
-        };
+        let table = self.snapshot_table(snapshot)?;
         for setting in settings {
             self.store_setting(table, setting)?;
         }
+        self.drop_empty_table(snapshot, table)
+    }
+
+    /// Stores what came with a stream on a snapshot that is new.
+    pub(super) fn receive_snapshot_settings(
+        &self,
+        snapshot: &Dataset,
+        settings: &[Setting],
+    ) -> Result<(), DslError> {
+        if settings.is_empty() {
+            return Ok(());
+        }
+        let table = self.snapshot_table(snapshot)?;
+        self.set_number(table, HAS_RECEIVED.as_bytes(), 0)?;
+        self.put_received(table, settings)
+    }
+
+    fn snapshot_table(&self, snapshot: &Dataset) -> Result<ObjectId, DslError> {
+        if let Some(table) = snapshot.phys().properties {
+            return Ok(table);
+        }
+        let table = self.create_table(ObjectType::DSL_PROPS)?;
+        self.change_dataset(snapshot.id(), |phys| phys.properties = Some(table))?;
+        Ok(table)
+    }
+
+    fn drop_empty_table(&self, snapshot: &Dataset, table: ObjectId) -> Result<(), DslError> {
         if self.mos().zap(table)?.count() == 0 {
             self.destroy_object(table)?;
             self.change_dataset(snapshot.id(), |phys| phys.properties = None)?;

@@ -42,6 +42,9 @@ pub(crate) fn owner_id(kind: AccountKind, who: &str) -> Option<u64> {
     if let Ok(id) = who.parse() {
         return Some(id);
     }
+    if who.is_empty() {
+        return None;
+    }
     let table = match kind {
         AccountKind::User => "/etc/passwd",
         AccountKind::Group => "/etc/group",

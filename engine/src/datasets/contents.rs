@@ -137,6 +137,44 @@ pub(crate) fn split(pairs: &[Pair]) -> Result<(Vec<Pair>, Vec<ContentSetting>), 
     Ok((others, contents))
 }
 
+/// Takes quotas of users, groups and projects out of a command's properties.
+pub(crate) fn split_quotas(
+    pairs: &[Pair],
+) -> Result<(Vec<Pair>, Vec<ContentSetting>), ControlError> {
+    let (mut others, mut quotas) = (Vec::new(), Vec::new());
+    for pair in pairs {
+        match content_setting(pair)? {
+            Some(quota @ ContentSetting::Quota { .. }) => quotas.push(quota),
+            _ => others.push(pair.clone()),
+        }
+    }
+    Ok((others, quotas))
+}
+
+/// The feature that a quota needs, if it needs one.
+pub(crate) fn feature_of_quota(setting: &ContentSetting) -> Option<&'static str> {
+    match setting {
+        ContentSetting::Quota {
+            kind: AccountKind::Project,
+            ..
+        } => Some(features::PROJECT_QUOTA),
+        ContentSetting::Quota {
+            of_objects: true, ..
+        } => Some(features::USEROBJ_ACCOUNTING),
+        _ => None,
+    }
+}
+
+/// Refuses a quota where a feature or the version is too old for it.
+pub(crate) fn quota_too_new(setting: &ContentSetting) -> ControlError {
+    let name = match setting {
+        ContentSetting::Quota { name, .. } => name,
+        ContentSetting::VolumeSize(_) | ContentSetting::Version(_) => "version",
+    };
+    let reason = "pool and or dataset must be upgraded to set this property or value";
+    bad(name, reason.to_owned())
+}
+
 /// Bytes that a volume can come to take with all its metadata: what is reserved for it
 /// (format/3c 3).
 pub(crate) fn volume_reservation(
@@ -171,6 +209,16 @@ fn number(dataset: &Dataset, property: Property) -> Result<u64, ControlError> {
         Some(PropertyValue::Number(number)) => number,
         _ => 0,
     })
+}
+
+/// The reservation that `refreservation=auto` stands for, of a clone of a snapshot.
+pub(crate) fn reservation_of_clone(
+    imported: &Imported,
+    snapshot: &Dataset,
+) -> Result<u64, ControlError> {
+    let head = imported.dsl().dataset(&snapshot.name().dataset());
+    let size = number(snapshot, Property::VolumeSize)?;
+    automatic_reservation(imported, &head.map_err(of_dsl)?, Some(size))
 }
 
 /// The reservation that `refreservation=auto` stands for.
@@ -225,15 +273,10 @@ fn set_quota(
         return Ok(());
     };
     require_file_system(dataset, name)?;
-    let feature = match (kind, of_objects) {
-        (AccountKind::Project, _) => Some(features::PROJECT_QUOTA),
-        (_, true) => Some(features::USEROBJ_ACCOUNTING),
-        _ => None,
-    };
+    let feature = feature_of_quota(setting);
     let lacks_feature = feature.is_some_and(|guid| imported.dsl().features().get(guid).is_none());
     if lacks_feature || number(dataset, Property::Version)? < VERSION_QUOTAS {
-        let reason = "pool and or dataset must be upgraded to set this property or value";
-        return Err(bad(name, reason.to_owned()));
+        return Err(quota_too_new(setting));
     }
     change_files(imported, dataset, |files| match id {
         Some(id) => files.set_quota(*kind, *id, *limit, *of_objects),

@@ -19,7 +19,7 @@ use cenote_control::model::{ControlError, MountOptions, NewDataset, NewVolume, P
 use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::{CreateDataset, Setting};
-use cenote_dsl::{DatasetName, Directory, DslError, Property, Stored};
+use cenote_dsl::{DatasetName, DatasetType, Directory, DslError, Property, Stored};
 use cenote_ondisk::objset::ObjsetKind;
 use std::sync::Arc;
 
@@ -41,7 +41,7 @@ pub(crate) fn create_dataset(
     }
     let exists = imported.dsl().directory(&name).map_err(of_dsl)?.is_some();
     if exists && new.parents {
-        return Ok(Response::Done);
+        return as_asked(context, &name, new);
     }
     let create = || {
         let task = creation_below(context, &imported, name.clone(), new)?;
@@ -67,6 +67,22 @@ pub(crate) fn create_dataset(
     }
 }
 
+/// Of a dataset that is there already nothing is made, if it is of the kind that is asked for.
+fn as_asked(
+    context: &Context,
+    name: &DatasetName,
+    new: &NewDataset,
+) -> Result<Response, ControlError> {
+    let (_, dataset) = context.registry.dataset(name)?;
+    let is_volume = dataset.dataset_type().map_err(of_dsl)? == DatasetType::Volume;
+    match is_volume == new.volume.is_some() {
+        true => Ok(Response::Done),
+        false => Err(ControlError::Exists {
+            name: name.as_str().to_owned(),
+        }),
+    }
+}
+
 /// What would come of a dataset; nothing is made.
 fn plan_dataset(
     context: &Context,
@@ -77,6 +93,9 @@ fn plan_dataset(
     let dsl = imported.dsl();
     let is_missing = |name: &DatasetName| Ok::<_, DslError>(dsl.directory(name)?.is_none());
     let dataset = || name.as_str().to_owned();
+    if new.parents && !is_missing(&name).map_err(of_dsl)? {
+        as_asked(context, &name, new)?;
+    }
     if !new.parents && !is_missing(&name).map_err(of_dsl)? {
         return Err(ControlError::Exists { name: dataset() });
     }

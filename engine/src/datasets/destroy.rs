@@ -4,21 +4,25 @@
 //! began as, snapshots go before their dataset, children before their parents. What is in the way
 //! of what can be anywhere in the tree after promotions, so the order is found before anything is
 //! changed. So is what has to stay, because it is held, has clones elsewhere, or is below its own
-//! clone: who is refused loses nothing. What can only be seen when it is tried, a mount in use,
-//! ends it where it is met.
+//! clone. What is in use is only seen when it is unmounted or closed, so all of them are, before the
+//! first is destroyed. Who is refused loses nothing.
 
 use crate::command::{By, NotedOnce, run};
 use crate::context::Context;
 use crate::errors::{of_dsl, parse_name};
-use crate::mounts::follow::{mount_these, mounted_below};
+use crate::mounts::follow::mount_these;
 use crate::mounts::places::remove_places;
 use crate::mounts::table::Mounts;
 use crate::mounts::unmount::{Elsewhere, unmount_dataset};
+use crate::registry::imported::Imported;
+use crate::registry::open_trees::TreesHeld;
+use crate::registry::served::DisksHeld;
 use crate::registry::walk::is_within;
 use cenote_control::model::{ControlError, Response};
 use cenote_dsl::write::{DestroyDataset, DestroySnapshots, RECEIVE_CHILD};
 use cenote_dsl::{DatasetName, DslError};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 /// How a dataset is destroyed.
 #[derive(Clone, Copy, Debug)]
@@ -52,18 +56,116 @@ pub(crate) fn destroy_dataset(
         Ok(order) => order,
         Err(failures) => return Ok(Response::Failures { failures, done: 0 }),
     };
+    let Some(first) = order.first() else {
+        return Ok(Response::Failures {
+            failures: Vec::new(),
+            done: 0,
+        });
+    };
+    let (imported, _) = context.registry.dataset(first)?;
+    let freed = match free(context, mounts, &imported, (&order, how)) {
+        Ok(freed) => freed,
+        Err((name, error)) => {
+            return Ok(Response::Failures {
+                failures: vec![(name.as_str().to_owned(), error)],
+                done: 0,
+            });
+        }
+    };
     let mut noted = NotedOnce::new(by);
     for (done, name) in order.iter().enumerate() {
         if let Err(error) = destroy_one(context, mounts, name, how, &mut noted) {
+            mount_these(&context.registry, mounts, &freed.mounted);
+            remove_places(&freed.places);
             return Ok(Response::Failures {
                 failures: vec![(name.as_str().to_owned(), error)],
                 done: done as u64,
             });
         }
     }
+    remove_places(&freed.places);
     Ok(Response::Failures {
         failures: Vec::new(),
         done: order.len() as u64,
+    })
+}
+
+/// Datasets that nothing uses.
+struct Freed<'a> {
+    /// Those that were mounted at their own places, the last one first.
+    mounted: Vec<String>,
+    /// Directories that were made for mounts.
+    places: Vec<PathBuf>,
+    /// No site shows them, and nothing makes disks of them.
+    _held: (TreesHeld<'a>, Vec<Held<'a>>),
+}
+
+/// What keeps a dataset, and its snapshots, from being used.
+type Held<'a> = (DisksHeld<'a>, Option<(DisksHeld<'a>, TreesHeld<'a>)>);
+
+/// Unmounts and closes datasets that are to be destroyed; if one of them is in use, all are mounted
+/// again.
+fn free<'a>(
+    context: &Context,
+    mounts: &Mounts,
+    imported: &'a Imported,
+    (order, how): (&[DatasetName], Destruction),
+) -> Result<Freed<'a>, (DatasetName, ControlError)> {
+    // The root of a pool stays.
+    let doomed: Vec<&DatasetName> = order
+        .iter()
+        .filter(|name| name.parent().is_some())
+        .collect();
+    let mut ids = Vec::new();
+    for name in &doomed {
+        let dataset = imported.dsl().dataset(name);
+        let dataset = dataset.map_err(|error| ((*name).clone(), of_dsl(error)))?;
+        ids.push(dataset.id());
+    }
+    let is_doomed = |dataset: &str| doomed.iter().any(|name| name.as_str() == dataset);
+    let head = |dataset: &str| dataset.split('@').next().unwrap_or_default().to_owned();
+    let found = mounts.newest_first(|entry| is_doomed(&head(&entry.dataset)));
+    let mut mounted: Vec<String> = found.iter().map(|(dataset, _)| dataset.clone()).collect();
+    mounted.retain(|dataset| mounts.is_at_own_place(dataset));
+    let places = doomed.iter();
+    let places = places.flat_map(|name| mounts.derived_places(name.as_str()));
+    let places: Vec<PathBuf> = places.collect();
+    let trees = imported.hold_trees(how.force, |tree| ids.contains(&tree));
+    let trees = trees.map_err(|error| (order[0].clone(), error))?;
+    let unmount = || -> Result<(), (DatasetName, ControlError)> {
+        // One can be mounted within another that is no child of it.
+        for (dataset, mounted) in found {
+            let force = how.force && !dataset.contains('@');
+            let gone = mounts.unmount_one(mounted, force);
+            let name = doomed.iter().find(|name| name.as_str() == head(&dataset));
+            gone.map_err(|error| (name.map_or(order[0].clone(), |name| (*name).clone()), error))?;
+        }
+        Ok(())
+    };
+    let close = |name: &DatasetName, id| -> Result<Held<'a>, ControlError> {
+        let disks = imported.free_dataset(name, how.force)?;
+        let elsewhere = Elsewhere::unused_or(how.force);
+        unmount_dataset(mounts, name.as_str(), (how.force, elsewhere))?;
+        imported.end_head(id, how.force)?;
+        let snapshots = match how.recursive {
+            true => Some(imported.free_snapshots(&snapshots_of(imported, name)?)?),
+            false => None,
+        };
+        Ok((disks, snapshots))
+    };
+    let closed = unmount().and_then(|()| {
+        let each = doomed.iter().zip(&ids);
+        let each = each.map(|(name, id)| {
+            let closed = close(name, *id);
+            closed.map_err(|error| ((*name).clone(), error))
+        });
+        each.collect::<Result<Vec<_>, _>>()
+    });
+    let closed = closed.inspect_err(|_| mount_these(&context.registry, mounts, &mounted))?;
+    Ok(Freed {
+        mounted,
+        places,
+        _held: (trees, closed),
     })
 }
 
@@ -202,19 +304,6 @@ fn destroy_one(
         return destroy_snapshots_of(context, mounts, name, noted);
     }
     let (imported, dataset) = context.registry.dataset(name)?;
-    let places = mounts.derived_places(name.as_str());
-    let _disks = imported.free_dataset(name, how.force)?;
-    let id = dataset.id();
-    let _freed = imported.hold_trees(how.force, |tree| tree == id)?;
-    // What is in use is refused before its snapshots are gone.
-    let elsewhere = Elsewhere::unused_or(how.force);
-    let mounted = mounted_below(mounts, name);
-    let gone = unmount_dataset(mounts, name.as_str(), (how.force, elsewhere));
-    if gone.is_err() {
-        // What is refused leaves all as it was.
-        mount_these(&context.registry, mounts, &mounted);
-    }
-    gone?;
     if how.recursive {
         let received = dataset.directory().child(RECEIVE_CHILD.as_bytes());
         if let Some(received) = received.map_err(of_dsl)? {
@@ -242,10 +331,20 @@ fn destroy_one(
         .registry
         .approvals
         .forget(imported.pool.guid(), guid);
-    remove_places(&places);
     // A snapshot that waited for its last clone to go is destroyed with it.
     mounts.forget_snapshots(imported.name());
     Ok(())
+}
+
+/// The names of a dataset's snapshots.
+fn snapshots_of(imported: &Imported, name: &DatasetName) -> Result<Vec<DatasetName>, ControlError> {
+    let head = imported.dsl().dataset(name).map_err(of_dsl)?;
+    let listed = head.listed_snapshots().map_err(of_dsl)?;
+    let names = listed.iter().map(|snapshot| {
+        let short = text(&snapshot.name);
+        parse_name(&format!("{name}@{short}"))
+    });
+    names.collect()
 }
 
 /// Destroys all snapshots of a dataset, all or none.
@@ -255,12 +354,10 @@ fn destroy_snapshots_of(
     name: &DatasetName,
     noted: &mut NotedOnce<'_>,
 ) -> Result<(), ControlError> {
-    let (imported, head) = context.registry.dataset(name)?;
-    let mut names = Vec::new();
-    for snapshot in head.listed_snapshots().map_err(of_dsl)? {
-        let snapshot = parse_name(&format!("{name}@{}", text(&snapshot.name)))?;
+    let (imported, _) = context.registry.dataset(name)?;
+    let names = snapshots_of(&imported, name)?;
+    for snapshot in &names {
         unmount_dataset(mounts, snapshot.as_str(), (false, Elsewhere::EndUnused))?;
-        names.push(snapshot);
     }
     if names.is_empty() {
         return Ok(());

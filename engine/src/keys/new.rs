@@ -104,7 +104,7 @@ impl KeyWords {
             }
             _ => {}
         }
-        match is_location(self.location()) {
+        match is_place_of_key(self.location()) {
             true => Ok(format),
             false => Err(KeyRefusal::BadLocation.into()),
         }
@@ -112,7 +112,7 @@ impl KeyWords {
 }
 
 /// Whether keys can be kept there.
-fn is_location(text: &str) -> bool {
+pub(crate) fn is_place_of_key(text: &str) -> bool {
     let schemes = ["file:///", "http://", "https://"];
     text == PROMPT || schemes.iter().any(|scheme| text.starts_with(scheme))
 }
@@ -187,7 +187,7 @@ pub(crate) fn check_location(dataset: &Dataset, settings: &[Setting]) -> Result<
     };
     let directory = dataset.directory();
     let reason = match directory.crypto_key().map_err(of_dsl)? {
-        _ if place != NO_LOCATION && !is_location(place) => "invalid keylocation",
+        _ if place != NO_LOCATION && !is_place_of_key(place) => "invalid keylocation",
         None if place != NO_LOCATION => "keylocation must be 'none' for unencrypted datasets",
         None => return Ok(()),
         Some(_) if place == NO_LOCATION => "keylocation must not be 'none' for encrypted datasets",

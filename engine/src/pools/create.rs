@@ -8,6 +8,9 @@ use crate::clouds::rules::check_new;
 use crate::clouds::table::{Held, is_in_store};
 use crate::command::By;
 use crate::context::Context;
+use crate::datasets::contents::{
+    ContentSetting, feature_of_quota, quota_too_new, set_contents, split_quotas,
+};
 use crate::datasets::format::{PROJECT_QUOTA, file_system_format};
 use crate::devices::open::{Destination, open_devices};
 use crate::devices::replication::mismatch_within;
@@ -18,14 +21,15 @@ use crate::mounts::make::mount_below;
 use crate::mounts::table::Mounts;
 use crate::registry::approvals::said;
 use crate::registry::imported::Imported;
-use crate::values::setting;
-use cenote_control::model::{ControlError, MountOptions, NewPool, Response, StoreRefusal};
+use crate::values::{number_of, setting};
+use cenote_control::model::{ControlError, MountOptions, NewPool, Pair, Response, StoreRefusal};
 use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::{Setting, feature_needed};
 use cenote_dsl::{FEATURE_VERSION, Stored};
 use cenote_ondisk::features::{self, Feature, by_guid};
 use cenote_pool::{CreateRequest, ImportOptions, Pool, create};
+use cenote_posix::VERSION_QUOTAS;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -58,7 +62,8 @@ pub(crate) fn create_pool(
     }
     let mut properties = Properties::read(new)?;
     let features = chosen_features(new.no_features, &properties)?;
-    let mut settings = root_settings(new, &features)?;
+    let (pairs, quotas) = split_quotas(&new.dataset_properties)?;
+    let mut settings = root_settings(new, &pairs, &features)?;
     if is_any_in_store(new) {
         properties.default_to_autotrim();
     }
@@ -71,6 +76,7 @@ pub(crate) fn create_pool(
     let encryption = new_encryption(&root, None, &mut settings, key, env)?;
     check_mount_point(new, properties.altroot.as_deref())?;
     check_values(&settings, &features)?;
+    check_quotas(&quotas, &settings, &features)?;
     if new.dry_run {
         return Ok(Response::Done);
     }
@@ -107,7 +113,11 @@ pub(crate) fn create_pool(
     let altroot = properties.altroot.map(PathBuf::from);
     let imported = Imported::new(pool, altroot, context.random());
     imported.set_cache_file(properties.cache_file);
-    take_in(context, mounts, imported, &said)
+    say(context, &imported, &said);
+    take_in(context, mounts, imported, |imported| {
+        let (_, dataset) = context.registry.dataset(&parse_name(imported.name())?)?;
+        set_contents(imported, &dataset, &quotas, by)
+    })
 }
 
 /// Makes a pool on devices, of which those in stores are kept if that succeeds.
@@ -135,20 +145,24 @@ fn make(
 /// What was said about the root of a new pool, and its properties.
 type SaidOfNew = (Vec<(String, Option<String>)>, Vec<(String, Stored)>);
 
-/// Has a new pool among those that are imported, and mounts its root.
+/// Has the values that a new pool was given act.
+fn say(context: &Context, imported: &Imported, (said, properties): &SaidOfNew) {
+    let approvals = &context.registry.approvals;
+    if let Ok(root) = imported.dsl().root() {
+        approvals.said(imported, root.name(), said);
+    }
+    for (property, value) in properties {
+        approvals.said_of_pool(imported, property, Some(value));
+    }
+}
+
+/// Has a new pool among those that are imported, and mounts its root once `fill` is done with that.
 fn take_in(
     context: &Context,
     mounts: &Mounts,
     imported: Imported,
-    (said, properties): &SaidOfNew,
+    fill: impl FnOnce(&Arc<Imported>) -> Result<(), ControlError>,
 ) -> Result<Response, ControlError> {
-    let approvals = &context.registry.approvals;
-    if let Ok(root) = imported.dsl().root() {
-        approvals.said(&imported, root.name(), said);
-    }
-    for (property, value) in properties {
-        approvals.said_of_pool(&imported, property, Some(value));
-    }
     let imported = context.registry.insert(imported)?;
     context.divide_memory();
     context.registry.note_in_cache_file(&imported);
@@ -156,6 +170,7 @@ fn take_in(
     context
         .events
         .post("sysevent.fs.zfs.pool_create", &imported.pool);
+    fill(&imported)?;
     let (failures, done) = mount_below(mounts, &imported, None, &MountOptions::default());
     match failures.is_empty() {
         true => Ok(Response::Done),
@@ -247,11 +262,14 @@ const ROOT_PURPOSE: Purpose = Purpose {
 };
 
 /// The properties of the root dataset.
-fn root_settings(new: &NewPool, features: &[&Feature]) -> Result<Vec<Setting>, ControlError> {
-    let given = new.dataset_properties.iter();
-    let settings = given.map(|pair| setting(pair, ROOT_PURPOSE));
+fn root_settings(
+    new: &NewPool,
+    pairs: &[Pair],
+    features: &[&Feature],
+) -> Result<Vec<Setting>, ControlError> {
+    let settings = pairs.iter().map(|pair| setting(pair, ROOT_PURPOSE));
     let mut settings: Vec<Setting> = settings.collect::<Result<_, _>>()?;
-    let mut names = new.dataset_properties.iter().map(|(name, _)| name);
+    let mut names = pairs.iter().map(|(name, _)| name);
     let has_zstd = has(features, features::ZSTD_COMPRESS);
     if is_any_in_store(new) && has_zstd && !names.any(|name| name == "compression") {
         let compression = ("compression".to_owned(), "zstd".to_owned());
@@ -322,4 +340,20 @@ fn check_values(settings: &[Setting], features: &[&Feature]) -> Result<(), Contr
         });
     }
     Ok(())
+}
+
+/// Refuses quotas that need a feature, or a version of the root, that the new pool does not have.
+fn check_quotas(
+    quotas: &[ContentSetting],
+    settings: &[Setting],
+    features: &[&Feature],
+) -> Result<(), ControlError> {
+    let is_old = number_of(settings, "version").is_some_and(|version| version < VERSION_QUOTAS);
+    let is_missing = |quota: &&ContentSetting| {
+        is_old || feature_of_quota(quota).is_some_and(|guid| !has(features, guid))
+    };
+    match quotas.iter().find(is_missing) {
+        Some(quota) => Err(quota_too_new(quota)),
+        None => Ok(()),
+    }
 }

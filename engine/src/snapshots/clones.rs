@@ -2,6 +2,7 @@
 
 use crate::command::{By, run};
 use crate::context::Context;
+use crate::datasets::contents::{reservation_of_clone, set_contents, split_quotas};
 use crate::datasets::create::with_parents;
 use crate::errors::{of_dsl, parse_name};
 use crate::mounts::make::mount_below;
@@ -11,7 +12,7 @@ use crate::registry::table::Registry;
 use crate::values::{purpose_of, setting};
 use cenote_control::model::{ControlError, MountOptions, Pair, Response};
 use cenote_dsl::DatasetType;
-use cenote_dsl::write::{CloneDataset, PromoteDataset};
+use cenote_dsl::write::{CloneDataset, DestroyDataset, PromoteDataset};
 
 /// Makes a clone; `names` are the snapshot's and the clone's, `how` says whether missing parents
 /// are made and whether it stays unmounted.
@@ -35,8 +36,17 @@ pub(super) fn clone_snapshot(
     if parents && imported.dsl().directory(&name).map_err(of_dsl)?.is_some() {
         return Ok(Response::Done);
     }
+    let (pairs, quotas) = split_quotas(properties)?;
     let purpose = purpose_of(&snapshot)?;
-    let settings = properties.iter().map(|pair| setting(pair, purpose));
+    let settings = pairs
+        .iter()
+        .map(|pair| match (pair.0.as_str(), pair.1.as_str()) {
+            ("refreservation", "auto") => {
+                let bytes = reservation_of_clone(&imported, &snapshot)?;
+                setting(&(pair.0.clone(), bytes.to_string()), purpose)
+            }
+            _ => setting(pair, purpose),
+        });
     let properties = settings.collect::<Result<Vec<_>, _>>()?;
     let is_volume = snapshot.dataset_type().map_err(of_dsl)? == DatasetType::Volume;
     drop(snapshot);
@@ -49,6 +59,13 @@ pub(super) fn clone_snapshot(
     };
     let clone = || {
         run(&imported, task, by)?;
+        let (_, dataset) = context.registry.dataset(&name)?;
+        set_contents(&imported, &dataset, &quotas, by).inspect_err(|_| {
+            drop(dataset);
+            // The error that led here is the one to tell.
+            let task = DestroyDataset { name: name.clone() };
+            let _ = run(&imported, task, &by.unnoted());
+        })?;
         context.registry.approvals.said(&imported, &name, &said);
         Ok(())
     };

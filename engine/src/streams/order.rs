@@ -12,7 +12,7 @@ use cenote_dsl::write::{KeptHead, RECEIVE_CHILD};
 use cenote_dsl::{Bookmark, Dataset, DatasetName, DslError, NameKind};
 use cenote_ondisk::stream::ResumeToken;
 use cenote_stream::send::package::PackageOptions;
-use cenote_stream::send::{Options, Resume};
+use cenote_stream::send::{HEAD_SUFFIX, Options, Resume, guid_of_head};
 use std::sync::Arc;
 
 /// Snapshots that a chain may have, one after another.
@@ -153,7 +153,11 @@ impl Order {
         let sent = String::from_utf8_lossy(&token.to_name).into_owned();
         let name = parse_name(&sent)?;
         let imported = registry.pool(name.pool())?;
-        let (target, source) = by_guid(&imported, &token, &sent)?;
+        let (target, kept) = match sent.strip_suffix(HEAD_SUFFIX) {
+            Some(head) => head_of(&imported, &token, (head, &sent))?,
+            None => (snapshot_of(&imported, &token, &sent)?, None),
+        };
+        let source = source_of(&imported, &token, &target)?;
         Ok(Self {
             imported,
             target,
@@ -167,7 +171,7 @@ impl Order {
             resume: Some(((token.object, token.offset), token.bytes)),
             package: None,
             partial: None,
-            _kept: None,
+            _kept: kept,
         })
     }
 }
@@ -270,32 +274,66 @@ fn has_before(target: &Dataset, bookmark: &Bookmark) -> Result<bool, ControlErro
     Ok(false)
 }
 
-/// The snapshots of a token: the one that is sent, and what it starts from.
-fn by_guid(
-    imported: &Arc<Imported>,
+/// The snapshot of a token.
+fn snapshot_of(
+    imported: &Imported,
     token: &ResumeToken,
     sent: &str,
-) -> Result<(Dataset, Source), ControlError> {
+) -> Result<Dataset, ControlError> {
     let mut heads: Vec<DatasetName> = vec![parse_name(sent)?.dataset()];
     // Where it was is where it is, most of the time.
     walk_heads(imported.dsl(), |head| heads.push(head.name().clone()));
     let target = find(imported, &heads, token.to_guid)?;
-    let target = target.ok_or_else(|| {
+    target.ok_or_else(|| {
         let snapshot = sent.to_owned();
         cannot_resume(StreamRefusal::TargetGone { snapshot })
+    })
+}
+
+/// The head of a token, which stays as it is, if it still is as it was when it was sent.
+fn head_of(
+    imported: &Imported,
+    token: &ResumeToken,
+    (name, sent): (&str, &str),
+) -> Result<(Dataset, Option<KeptHead>), ControlError> {
+    let head = imported.dsl().dataset(&parse_name(name)?);
+    let head = head.map_err(|error| match error {
+        DslError::NoSuchDataset { .. } => {
+            let snapshot = sent.to_owned();
+            cannot_resume(StreamRefusal::TargetGone { snapshot })
+        }
+        error => of_dsl(error),
     })?;
+    let (head, kept) = keep(imported, head)?;
+    let guid = guid_of_head(&head).map_err(|error| cannot_resume(other(error)))?;
+    match guid == token.to_guid {
+        true => Ok((head, kept)),
+        false => {
+            let dataset = name.to_owned();
+            Err(cannot_resume(StreamRefusal::HeadChanged { dataset }))
+        }
+    }
+}
+
+/// What the stream of a token starts from.
+fn source_of(
+    imported: &Imported,
+    token: &ResumeToken,
+    target: &Dataset,
+) -> Result<Source, ControlError> {
     let Some(guid) = token.from_guid.filter(|guid| guid.0 != 0) else {
-        return Ok((target, Source::Nothing));
+        return Ok(Source::Nothing);
     };
-    heads.insert(0, target.name().dataset());
+    let mut heads = vec![target.name().dataset()];
+    walk_heads(imported.dsl(), |head| heads.push(head.name().clone()));
     if let Some(base) = find(imported, &heads, guid)? {
-        return Ok((target, Source::Snapshot(Box::new(base))));
+        return Ok(Source::Snapshot(Box::new(base)));
     }
     let head = imported.dsl().dataset(&target.name().dataset());
     let bookmarks = head.and_then(|head| head.bookmarks()).map_err(of_dsl)?;
     let bookmark = bookmarks.into_iter().find(|mark| mark.phys.guid == guid);
     match bookmark {
-        Some(bookmark) => Ok((target, Source::Bookmark(bookmark))),
+        Some(bookmark) => Ok(Source::Bookmark(bookmark)),
         None => Err(cannot_resume(StreamRefusal::SourceGone { guid: guid.0 })),
     }
 }

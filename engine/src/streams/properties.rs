@@ -2,11 +2,16 @@
 //!
 //! What a stream says is judged as what a user would say: a value that nobody could set is not
 //! stored, and told of.
+//!
+//! A dataset that is there gets them with the contents ([`Postponed`]), so that a stream which
+//! fails changes nothing. A new one gets them before, but for limits on the contents.
 
 use super::plan::{KEY_PROPERTIES, Plan};
 use super::session::Session;
 use crate::errors::of_dsl;
-use crate::keys::new::{KEY_LOCATION, KeyGiven, check_location, new_encryption};
+use crate::keys::new::{
+    KEY_LOCATION, KeyGiven, bad, check_location, is_place_of_key, new_encryption,
+};
 use crate::registry::approvals::said;
 use crate::registry::imported::Imported;
 use crate::values::{received_setting, setting};
@@ -15,14 +20,14 @@ use cenote_dsl::property::StoredProperties;
 use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::{Class, Format, Kinds, Property};
 use cenote_dsl::property::words::word;
-use cenote_dsl::write::{Encryption, SetProperties, SetReceived, Setting};
-use cenote_dsl::{Dataset, DatasetName, Stored};
+use cenote_dsl::write::{Encryption, Postponed, SetProperties, SetReceived, Setting};
+use cenote_dsl::{Dataset, DatasetName, DslError, Stored};
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::{NvList, NvValue};
 use std::sync::Arc;
 
 /// What only the contents or the keys of a dataset say, or what follows from them.
-const NOT_STORED: [&str; 11] = [
+const NOT_STORED: [&str; 10] = [
     "version",
     "utf8only",
     "normalization",
@@ -31,16 +36,13 @@ const NOT_STORED: [&str; 11] = [
     "volblocksize",
     "encryption",
     "keyformat",
-    "keylocation",
     "pbkdf2iters",
     "origin",
 ];
 /// What would limit the contents that are still to come.
 const REF_QUOTA: &str = "refquota";
-/// Where it waits while a stream that was cut is resumed: the rest of a stream has no list of
-/// properties. A user property, which other systems leave alone.
-const WAITING_REF_QUOTA: &str = "com.cenote:waiting-refquota";
 const KEY_FORMAT: &str = "keyformat";
+const VERSION: &str = "version";
 
 impl Session<'_> {
     /// Whether a new dataset is encrypted, and by whose key.
@@ -75,9 +77,13 @@ impl Session<'_> {
     fn local(&self, plan: &Plan<'_>) -> Result<Vec<Setting>, ControlError> {
         let purpose = Purpose {
             kinds: kinds(plan)?,
-            at_creation: true,
+            // What a dataset is made with comes with the stream.
+            at_creation: false,
         };
         let given = &self.asked.properties;
+        if let Some((name, _)) = given.iter().find(|(name, _)| name == VERSION) {
+            return Err(bad(name, "the version comes with the stream"));
+        }
         // A new key is stored with its location.
         let has_key = given.iter().any(|(name, _)| name == KEY_FORMAT);
         let is_stored = |(name, _): &&Pair| {
@@ -87,26 +93,41 @@ impl Session<'_> {
         given.map(|pair| setting(pair, purpose)).collect()
     }
 
-    /// Stores what came with the stream, and what was asked for beside it, before the contents
-    /// come.
-    pub fn set_properties(
-        &self,
-        imported: &Arc<Imported>,
-        plan: &Plan<'_>,
-    ) -> Result<(), ControlError> {
+    /// What came with the stream, and what was asked for beside it, for the dataset that it goes
+    /// into. Limits on the contents are left out while more streams of the dataset are to come.
+    pub fn wanted(&self, plan: &Plan<'_>) -> Result<Postponed, ControlError> {
         let target = plan.target()?;
         let own = own_properties(target.as_ref())?;
-        if let Some(list) = plan.dataset.and_then(|dataset| dataset.properties.as_ref()) {
-            let settings = self.received_but(plan, list, &own)?;
-            let settings = before_contents(settings, &own, self.asked.resumable);
-            self.store_received(imported, plan, plan.name.clone(), settings)?;
+        let list = plan.dataset.and_then(|dataset| dataset.properties.as_ref());
+        let mut wanted = Postponed {
+            received: match list {
+                Some(list) => self.received_but(plan, list, &own)?,
+                None => Vec::new(),
+            },
+            is_complete: list.is_some(),
+            own: self.own_wanted(plan, &own)?,
+        };
+        if let Some(target) = &target {
+            check_location(target, &wanted.own)?;
         }
+        if !plan.is_last() {
+            wanted.received = with_rising_limit(wanted.received, &own);
+            wanted.own.retain(|setting| setting.name != REF_QUOTA);
+        }
+        Ok(wanted)
+    }
+
+    /// What is set and inherited whatever the stream says.
+    fn own_wanted(
+        &self,
+        plan: &Plan<'_>,
+        own: &StoredProperties,
+    ) -> Result<Vec<Setting>, ControlError> {
         let has_local = |name: &str| self.asked.properties.iter().any(|pair| pair.0 == name);
         let mut settings = match plan.is_top {
             true => self.local(plan)?,
             false => Vec::new(),
         };
-        settings.retain(|setting| setting.name != REF_QUOTA);
         for name in self.left_out(plan) {
             let is_known = name.contains(':') || Property::by_name(name).is_some();
             if !is_known {
@@ -125,41 +146,23 @@ impl Session<'_> {
                 value: None,
             });
         }
-        if let Some(target) = &target {
-            check_location(target, &settings)?;
-        }
-        drop(target);
-        self.set(imported, plan, settings)
+        Ok(settings)
     }
 
-    /// Stores what would have limited the contents, when they are there.
-    pub fn settle_properties(
+    /// Gives a new dataset, before its contents come, what was wanted for it and need not wait.
+    pub fn set_properties(
         &self,
         imported: &Arc<Imported>,
         plan: &Plan<'_>,
+        early: Postponed,
     ) -> Result<(), ControlError> {
-        if !plan.is_last() {
-            return Ok(());
+        if early.is_complete {
+            self.store_received(imported, plan, plan.name.clone(), early.received)?;
         }
-        let is_late = |setting: &Setting| setting.name == REF_QUOTA;
-        if let Some(list) = plan.dataset.and_then(|dataset| dataset.properties.as_ref()) {
-            let own = own_properties(plan.target()?.as_ref())?;
-            let settings = self.received_but(plan, list, &own)?;
-            if settings.iter().any(is_late) {
-                self.store_received(imported, plan, plan.name.clone(), settings)?;
-            }
-        } else if plan.is_resuming() {
-            let own = own_properties(plan.target()?.as_ref())?;
-            if let Some(settings) = with_waiting(&own) {
-                self.store_received(imported, plan, plan.name.clone(), settings)?;
-            }
+        if let Some(target) = plan.target()? {
+            check_location(&target, &early.own)?;
         }
-        if !plan.is_top {
-            return Ok(());
-        }
-        let mut settings = self.local(plan)?;
-        settings.retain(is_late);
-        self.set(imported, plan, settings)
+        self.set(imported, plan, early.own)
     }
 
     fn set(
@@ -192,10 +195,15 @@ impl Session<'_> {
             refused: Vec::new(),
         };
         let done = self.run(imported, plan, task, false)?;
-        for (property, error) in done.refused {
-            self.refuse_property(&name, &property, &error.to_string());
-        }
+        self.refuse_properties(&name, done.refused);
         Ok(())
+    }
+
+    /// Tells of properties of a stream that cannot be.
+    pub fn refuse_properties(&self, name: &DatasetName, refused: Vec<(String, DslError)>) {
+        for (property, error) in refused {
+            self.refuse_property(name, &property, &error.to_string());
+        }
     }
 
     fn refuse_property(&self, name: &DatasetName, property: &str, reason: &str) {
@@ -243,7 +251,8 @@ impl Session<'_> {
         let mut settings = Vec::new();
         for (name, value) in list.iter() {
             let name = String::from_utf8_lossy(name).into_owned();
-            if NOT_STORED.contains(&name.as_str()) {
+            let is_of_key = name == KEY_LOCATION;
+            if NOT_STORED.contains(&name.as_str()) || is_of_key && !has_own_key(plan)? {
                 continue;
             }
             match judged(&name, value, purpose) {
@@ -262,12 +271,44 @@ fn own_properties(dataset: Option<&Dataset>) -> Result<StoredProperties, Control
     })
 }
 
-/// What is set before the contents come: of the limit on them only what makes room.
-fn before_contents(
-    settings: Vec<Setting>,
-    own: &StoredProperties,
-    is_resumable: bool,
-) -> Vec<Setting> {
+/// Whether a raw stream is of a dataset that has a key of its own, there and here.
+fn has_own_key(plan: &Plan<'_>) -> Result<bool, ControlError> {
+    let is_root = plan.dataset.is_some_and(|told| told.is_encryption_root);
+    if !is_root || plan.keys()?.is_none() {
+        return Ok(false);
+    }
+    let Some(target) = plan.target()? else {
+        return Ok(true);
+    };
+    let key = target.directory().crypto_key().map_err(of_dsl)?;
+    Ok(key.is_some_and(|key| key.root() == target.directory().id()))
+}
+
+/// Of what is wanted for a new dataset, what it gets before the contents come, and what with them:
+/// what would limit them, and where the key of a raw stream is, which stands in for another place.
+pub(super) fn early_and_late(wanted: Postponed) -> (Postponed, Postponed) {
+    let is_limit = |setting: &Setting| setting.name == REF_QUOTA;
+    let is_key = |setting: &Setting| setting.name == KEY_LOCATION;
+    let (late_own, early_own): (Vec<Setting>, _) = wanted.own.into_iter().partition(is_limit);
+    let has_own_place = early_own.iter().any(is_key);
+    let is_late = |setting: &Setting| is_limit(setting) || is_key(setting) && !has_own_place;
+    let (late, early) = wanted.received.into_iter().partition(is_late);
+    let early = Postponed {
+        received: early,
+        is_complete: wanted.is_complete,
+        own: early_own,
+    };
+    let late = Postponed {
+        received: late,
+        is_complete: false,
+        own: late_own,
+    };
+    (early, late)
+}
+
+/// What a stream says that others of the dataset follow: of the limit on the contents only what
+/// makes room.
+fn with_rising_limit(mut settings: Vec<Setting>, own: &StoredProperties) -> Vec<Setting> {
     let before = own.all_received().find(|(name, _)| *name == REF_QUOTA);
     let before = before.map(|(_, value)| value.clone());
     let rises = |value: &Stored| match (value, &before) {
@@ -275,42 +316,16 @@ fn before_contents(
         (Stored::Number(now), Some(Stored::Number(then))) => *then != 0 && now >= then,
         _ => false,
     };
-    let is_early =
-        |setting: &Setting| setting.name != REF_QUOTA || setting.value.as_ref().is_some_and(rises);
-    let (mut settings, late): (Vec<Setting>, Vec<Setting>) =
-        settings.into_iter().partition(is_early);
-    let Some(Stored::Number(limit)) = late.into_iter().find_map(|late| late.value) else {
-        return settings;
-    };
-    settings.extend(before.map(|value| Setting {
-        name: REF_QUOTA.to_owned(),
-        value: Some(value),
-    }));
-    if is_resumable {
-        settings.push(Setting {
-            name: WAITING_REF_QUOTA.to_owned(),
-            value: Some(Stored::Text(limit.to_string())),
-        });
+    let is_limit = |setting: &Setting| setting.name == REF_QUOTA;
+    let stays = |setting: &Setting| !is_limit(setting) || setting.value.as_ref().is_some_and(rises);
+    settings.retain(stays);
+    if !settings.iter().any(is_limit) {
+        settings.extend(before.clone().map(|value| Setting {
+            name: REF_QUOTA.to_owned(),
+            value: Some(value),
+        }));
     }
     settings
-}
-
-/// What a stream brought, with the limit that has waited for the rest of it.
-fn with_waiting(own: &StoredProperties) -> Option<Vec<Setting>> {
-    let is_waiting = |(name, _): &(&str, &Stored)| *name == WAITING_REF_QUOTA;
-    let (_, waiting) = own.all_received().find(is_waiting)?;
-    let Stored::Text(text) = waiting else {
-        return None;
-    };
-    let number = text.parse().ok()?;
-    let others = own.all_received();
-    let others = others.filter(|(name, _)| ![WAITING_REF_QUOTA, REF_QUOTA].contains(name));
-    let limit = (REF_QUOTA, &Stored::Number(number));
-    let settings = others.chain([limit]).map(|(name, value)| Setting {
-        name: name.to_owned(),
-        value: Some(value.clone()),
-    });
-    Some(settings.collect())
 }
 
 /// Whether nobody inherits a property.
@@ -364,6 +379,9 @@ fn judged(name: &str, value: &NvValue, purpose: Purpose) -> Result<Setting, Stri
         },
         _ => return Err(MALFORMED.to_owned()),
     };
+    if name == KEY_LOCATION && !is_place_of_key(&text) {
+        return Err(format!("invalid {KEY_LOCATION}"));
+    }
     if info.is_some_and(|info| info.class == Class::ReadOnly) {
         return Err(format!("'{name}' is readonly"));
     }

@@ -2,7 +2,7 @@
 
 use super::input::Input;
 use super::plan::{Course, Plan};
-use super::properties::of_snapshot;
+use super::properties::{early_and_late, of_snapshot};
 use super::session::Session;
 use super::words::{Wants, no_room, of_dsl, of_stream, other};
 use crate::errors::{of_dsl as of_metadata, of_sync};
@@ -16,7 +16,7 @@ use cenote_dataset::OpenDataset;
 use cenote_dsl::write::raw_header;
 use cenote_dsl::write::{
     BeginReceive, DestroyDataset, DestroySnapshots, Encryption, EndReceive, HoldSnapshots,
-    RECEIVE_CHILD, ReceiveInto, ResumePoint,
+    Postponed, RECEIVE_CHILD, ReceiveInto, ResumePoint,
 };
 use cenote_dsl::{Dataset, DatasetName, DatasetType};
 use cenote_ondisk::features;
@@ -57,8 +57,13 @@ impl Session<'_> {
             Course::Ignore => return self.skip(reader, plan),
             Course::Resume(head, point) => (head, point, false),
             Course::Begin(into) => {
-                let head = self.begin(imported, plan, into)?;
-                self.prepare(imported, plan, head)?;
+                let wanted = self.wanted(plan)?;
+                let (early, late) = match into {
+                    ReceiveInto::Existing(_) => (Postponed::default(), wanted),
+                    ReceiveInto::New | ReceiveInto::NewClone(_) => early_and_late(wanted),
+                };
+                let head = self.begin(imported, plan, into, late)?;
+                self.prepare(imported, plan, head, early)?;
                 (head, ResumePoint::default(), true)
             }
         };
@@ -67,7 +72,6 @@ impl Session<'_> {
         let ended = filled.and_then(|received| {
             let ended = self.end(imported, plan, head);
             is_whole = ended.is_err();
-            let ended = ended.and_then(|()| self.settle_properties(imported, plan));
             let ended = ended.and_then(|()| self.complete(imported, plan));
             ended
                 .map(|()| received)
@@ -100,6 +104,7 @@ impl Session<'_> {
         imported: &Arc<Imported>,
         plan: &Plan<'_>,
         into: ReceiveInto,
+        postponed: Postponed,
     ) -> Result<ObjectId, ControlError> {
         let begin = plan.begin;
         let token = ResumeToken {
@@ -117,23 +122,27 @@ impl Session<'_> {
             kind: plan.kind()?,
             ignores_case: begin.flags & flags::CASE_INSENSITIVE != 0,
             properties: Vec::new(),
+            postponed,
+            refused: Vec::new(),
             encryption,
             keys: plan.keys()?.cloned().map(Box::new),
             resume: self.asked.resumable.then_some(token),
             created: None,
         };
         let begun = self.run(imported, plan, task, false)?;
+        self.refuse_properties(&plan.name, begun.refused);
         Ok(begun.created.expect("the task made it"))
     }
 
-    /// Sets the properties of the dataset, before its data comes.
+    /// Sets the properties of a new dataset, before its data comes.
     fn prepare(
         &self,
         imported: &Arc<Imported>,
         plan: &Plan<'_>,
         head: ObjectId,
+        early: Postponed,
     ) -> Result<(), ControlError> {
-        let set = self.set_properties(imported, plan);
+        let set = self.set_properties(imported, plan, early);
         set.map_err(|error| self.undo(imported, plan, head, error))
     }
 
@@ -176,11 +185,17 @@ impl Session<'_> {
             creation_time: plan.begin.creation_time,
             ivset_guid: plan.keys()?.and_then(|keys| keys.to_ivset_guid),
             keys: plan.keys()?.cloned().map(Box::new),
+            refused: Vec::new(),
+        };
+        let exchange = |task: EndReceive| -> Result<(), ControlError> {
+            let done = self.run(imported, plan, task, true)?;
+            self.refuse_properties(&plan.name, done.refused);
+            Ok(())
         };
         let is_volume = plan.kind()? == ObjsetKind::Volume;
         if target.id() == received {
             drop(target);
-            self.run(imported, plan, task, true)?;
+            exchange(task)?;
             return match is_volume {
                 true => Ok(()),
                 false => self.mount_new(&plan.name),
@@ -190,7 +205,7 @@ impl Session<'_> {
         let was_volume = target.dataset_type().map_err(of_metadata)? == DatasetType::Volume;
         if was_volume != is_volume {
             // What was mounted cannot go on with a volume, and a file system is to be mounted.
-            let exchange = || self.run(imported, plan, task, true).map(drop);
+            let exchange = || exchange(task);
             replace_contents(self.mounts, imported, (&plan.name, id), exchange)?;
             return match is_volume {
                 true => Ok(()),
@@ -203,7 +218,7 @@ impl Session<'_> {
             imported,
             (&plan.name, id, true),
             || self.destroy_newer(imported, plan, &target, received),
-            || self.run(imported, plan, task, true).map(drop),
+            || exchange(task),
         )
     }
 

@@ -14,7 +14,8 @@
 //!
 //! A package ([`package`]) is a list of snapshots, and their streams one after another.
 //!
-//! A head is sent like a snapshot, if it stays as it is meanwhile. One that was received in part is
+//! A head is sent like a snapshot, if it stays as it is meanwhile. Its stream has a guid of the
+//! contents ([`guid_of_head`]). One that was received in part is
 //! sent in part: without an END.
 //!
 //! Damage ends a stream: what is missing cannot be told of. Redacting is not done here, but a
@@ -31,7 +32,7 @@ mod snapshot;
 mod walk;
 
 pub use options::Options;
-pub use snapshot::{Base, Resume, Snapshot};
+pub use snapshot::{Base, HEAD_SUFFIX, Resume, Snapshot, guid_of_head};
 
 use crate::error::{StreamError, unreadable};
 use crate::writer::Writer;

@@ -5,6 +5,7 @@ use crate::error::StreamError;
 use cenote_base::{Guid, ObjectId, Txg};
 use cenote_dmu::{IoContext, ObjectSet};
 use cenote_dsl::{Bookmark, Dataset};
+use cenote_ondisk::Dnode;
 use cenote_ondisk::crypto_key::CryptoKey;
 use cenote_ondisk::dsl_dataset::FLAG_CASE_INSENSITIVE;
 use cenote_ondisk::features;
@@ -23,7 +24,7 @@ const VERSION: &[u8] = b"VERSION";
 /// The first version whose objects have system attributes.
 const VERSION_ATTRIBUTES: u64 = 5;
 /// What a head has in place of a snapshot's name (format/4 4).
-const HEAD: &[u8] = b"@--head--";
+pub const HEAD_SUFFIX: &str = "@--head--";
 
 /// Features that are in use in the dataset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -110,11 +111,14 @@ impl Snapshot {
         let key = dataset.directory().crypto_key().map_err(unreadable)?;
         let mut name = dataset.name().to_string().into_bytes();
         if !dataset.is_snapshot() {
-            name.extend_from_slice(HEAD);
+            name.extend_from_slice(HEAD_SUFFIX.as_bytes());
         }
         Ok(Self {
             name,
-            guid: dataset.phys().guid,
+            guid: match dataset.is_snapshot() {
+                true => dataset.phys().guid,
+                false => guid_of_state(dataset.phys().guid, &set.header().meta_dnode),
+            },
             creation_time: dataset.phys().creation_time,
             ignores_case: dataset.phys().flags & FLAG_CASE_INSENSITIVE != 0,
             has_system_attributes: has_system_attributes(&set)?,
@@ -151,6 +155,32 @@ impl Snapshot {
     pub(super) fn objset_type(&self) -> u32 {
         u32::try_from(self.set.header().kind.number()).unwrap_or(0)
     }
+}
+
+/// The guid that a stream of a head has, as the head is now.
+///
+/// A head's own guid never changes. A stream that was cut could then be resumed with contents that
+/// changed meanwhile, and what is received would be neither the one state nor the other.
+///
+/// # Errors
+/// If the head cannot be read.
+pub fn guid_of_head(head: &Dataset) -> Result<Guid, StreamError> {
+    let set = head.object_set().map_err(unreadable)?;
+    Ok(guid_of_state(head.phys().guid, &set.header().meta_dnode))
+}
+
+/// A guid for what a head's tree of dnodes leads to. The tree changes with every object.
+fn guid_of_state(head: Guid, meta: &Dnode) -> Guid {
+    // Fibonacci hashing: each word is mixed with all before it.
+    let mix = |hash: u64, word: u64| {
+        let mixed = (hash ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        mixed ^ mixed >> 32
+    };
+    let words = meta.block_pointers.iter().flat_map(|pointer| {
+        let birth = [pointer.logical_birth().0];
+        birth.into_iter().chain(pointer.checksum())
+    });
+    Guid(words.fold(head.0, mix).max(1))
 }
 
 impl Base {

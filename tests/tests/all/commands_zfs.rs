@@ -171,7 +171,17 @@ fn each_property_has_its_default_its_values_and_its_heirs() -> Result<()> {
 
 #[test]
 fn owners_get_quotas() -> Result<()> {
-    let site = Site::create("single", 192, "")?;
+    let site = Site::create("single", 192, "-O userquota@1002=7M -O projectquota@3=9M")?;
+    is(&site, "userquota@1002", "tank", "7340032", "local")?;
+    is(&site, "projectquota@3", "tank", "9437184", "local")?;
+    site.ok("zfs snapshot tank@empty")?;
+    site.ok("zfs clone -o userquota@1003=3M tank@empty tank/clone")?;
+    is(&site, "userquota@1003", "tank/clone", "3145728", "local")?;
+    site.fails("zfs clone -o userquota@no.such.user=3M tank@empty tank/none")?;
+    site.fails("zfs list tank/none")?;
+    is(&site, "groupused@", "tank", "-", "-")?;
+    has(&site.ok("zfs userspace -i tank")?, "POSIX User")?;
+    has(&site.ok("zfs groupspace -i tank")?, "POSIX Group")?;
     site.ok("zfs create -o userquota@1001=1M tank/files")?;
     is(&site, "userquota@1001", "tank/files", "1048576", "local")?;
     site.ok("zfs set userquota@root=2M groupobjquota@5=9 projectquota@7=3M tank/files")?;
@@ -244,6 +254,10 @@ fn volumes_grow_and_shrink_with_their_reservation() -> Result<()> {
     ensure!(reserved("16777216")? == 0, "nothing is reserved any more");
     site.ok("zfs set refreservation=auto tank/full")?;
     ensure!(reserved("16777216")? > 16 << 20, "all is reserved");
+    let full = get(&site, "refreservation", "tank/full")?.0;
+    site.ok("zfs snapshot tank/full@all")?;
+    site.ok("zfs clone -o refreservation=auto tank/full@all tank/clone")?;
+    is(&site, "refreservation", "tank/clone", &full, "local")?;
     site.ok("zfs create -s -V 1000000 tank/thin")?;
     is(&site, "volsize", "tank/thin", "1015808", "local")?;
     is(&site, "refreservation", "tank/thin", "0", "default")?;
@@ -308,6 +322,21 @@ fn mounts_follow_their_properties() -> Result<()> {
         is_mounted(&site.path("tank/x/y/a"))? && !is_mounted(&a)?,
         "moved by its name"
     );
+    // One that is used keeps its siblings, too, which were destroyed before it was met.
+    site.ok("zfs create tank/x/y/b")?;
+    site.ok("zfs create -V 4M tank/x/y/c")?;
+    let used = std::fs::File::create(site.path("tank/x/y/a").join("used"))?;
+    let busy = site.fails("zfs destroy -r tank/x")?.report();
+    ensure!(busy.contains("busy"), "{busy}");
+    site.ok("zfs list tank/x/y/b tank/x/y/c")?;
+    ensure!(
+        is_mounted(&site.path("tank/x/y/b"))?,
+        "it is not mounted again"
+    );
+    drop(used);
+    for doomed in ["b", "c"] {
+        site.ok(&format!("zfs destroy tank/x/y/{doomed}"))?;
+    }
     site.ok("zfs rename -u tank/x/y/a tank/a")?;
     ensure!(
         is_mounted(&site.path("tank/x/y/a"))?,

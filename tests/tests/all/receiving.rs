@@ -279,6 +279,126 @@ fn a_full_pool_says_so() -> Result<()> {
 /// The beginning of a raw stream has not the MACs that its end brings. With its key loaded it could
 /// not even be asked for its token, and to give it up suspended the pool. What was received whole
 /// failed to authenticate where files end with holes: they ended before these.
+const TOLD: &str = "compression,copies,quota,refquota,atime,readonly,com.example:note";
+
+/// What `zfs get` says of some properties.
+fn told(site: &Site, dataset: &str) -> Result<String> {
+    site.ok(&format!(
+        "zfs get -Hp -o property,value,received,source {TOLD} {dataset}"
+    ))
+}
+
+fn sent(site: &Site, arguments: &str) -> Result<Vec<u8>> {
+    let words: Vec<&str> = ["send"]
+        .into_iter()
+        .chain(arguments.split_whitespace())
+        .collect();
+    Ok(site.cenote().run("zfs", &words)?.success()?.stdout)
+}
+
+/// A stream that fails leaves the properties of the dataset as they were. Before, they were those
+/// of a stream of which nothing was received.
+#[test]
+fn properties_come_with_the_contents() -> Result<()> {
+    if !cenote_tests::pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("single", 512, "")?;
+    let source = "-o compression=lz4 -o quota=12M -o refquota=11M -o com.example:note=one";
+    site.ok(&format!("zfs create {source} tank/source"))?;
+    fs::write(site.path("tank/source").join("small"), vec![7; 100_000])?;
+    site.ok("zfs snapshot tank/source@a")?;
+    receive(&site, "-u tank/copy", &sent(&site, "-p tank/source@a")?)?.success()?;
+    // More than what is there now could hold.
+    for property in ["compression=gzip", "quota=64M", "refquota=40M", "copies=2"] {
+        site.ok(&format!("zfs set {property} tank/source"))?;
+    }
+    site.ok("zfs set com.example:note=two tank/source")?;
+    let mut noise = 1_u64;
+    let bytes: Vec<u8> = (0..24 << 20)
+        .map(|_| {
+            noise = noise
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (noise >> 56) as u8
+        })
+        .collect();
+    fs::write(site.path("tank/source").join("large"), &bytes)?;
+    site.ok("zfs set com.example:kept=x tank/source")?;
+    site.ok("zfs snapshot -o com.example:tag=one tank/source@b")?;
+    let stream = sent(&site, "-p -i @a tank/source@b")?;
+    let half = &stream[..stream.len() / 2];
+    let before = told(&site, "tank/copy")?;
+    let unchanged = || -> Result<()> {
+        let now = told(&site, "tank/copy")?;
+        ensure!(now == before, "{before}{now}");
+        Ok(())
+    };
+    let options = "-u -o atime=off -x copies tank/copy";
+    receive(&site, options, half)?;
+    unchanged()?;
+    // What is asked for and cannot be is refused before anything comes.
+    for wrong in ["-o quota=1K", "-o version=4", "-o casesensitivity=mixed"] {
+        let refused = receive(&site, &format!("-u {wrong} tank/copy"), &stream)?;
+        ensure!(refused.code == Some(1), "{}", refused.report());
+    }
+    // What is too small for the contents, when they are there.
+    let refused = receive(&site, "-u -o refquota=20M -F tank/copy", &stream)?;
+    ensure!(refused.code == Some(1), "{}", refused.report());
+    site.fails("zfs list tank/copy@b")?;
+    unchanged()?;
+    // They wait with what came, also over the death of the daemon, and go with it.
+    for last in [false, true] {
+        receive(&site, &format!("-s {options}"), half)?;
+        unchanged()?;
+        site.crash()?;
+        site.import("-N")?;
+        unchanged()?;
+        if !last {
+            site.ok("zfs receive -A tank/copy")?;
+            unchanged()?;
+        }
+    }
+    let rest = sent(&site, &format!("-t {}", token(&site, "tank/copy")?))?;
+    receive(&site, "-s -u tank/copy", &rest)?.success()?;
+    let now = told(&site, "tank/copy")?;
+    let wanted = "compression\tgzip\tgzip\treceived\ncopies\t1\t2\tdefault\n\
+                  quota\t67108864\t67108864\treceived\n\
+                  refquota\t41943040\t41943040\treceived\natime\toff\t-\tlocal\n\
+                  readonly\toff\t-\tdefault\ncom.example:note\ttwo\ttwo\treceived\n";
+    ensure!(now == wanted, "{now}");
+    properties_of_snapshots(&site)?;
+    site.finish()
+}
+
+/// User properties of a snapshot are received values there, too. They were local ones.
+fn properties_of_snapshots(site: &Site) -> Result<()> {
+    let tag = |snapshot: &str| -> Result<String> {
+        let line = format!("zfs get -H -o value,source com.example:tag {snapshot}");
+        Ok(site.ok(&line)?.trim_end().to_owned())
+    };
+    let is = |wanted: &str| -> Result<()> {
+        let now = tag("tank/copy@b")?;
+        ensure!(now == wanted, "{now}");
+        Ok(())
+    };
+    is("one\treceived")?;
+    let listed = site.ok("zfs get -H -o property -s received all tank/copy@b")?;
+    ensure!(listed.contains("com.example:tag"), "{listed}");
+    site.ok("zfs set com.example:tag=two tank/copy@b")?;
+    is("two\tlocal")?;
+    site.ok("zfs inherit -S com.example:tag tank/copy@b")?;
+    is("one\treceived")?;
+    site.ok("zfs inherit com.example:tag tank/copy@b")?;
+    is("-\t-")?;
+    site.ok("zfs inherit -S com.example:tag tank/copy@b")?;
+    is("one\treceived")?;
+    receive(site, "-u tank/again", &sent(site, "-b tank/copy@b")?)?.success()?;
+    let again = tag("tank/again@b")?;
+    ensure!(again == "one\treceived", "{again}");
+    Ok(())
+}
+
 #[test]
 fn raw_streams_are_received_in_part_and_whole() -> Result<()> {
     if !cenote_tests::pool::can_mount() {
@@ -345,9 +465,45 @@ fn raw_streams_are_received_in_part_and_whole() -> Result<()> {
     receive(&site, "-s -F tank/copy", &rest()?)?.success()?;
     let (sent, received) = (site.walk("tank/source")?, site.walk("tank/copy")?);
     cenote_tests::site::same(&sent, &received)?;
+    a_place_of_a_key_arrives(&site, &key)?;
     a_changed_key_arrives(&site, &key)?;
     a_partial_receive_goes_with_its_dataset(&site)?;
     site.finish()
+}
+
+/// The place of the sender's key comes with the stream, and is only used by whoever asks for that.
+fn a_place_of_a_key_arrives(site: &Site, key: &str) -> Result<()> {
+    receive(site, "-u tank/kept", &sent(site, "-wp tank/source@b")?)?.success()?;
+    let of = |property: &str, dataset: &str| -> Result<String> {
+        let line = format!("zfs get -H -o value,source {property} {dataset}");
+        Ok(site.ok(&line)?.trim_end().to_owned())
+    };
+    let place = of("keylocation", "tank/kept")?;
+    ensure!(place == format!("{key}\treceived"), "{place}");
+    site.ok("zfs load-key tank/kept")?;
+    site.crash()?;
+    // Whoever resumes names no key.
+    let resumed = site.cenote().run("cenote", &["daemon", "resume"])?;
+    let status = [
+        of("keystatus", "tank/source")?,
+        of("keystatus", "tank/kept")?,
+    ];
+    ensure!(
+        status == ["available\t-", "unavailable\t-"],
+        "{status:?} {}",
+        resumed.report()
+    );
+    site.ok("zfs load-key tank/kept")?;
+    // What the stream says does not count where somebody says something else.
+    let other = format!("-u -o keylocation=file:///none tank/other");
+    receive(site, &other, &sent(site, "-wp tank/source@a")?)?.success()?;
+    let place = of("keylocation", "tank/other")?;
+    ensure!(place == "file:///none\tlocal", "{place}");
+    for dataset in ["tank/kept", "tank/other"] {
+        site.ok(&format!("zfs destroy -r {dataset}"))?;
+    }
+    site.ok(&format!("zfs load-key -L {key} tank/copy"))?;
+    site.ok("zfs mount tank/copy").map(drop)
 }
 
 fn a_partial_receive_goes_with_its_dataset(site: &Site) -> Result<()> {

@@ -228,6 +228,22 @@ const OF_DATASETS: &[Refusal] = &[
         "'-s' and '-b' can only be used when creating a volume",
     ),
     (
+        "zfs create -o copies=01 tank/c",
+        1,
+        "cannot create 'tank/c': 'copies' must be one of '1 | 2 | 3'",
+    ),
+    (
+        "zfs create -p -V 150m tank",
+        1,
+        "cannot create 'tank': missing dataset name",
+    ),
+    (
+        "zfs receive -d -e tank",
+        2,
+        "invalid option combination: -d and -e are mutually exclusive",
+    ),
+    ("zpool events -c -v", 2, "-c must be used alone"),
+    (
         "zfs create -s tank/c",
         2,
         "'-s' and '-b' can only be used when creating a volume",

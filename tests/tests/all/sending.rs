@@ -167,12 +167,42 @@ fn heads(site: &Site) -> Result<()> {
     );
     // What has a name of its own gets the one that stands for a head.
     ensure!(receive(site, "tank/stepped", &step)? == Some(0));
-    ensure!(value(site, "guid", "tank/stepped@--head--")? == value(site, "guid", "tank/head")?);
     same(&expected, &site.walk("tank/stepped")?)?;
+    head_resumed(site, &full, &expected)?;
     site.ok("zfs mount tank/head")?;
     ensure!(!sent(site, "tank/volume")?.is_empty());
     site.ok("zfs destroy -r tank/head")?;
     Ok(())
+}
+
+/// The stream of a head that was cut is resumed as long as the head is as it was. A token named
+/// only the head, and the rest was refused always; with the head's own guid it would be the rest of
+/// whatever is there now.
+fn head_resumed(site: &Site, full: &[u8], expected: &Entries) -> Result<()> {
+    let cut = |target: &str| -> Result<String> {
+        let part = &full[..full.len() * 2 / 3];
+        ensure!(receive(site, &format!("-s tank/{target}@now"), part)? == Some(1));
+        value(site, "receive_resume_token", &format!("tank/{target}"))
+    };
+    let rest = sent(site, &format!("-t {}", cut("cut")?))?;
+    ensure!(rest.len() < full.len() / 2 && receive(site, "tank/cut@now", &rest)? == Some(0));
+    same(expected, &site.walk("tank/cut")?)?;
+    let token = cut("changed")?;
+    site.ok("zfs mount tank/head")?;
+    let busy = site.fails(&format!("zfs send -t {token}"))?.report();
+    ensure!(busy.contains("target is busy"), "{busy}");
+    let late = site.path("tank/head").join("late");
+    fs::write(&late, "LATE")?;
+    site.ok("zfs unmount tank/head")?;
+    let refused = site.fails(&format!("zfs send -t {token}"))?.report();
+    let words = "cannot resume send: 'tank/head' has changed since the initial send";
+    ensure!(refused.contains(words), "{refused}");
+    site.ok("zfs rename tank/head tank/elsewhere")?;
+    let gone = site.fails(&format!("zfs send -t {token}"))?.report();
+    let words = "'tank/head@--head--' used in the initial send no longer exists";
+    ensure!(gone.contains(words), "{gone}");
+    site.ok("zfs rename tank/elsewhere tank/head")?;
+    site.ok("zfs receive -A tank/changed").map(drop)
 }
 
 /// What was received of a snapshot goes on to another place, and is completed there.

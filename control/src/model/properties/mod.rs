@@ -45,13 +45,12 @@ pub const ACCOUNTING: [&str; 12] = [
 ];
 
 /// The unit of a property that takes an argument (`userused@root`, `written@monday`), if it is one.
+/// Without an argument it is known, too, and nobody has a value.
 pub fn parametric_unit(name: &str) -> Option<Unit> {
     if name.starts_with("written@") || name.starts_with("written#") {
         return Some(Unit::Bytes);
     }
-    let prefix = ACCOUNTING
-        .iter()
-        .find(|prefix| name.len() > prefix.len() && name.starts_with(*prefix))?;
+    let prefix = ACCOUNTING.iter().find(|prefix| name.starts_with(*prefix))?;
     Some(match (prefix.contains("obj"), prefix.contains("quota")) {
         (false, false) => Unit::Bytes,
         (false, true) => Unit::BytesOrNone,
@@ -94,7 +93,7 @@ mod tests {
         assert_eq!(parametric_unit("userused@root"), Some(Unit::Bytes));
         assert_eq!(parametric_unit("groupquota@7"), Some(Unit::BytesOrNone));
         assert_eq!(parametric_unit("projectobjused@7"), Some(Unit::Number));
-        assert_eq!(parametric_unit("userused@"), None);
+        assert_eq!(parametric_unit("userused@"), Some(Unit::Bytes));
         assert_eq!(parametric_unit("used"), None);
     }
 

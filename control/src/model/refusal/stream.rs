@@ -329,6 +329,12 @@ pub enum StreamRefusal {
         /// Its name then.
         snapshot: String,
     },
+    /// The file system or volume of a token has other contents now.
+    #[error("'{dataset}' has changed since the initial send")]
+    HeadChanged {
+        /// Its name.
+        dataset: String,
+    },
     /// What the stream of a token starts from is gone.
     #[error("incremental source {guid:#x} no longer exists")]
     SourceGone {

@@ -5,13 +5,15 @@
 //! root is not authenticated, so no key need be loaded.
 
 use crate::error::DslError;
-use crate::property::stored::StoredProperties;
+use crate::property::stored::{Stored, StoredProperties};
 use crate::write::context::SyncContext;
 use crate::write::datasets::promote::Promotion;
 use crate::write::properties::Setting;
 use cenote_ondisk::crypto_key::entries;
 
 const KEY_LOCATION: &str = "keylocation";
+/// Where the key of an encryption root is if nobody has said it.
+const PROMPT: &str = "prompt";
 const OUTSIDE: &str = "cannot promote dataset outside its encryption root\n\
                        move it next to its origin first";
 const BELOW_ORIGIN: &str = "an encrypted clone that has its key by way of its origin cannot be \
@@ -65,7 +67,11 @@ impl SyncContext<'_> {
         let stored = StoredProperties::load(&stored)?;
         let mut setting = Setting {
             name: KEY_LOCATION.to_owned(),
-            value: stored.get(KEY_LOCATION).cloned(),
+            value: match stored.get(KEY_LOCATION) {
+                Some(location) => Some(location.clone()),
+                // A place that a stream named is nobody's choice here.
+                None => Some(Stored::Text(PROMPT.to_owned())),
+            },
         };
         self.apply_settings(to, std::slice::from_ref(&setting))?;
         setting.value = None;

@@ -6,6 +6,7 @@
 //! ended well ([`super::EndReceive`]). Whatever stops the stream before leaves a dataset that is
 //! destroyed like any other, or one that remembers how far it came ([`ResumePoint`]).
 
+use super::postponed::Postponed;
 use super::resume_point::ResumePoint;
 use crate::dataset::Dataset;
 use crate::error::DslError;
@@ -49,6 +50,10 @@ pub struct BeginReceive {
     pub ignores_case: bool,
     /// Properties of a new dataset, set locally.
     pub properties: Vec<Setting>,
+    /// Properties that the dataset gets with the contents.
+    pub postponed: Postponed,
+    /// What was left out of these, and why.
+    pub refused: Vec<(String, DslError)>,
     /// Whether a new dataset is encrypted.
     pub encryption: Encryption,
     /// The keys of a raw stream.
@@ -68,7 +73,7 @@ impl BeginReceive {
         }
     }
 
-    fn check_existing(&self, context: &SyncContext<'_>) -> Result<(), DslError> {
+    fn check_existing(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let head = context.dsl.dataset(&self.name)?;
         let busy = || DslError::Busy {
             name: self.name.clone(),
@@ -83,6 +88,7 @@ impl BeginReceive {
         if let Some(keys) = &self.keys {
             context.plan_wrapping(&head, keys)?;
         }
+        self.refused = self.postponed.check_before(context, &head)?;
         context.check_limits_of(vec![head.directory().id()], 0, 1)
     }
 
@@ -173,6 +179,9 @@ impl SyncTask for BeginReceive {
         if let Some(token) = &self.resume {
             context.store_resume_state(id, token)?;
         }
+        let target = context.dsl.dataset(&self.name)?;
+        let received = context.dsl.dataset_of(id)?;
+        self.postponed.store(context, &target, &received)?;
         self.created = Some(id);
         Ok(())
     }

@@ -9,6 +9,7 @@
 //! are what the dataset gave up since its snapshot: the sums of the snapshot and of the directory
 //! are brought to what they would be if the dataset itself had been written to.
 
+use super::postponed::Postponed;
 use crate::crypto_key::CryptoKey;
 use crate::dataset::Dataset;
 use crate::deadlist::Deadlist;
@@ -17,6 +18,7 @@ use crate::name::DatasetName;
 use crate::property::table::Property;
 use crate::write::blocks::accounting::{Part, SpaceChange, signed};
 use crate::write::context::{SyncContext, SyncTask};
+use crate::write::properties::Setting;
 use cenote_base::{Guid, ObjectId};
 use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_CASE_INSENSITIVE, FLAG_INCONSISTENT, fields};
 use cenote_ondisk::stream::CryptKeydata;
@@ -40,6 +42,8 @@ pub struct EndReceive {
     pub ivset_guid: Option<Guid>,
     /// The keys of a raw stream, as its sender wraps them.
     pub keys: Option<Box<CryptKeydata>>,
+    /// Properties that came with the stream and cannot be, and why.
+    pub refused: Vec<(String, DslError)>,
 }
 
 impl EndReceive {
@@ -75,7 +79,13 @@ impl EndReceive {
         context.deadlist_entries(target.phys().deadlist)?;
         context.deadlist_entries(received.deadlist)?;
         self.new_wrapping(context, target)?;
-        target.check_refquota(received.referenced_bytes)
+        Ok(())
+    }
+
+    /// The properties that the dataset gets with the contents.
+    fn postponed(&self, context: &SyncContext<'_>) -> Result<Postponed, DslError> {
+        let received = context.dsl.dataset_of(self.received)?;
+        Postponed::of(received.directory())
     }
 }
 
@@ -96,14 +106,23 @@ impl SyncTask for EndReceive {
             return Err(DslError::NextGroup { name: name() });
         }
         context.deadlist_entries(target.phys().deadlist)?;
-        match self.is_exchange(&target) {
-            true => self.check_exchange(context, &target),
-            false => Ok(()),
+        if self.is_exchange(&target) {
+            self.check_exchange(context, &target)?;
         }
+        let (_, received) = context.dsl.read_dataset(self.received)?;
+        let mut postponed = self.postponed(context)?;
+        self.refused = postponed.check(context, &target, received.referenced_bytes)?;
+        Ok(())
     }
 
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let target = context.dsl.dataset(&self.name)?;
+        let mut postponed = self.postponed(context)?;
+        let is_refused = |setting: &Setting| {
+            let mut refused = self.refused.iter();
+            refused.any(|(name, _)| *name == setting.name)
+        };
+        postponed.received.retain(|setting| !is_refused(setting));
         if self.is_exchange(&target) {
             let received = context.dsl.dataset_of(self.received)?;
             if let Some(wrapping) = self.new_wrapping(context, &target)? {
@@ -114,6 +133,7 @@ impl SyncTask for EndReceive {
             context.forget_resume_state(&target)?;
         }
         context.change_dataset(target.id(), |phys| phys.flags &= !FLAG_INCONSISTENT)?;
+        postponed.apply(context, &context.dsl.dataset(&self.name)?)?;
         let target = context.dsl.dataset(&self.name)?;
         let id = context.create_snapshot(&target, self.snapshot.as_bytes())?;
         context.change_dataset(id, |phys| {

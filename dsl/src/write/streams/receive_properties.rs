@@ -3,14 +3,12 @@
 //! A received value stands beside the local one, which wins. What a dataset had received before and
 //! the stream does not have any more is taken away.
 
-use crate::dataset::Dataset;
+use super::postponed::Postponed;
 use crate::error::DslError;
 use crate::name::DatasetName;
 use crate::object_sets::is_of_caching;
 use crate::write::context::{SyncContext, SyncTask};
-use crate::write::properties::{RECEIVED, Setting, stored_value};
-
-const HAS_RECEIVED: &str = "$hasrecvd";
+use crate::write::properties::Setting;
 
 /// Stores what came with a stream.
 #[derive(Debug)]
@@ -21,15 +19,6 @@ pub struct SetReceived {
     pub settings: Vec<Setting>,
     /// What was left out, and why.
     pub refused: Vec<(String, DslError)>,
-}
-
-impl SetReceived {
-    /// The settings that change what is in effect.
-    fn effective(&self, dataset: &Dataset) -> Result<Vec<Setting>, DslError> {
-        let own = dataset.directory().properties()?;
-        let is_open = |setting: &&Setting| own.get(&setting.name).is_none();
-        Ok(self.settings.iter().filter(is_open).cloned().collect())
-    }
 }
 
 impl SyncTask for SetReceived {
@@ -49,31 +38,16 @@ impl SyncTask for SetReceived {
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let dataset = context.dsl.dataset(&self.name)?;
         if dataset.is_snapshot() {
-            return context.apply_snapshot_settings(&dataset, &self.settings);
+            return context.receive_snapshot_settings(&dataset, &self.settings);
         }
-        for setting in self.effective(&dataset)? {
-            context.account_setting(&dataset, &setting)?;
-        }
-        let table = context.directory(dataset.directory().id())?.properties;
-        context.set_number(table, HAS_RECEIVED.as_bytes(), 0)?;
-        let before = dataset.directory().properties()?;
-        for (name, _) in before.all_received() {
-            if !self.settings.iter().any(|setting| setting.name == name) {
-                context.remove_entry(table, format!("{name}{RECEIVED}").as_bytes())?;
-            }
-        }
-        for setting in &self.settings {
-            if let Some(value) = &setting.value {
-                let key = format!("{}{RECEIVED}", setting.name);
-                let zap = context.mos().zap(table)?;
-                zap.update(context.tx, key.as_bytes(), &stored_value(value))?;
-            }
-        }
-        if self
-            .settings
-            .iter()
-            .any(|setting| is_of_caching(&setting.name))
-        {
+        let all = Postponed {
+            received: self.settings.clone(),
+            is_complete: true,
+            own: Vec::new(),
+        };
+        context.apply_received(&dataset, &all)?;
+        let mut settings = self.settings.iter();
+        if settings.any(|setting| is_of_caching(&setting.name)) {
             context.dsl.refresh_caching();
         }
         context.dsl.refresh_policies()

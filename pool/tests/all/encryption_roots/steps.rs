@@ -9,7 +9,7 @@ use cenote_base::{Guid, ObjectId};
 use cenote_dsl::DslError;
 use cenote_dsl::write::{
     BeginReceive, ChangeKey, CloneDataset, CreateSnapshots, DestroyDataset, DestroySnapshots,
-    Encryption, EndReceive, PromoteDataset, RECEIVE_CHILD, ReceiveInto, RenameDataset,
+    Encryption, EndReceive, Postponed, PromoteDataset, RECEIVE_CHILD, ReceiveInto, RenameDataset,
     RollbackDataset, SyncTask,
 };
 use cenote_ondisk::objset::ObjsetKind;
@@ -413,6 +413,8 @@ impl Grove {
             kind: ObjsetKind::Other,
             ignores_case: false,
             properties: Vec::new(),
+            postponed: Postponed::default(),
+            refused: Vec::new(),
             encryption: Encryption::Inherit,
             keys: None,
             resume: None,
@@ -434,6 +436,7 @@ impl Grove {
             creation_time: 1,
             ivset_guid: None,
             keys: None,
+            refused: Vec::new(),
         };
         let ended = run(self.pool(), end).map(drop);
         let is_done = ended.is_ok();

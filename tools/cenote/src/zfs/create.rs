@@ -25,7 +25,7 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
         return failed(format!("{what}: {fault}"));
     }
     // With `-p` the root of a pool is one of the datasets that are there already.
-    if !name.contains('/') && !parsed.has("p") {
+    if !name.contains('/') && (!parsed.has("p") || parsed.has("V")) {
         return failed(format!("{what}: missing dataset name"));
     }
     let (properties, volume) = given(&parsed)?;

@@ -1,6 +1,8 @@
 //! `zfs load-key` and `zfs unload-key`.
 
-use cenote_control::model::{ControlError, Dataset, Depth, KindSet, PropertySelection, Request};
+use cenote_control::model::{
+    ControlError, Dataset, Depth, KindSet, PropertySelection, Request, Source,
+};
 
 use super::material;
 use super::select::{self, Selection, resolve};
@@ -205,8 +207,19 @@ pub fn load_below(pool: &str, context: &mut Context) -> u8 {
     load_many(&[pool.to_owned()], None, false, context)
 }
 
-/// Loads every key in a pool that is in a file; the encryption roots whose keys are not, and the
-/// exit code.
+/// The file of this machine that has the key of an encryption root.
+///
+/// A location that came with a stream is the sender's: which file or address is read is somebody
+/// else's word. It is used when a person loads the key, and never by itself.
+fn own_file(row: &Dataset) -> Option<&str> {
+    let location = row.property("keylocation")?;
+    let is_own = location.source != Source::Received;
+    let path = location.value.text()?.strip_prefix("file://");
+    path.filter(|_| is_own)
+}
+
+/// Loads every key in a pool that is in a file; the encryption roots whose keys are not, or whose
+/// location came with a stream, and the exit code.
 pub fn load_from_files(pool: &str, context: &mut Context) -> (Vec<String>, u8) {
     let rows = match encrypted(&[pool.to_owned()], true, context) {
         Ok(rows) => rows,
@@ -214,7 +227,7 @@ pub fn load_from_files(pool: &str, context: &mut Context) -> (Vec<String>, u8) {
     };
     let (mut left, mut code) = (Vec::new(), 0);
     for row in rows.iter().filter(|row| is_root(row) && !is_loaded(row)) {
-        let is_in_file = text(row, "keylocation").is_some_and(|at| at.starts_with("file://"));
+        let is_in_file = own_file(row).is_some();
         match is_in_file.then(|| load_one(row, None, false, context)) {
             Some(Ok(())) => {}
             Some(Err(message)) => {
@@ -232,9 +245,8 @@ pub fn load_from_files(pool: &str, context: &mut Context) -> (Vec<String>, u8) {
 pub fn not_in_files(context: &mut Context) -> Result<Vec<String>, u8> {
     let rows = encrypted(&[], true, context)?;
     let is_in_file = |row: &Dataset| {
-        let path = text(row, "keylocation").and_then(|at| at.strip_prefix("file://"));
         // The stick with the keys may have been pulled out.
-        path.is_some_and(|path| std::path::Path::new(path).exists())
+        own_file(row).is_some_and(|path| std::path::Path::new(path).exists())
     };
     let rows = rows
         .iter()

@@ -55,6 +55,9 @@ fn receive_of(target: &str, parsed: &Parsed) -> Result<Receive, Stop> {
     if has("c") && ["d", "e", "F", "s", "u", "h"].into_iter().any(has) {
         return usage("-c is incompatible with -d, -e, -F, -s, -u and -h");
     }
+    if has("d") && has("e") {
+        return usage("invalid option combination: -d and -e are mutually exclusive");
+    }
     let mut properties = pairs(parsed)?;
     let is_origin = |pair: &(String, String)| pair.0 == "origin";
     let origin = properties.iter().position(is_origin);

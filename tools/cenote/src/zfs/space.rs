@@ -76,9 +76,6 @@ pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcom
     let project = command == "projectspace";
     let letters = if project { "Hpo:s:S:" } else { "nHpo:s:S:t:i" };
     let parsed = Grammar::letters(letters).parse(arguments)?;
-    if parsed.has("i") {
-        return failed("-i: SIDs stay as they are, for this system has no map of them to numbers");
-    }
     let keys = sort_keys(&parsed)?;
     let classes = match classes(command, &parsed) {
         Ok(classes) => classes,
@@ -103,6 +100,9 @@ pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcom
         if classes.iter().any(|class| class.kind == kind) {
             rows.extend(ask(&dataset, kind, &classes, parsed.has("n"), context)?);
         }
+    }
+    if parsed.has("i") && rows.iter().any(|row| row.class.smb) {
+        context.complain("SIDs stay as they are: this system has no map of them to numbers");
     }
     rows.sort_by(|a, b| compare(a, b, &keys));
     print(&rows, &fields, &parsed, context);

@@ -18,6 +18,9 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
         if !parsed.operands.is_empty() {
             return usage("too many arguments");
         }
+        if ["v", "H", "f"].iter().any(|option| parsed.given(option)) {
+            return usage("-c must be used alone");
+        }
         return match context.ask(Request::EventsClear) {
             Ok(Response::Cleared { events }) => {
                 context.line(&format!("cleared {events} events"));
