@@ -10,7 +10,7 @@ use cenote_control::model::{
 
 use crate::finding::finding;
 use crate::means::Means;
-use crate::numbers::nicebytes;
+use crate::numbers::{counted, nicebytes};
 use crate::redundancy::{failures_by_design, failures_left, failures_to_loss, is_receiving};
 use crate::{Finding, Severity};
 
@@ -70,10 +70,7 @@ impl Place<'_> {
                     true => "; a spare has taken over",
                     false => "",
                 };
-                let more = match left {
-                    1 => "1 more device".to_owned(),
-                    left => format!("{left} more devices"),
-                };
+                let more = counted(left, "more device");
                 let text = format!("{spare}; {top} can lose {more} before data is lost");
                 (Severity::Attention, text)
             }
@@ -119,10 +116,10 @@ fn of_leaf(vdev: &Vdev, place: &Place<'_>, found: &mut Vec<Finding>) {
     let errors = counters.read_errors + counters.write_errors + counters.checksum_errors;
     if errors > 0 {
         let what = format!(
-            "{} read, {} write and {} checksum errors; {} were repaired",
+            "{} read, {} write and {}; {} were repaired",
             counters.read_errors,
             counters.write_errors,
-            counters.checksum_errors,
+            counted(counters.checksum_errors, "checksum error"),
             nicebytes(counters.self_healed + counters.scan_repaired)
         );
         let advice = format!(
@@ -134,7 +131,7 @@ fn of_leaf(vdev: &Vdev, place: &Place<'_>, found: &mut Vec<Finding>) {
         found.push(finding(Severity::Attention, &shown, what, advice));
     }
     if counters.slow_ios > 0 {
-        let what = format!("{} requests took very long", counters.slow_ios);
+        let what = format!("{} took very long", counted(counters.slow_ios, "request"));
         let advice = means.slow().to_owned();
         found.push(finding(Severity::Attention, &shown, what, advice));
     }

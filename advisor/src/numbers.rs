@@ -41,6 +41,14 @@ fn nice(number: u64, small_unit: &str) -> String {
     text
 }
 
+/// A number of things: `1 mount`, `2 mounts`.
+pub fn counted(count: u64, thing: &str) -> String {
+    match count {
+        1 => format!("1 {thing}"),
+        count => format!("{count} {thing}s"),
+    }
+}
+
 /// A duration as scan lines show it: `00:01:01`, `2 days 00:01:01`.
 pub fn duration(seconds: u64) -> String {
     let (days, rest) = (seconds / 86_400, seconds % 86_400);

@@ -93,6 +93,7 @@ fn of_files(status: &PoolStatus, found: &mut Vec<Finding>) {
         more => format!(" and {more} more"),
     };
     let what = match names.is_empty() {
+        true if status.error_count == 1 => "1 block or file is damaged".to_owned(),
         true => format!("{} blocks or files are damaged", status.error_count),
         false => format!("damaged: {}{more}", names.join(", ")),
     };
@@ -330,7 +331,7 @@ mod tests {
         );
         assert_eq!(
             found[0].advice,
-            "'cenote approve 'tank/v 0'' puts it into effect"
+            "'cenote approve \"tank/v 0\"' puts it into effect"
         );
         assert!(found[WAITING_MAX].what.starts_with("2 more values"));
     }

@@ -4,7 +4,7 @@ use crate::arc::{ArcCache, ArcFigures, BlockId, NOBODY, Origin};
 use crate::datasets::{DatasetCells, DatasetFigures, Datasets};
 use crate::flight::Flights;
 use crate::lookups::{Lookup, Lookups, Outcome, is_ahead, is_metadata};
-use cenote_base::metrics::Counter;
+use cenote_base::metrics::{Count, Counter};
 use cenote_base::{Bookmark, ObjsetId};
 use cenote_device::BlockBuffer;
 use cenote_io::{IoContext, IoError, ObjsetKeys, Pipeline, ReadContext, Workers};
@@ -68,6 +68,8 @@ pub struct BlockCache {
     shared: Arc<Shared>,
     io: IoContext,
     dataset: Option<Arc<DatasetCells>>,
+    /// Bytes of contents that had to be read from devices through this handle.
+    from_devices: Option<Arc<Count>>,
 }
 
 #[derive(Debug)]
@@ -142,6 +144,7 @@ impl BlockCache {
             shared: Arc::new(shared),
             io: IoContext::USER,
             dataset: None,
+            from_devices: None,
         }
     }
 
@@ -151,6 +154,16 @@ impl BlockCache {
             shared: Arc::clone(&self.shared),
             io: io.clone(),
             dataset: self.dataset.clone(),
+            from_devices: self.from_devices.clone(),
+        })
+    }
+
+    /// The same cache for one reader among many: adds to `from_devices` the bytes of contents that
+    /// are read from devices for it, now or ahead.
+    pub fn for_reader(&self, from_devices: &Arc<Count>) -> Arc<Self> {
+        Arc::new(Self {
+            from_devices: Some(Arc::clone(from_devices)),
+            ..self.clone()
         })
     }
 
@@ -162,6 +175,7 @@ impl BlockCache {
             shared: Arc::clone(&self.shared),
             io: self.io.clone(),
             dataset: is_dataset.then(|| self.shared.datasets.cells(id)),
+            from_devices: None,
         })
     }
 
@@ -260,6 +274,12 @@ impl BlockCache {
 
     fn note(&self, pointer: &BlockPointer, is_ahead: bool, outcome: Outcome) {
         let is_metadata = is_metadata(pointer);
+        if let Some(bytes) = &self.from_devices
+            && !is_metadata
+            && outcome == Outcome::Miss
+        {
+            bytes.add(pointer.logical_size());
+        }
         self.note_lookup(Lookup {
             is_metadata,
             is_ahead,

@@ -4,6 +4,7 @@ use crate::caching::is_metadata;
 use crate::error::DmuError;
 use crate::live::{LiveObject, Place};
 use crate::object_set::ObjectSet;
+use cenote_base::metrics::Count;
 use cenote_base::{BlockId, Bookmark, ObjectId};
 use cenote_cache::{Asked, Block, Retention};
 use cenote_io::IoContext;
@@ -101,6 +102,16 @@ impl Object {
     pub fn for_io(&self, io: &IoContext) -> Self {
         Self {
             set: self.set.for_io(io),
+            ..self.clone()
+        }
+    }
+
+    /// The object for one reader among many; what is read from devices for it is added to
+    /// `from_devices`.
+    #[must_use]
+    pub fn for_reader(&self, from_devices: &Arc<Count>) -> Self {
+        Self {
+            set: self.set.for_reader(from_devices),
             ..self.clone()
         }
     }

@@ -7,6 +7,7 @@ use crate::memo::BlockMemo;
 use crate::object::Object;
 use crate::regions::DnodeScans;
 use crate::streams::Streams;
+use cenote_base::metrics::Count;
 use cenote_base::rt::{RwLock, ranks};
 use cenote_base::{BlockId, Bookmark, ObjectId, ObjsetId};
 use cenote_cache::{BlockCache, Retention};
@@ -98,6 +99,15 @@ impl ObjectSet {
     pub fn for_io(&self, io: &IoContext) -> Arc<Self> {
         Arc::new(Self {
             cache: self.cache.for_io(io),
+            state: Arc::clone(&self.state),
+        })
+    }
+
+    /// A handle of the same set for one reader among many, as [`BlockCache::for_reader`].
+    #[must_use]
+    pub fn for_reader(&self, from_devices: &Arc<Count>) -> Arc<Self> {
+        Arc::new(Self {
+            cache: self.cache.for_reader(from_devices),
             state: Arc::clone(&self.state),
         })
     }

@@ -31,7 +31,7 @@ use crate::snapshots::holds::holds;
 use crate::snapshots::space::{reclaimed_by, snapshot_space};
 use crate::streams::receive::receive;
 use crate::streams::send::send;
-use cenote_control::model::{ControlError, Request, Response};
+use cenote_control::model::{ControlError, HttpRefusal, Request, Response};
 use cenote_control::protocol::{Ending, Peer, Reply, Service};
 
 impl Engine {
@@ -139,6 +139,13 @@ impl Engine {
             Request::Nbd { act } => act_on_servers(context, &act),
             Request::Ublk { act } => act_on_disks(context, &act),
             Request::Http { act } => act_on_sites(context, act),
+            Request::Dashboard { act } => match &self.dashboard {
+                Some(dashboard) => {
+                    let addresses = dashboard.act(&act)?;
+                    Ok(Response::Dashboard { addresses })
+                }
+                None => Err(HttpRefusal::NoDashboard.into()),
+            },
             Request::Metrics { names } => {
                 let missing = self.recorder.missing(context);
                 metrics(context, mounts, (&self.about, &missing), &names, reply)

@@ -28,7 +28,7 @@ use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
 use crate::serving::follow::may_change_exports;
 use crate::serving::table::{Servers, ServingSetup};
-use crate::sites::server::SiteServing;
+use crate::sites::server::{Dashboard, SiteServing};
 use crate::sites::table::SiteServers;
 use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{Env, metrics};
@@ -71,6 +71,8 @@ pub struct EngineSettings {
     pub disks: DiskSetup,
     /// How sites are served; not set, they are not.
     pub sites: Option<Box<dyn SiteServing>>,
+    /// The dashboard; not set, there is none.
+    pub dashboard: Option<Arc<dyn Dashboard>>,
     /// Parts outside of the engine whose figures are shown with its own.
     pub measured: Arc<metrics::Registry>,
 }
@@ -87,6 +89,7 @@ pub struct Engine {
     agent: Agent,
     pub(crate) alarms: Alarms,
     pub(crate) recorder: Recorder,
+    pub(crate) dashboard: Option<Arc<dyn Dashboard>>,
     /// Whether an alarm was sent because the record cannot be written.
     record_alarm: AtomicBool,
     shows_keys: bool,
@@ -125,6 +128,7 @@ impl Engine {
                 env,
             },
             mounts: Mounts::new(mounter),
+            dashboard: settings.dashboard,
             about: About {
                 version: settings.version,
                 auto: settings.auto,

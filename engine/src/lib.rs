@@ -80,7 +80,7 @@ pub use serving::open::ServedVolume;
 pub use serving::server::{HangUp, VolumeOffer, VolumeServer, VolumeServing};
 pub use serving::table::ServingSetup;
 pub use sites::report::SiteReport;
-pub use sites::server::{SiteOffer, SiteServer, SiteServing};
+pub use sites::server::{Dashboard, SiteOffer, SiteServer, SiteServing};
 pub use sites::site::Site;
 pub use trees::error::{TreeEntry, TreeFault};
 pub use trees::file::TreeFile;

@@ -118,6 +118,21 @@ pub enum HttpAct {
     Reload,
 }
 
+/// What about the dashboard.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DashboardAct {
+    /// Say where it is served.
+    Status,
+    /// Serve it on this port, too, until the daemon ends.
+    Listen {
+        /// `ADDRESS:PORT`.
+        address: String,
+    },
+    /// Serve it on the unix socket only.
+    Close,
+}
+
 /// A client's address and what it uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HttpClient {
@@ -139,7 +154,7 @@ pub struct HttpFigures {
     pub connections: u64,
     /// Requests answered.
     pub requests: u64,
-    /// Of these, requests that memory alone answered.
+    /// Of these, requests that were answered at once: no thread waited for the storage.
     pub from_memory: u64,
     /// Bytes of bodies sent.
     pub sent_bytes: u64,
@@ -164,9 +179,13 @@ pub struct HttpSiteStatus {
     pub made: Option<u64>,
     /// Files that are being sent.
     pub open_files: u64,
-    /// Bytes that memory had at once.
-    pub cached_bytes: u64,
-    /// Bytes that were read by a thread that may wait for a device.
+    /// Reads of files' contents.
+    #[serde(default)]
+    pub reads: u64,
+    /// Bytes of files that were sent.
+    #[serde(default)]
+    pub sent_bytes: u64,
+    /// Bytes of blocks that were read from devices for that, or ahead of it.
     pub read_bytes: u64,
     /// Why it cannot be shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]

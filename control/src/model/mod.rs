@@ -65,7 +65,7 @@ pub use error::{ControlError, MissingLog, NameFault};
 pub use error_record::{ErrorKind, ErrorRecord};
 pub use history::{Event, HistoryBody, HistoryRecord};
 pub use http::{
-    HttpAct, HttpClient, HttpFigures, HttpLimits, HttpOptions, HttpServer, HttpSite,
+    DashboardAct, HttpAct, HttpClient, HttpFigures, HttpLimits, HttpOptions, HttpServer, HttpSite,
     HttpSiteStatus, HttpState, HttpTls,
 };
 pub use import::{

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::alarm::AlarmAct;
 use super::change::Change;
 use super::dataset::KindSet;
-use super::http::HttpAct;
+use super::http::{DashboardAct, HttpAct};
 use super::import::{ImportOptions, ImportPick, Search};
 use super::nbd::NbdAct;
 use super::receive::Receive;
@@ -318,6 +318,11 @@ pub enum Request {
         /// What about them.
         act: HttpAct,
     },
+    /// The dashboard and `/metrics`. Answer: `Dashboard`.
+    Dashboard {
+        /// What about them.
+        act: DashboardAct,
+    },
     /// Measurements whose names begin with one of these; all, if there is none. Answer: parts
     /// `Metrics`, then `Done`.
     Metrics {
@@ -407,6 +412,10 @@ impl Request {
             Request::Http { act } => match act {
                 HttpAct::Status => Access::Read,
                 HttpAct::Start { .. } | HttpAct::Stop { .. } | HttpAct::Reload => Access::Change,
+            },
+            Request::Dashboard { act } => match act {
+                DashboardAct::Status => Access::Read,
+                DashboardAct::Listen { .. } | DashboardAct::Close => Access::Change,
             },
             Request::Import { .. }
             | Request::Export { .. }

@@ -214,6 +214,11 @@ pub enum Response {
         /// In the order in which they began.
         servers: Vec<HttpServer>,
     },
+    /// Where the dashboard and `/metrics` are served.
+    Dashboard {
+        /// `unix:PATH`, and `ADDRESS:PORT` if it is served on a port.
+        addresses: Vec<String>,
+    },
     /// Transaction groups.
     Groups {
         /// Oldest first.

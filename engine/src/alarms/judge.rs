@@ -10,6 +10,7 @@ use crate::events::Events;
 use crate::pools::activity::scan_of;
 use crate::registry::imported::Imported;
 use cenote_advisor::device;
+use cenote_advisor::numbers::counted;
 use cenote_base::Env;
 use cenote_control::model::{ErrorKind, ErrorRecord, Event, Scan, VdevState, shell_word};
 use std::sync::Arc;
@@ -225,10 +226,11 @@ fn of_scan(name: &str, event: &Event, imported: Option<&Imported>) -> (AlarmSeve
             AlarmSeverity::Note,
             format!("{name} finished{how}, without errors"),
         ),
-        errors => (
-            AlarmSeverity::Danger,
-            format!("{name} finished{how}, {errors} blocks are damaged"),
-        ),
+        errors => (AlarmSeverity::Danger, {
+            let verb = if errors == 1 { "is" } else { "are" };
+            let blocks = counted(errors, "block");
+            format!("{name} finished{how}, {blocks} {verb} damaged")
+        }),
     }
 }
 

@@ -195,7 +195,6 @@ fn diagnosis(found: &Diagnosis) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cenote_control::model::ImportOptions;
 
     fn cached(guid: u64) -> CachedPool {
         CachedPool {

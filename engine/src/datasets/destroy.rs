@@ -4,8 +4,8 @@
 //! began as, snapshots go before their dataset, children before their parents. What is in the way
 //! of what can be anywhere in the tree after promotions, so the order is found before anything is
 //! changed. So is what has to stay, because it is held, has clones elsewhere, or is below its own
-//! clone. What is in use is only seen when it is unmounted or closed, so all of them are, before the
-//! first is destroyed. Who is refused loses nothing.
+//! clone. What is in use is only seen when it is unmounted or closed, so all of them are, before
+//! the first is destroyed. A command that is refused destroys nothing.
 
 use crate::command::{By, NotedOnce, run};
 use crate::context::Context;

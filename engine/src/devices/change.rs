@@ -16,7 +16,7 @@ use cenote_base::Guid;
 use cenote_cloud::is_url;
 use cenote_control::model::{
     AttachedDevice, ControlError, DeviceChange, DeviceRefusal, NewVdev, NewVdevKind, NewVdevRole,
-    Response, SpareUse, Vdev, VdevState, VdevTree,
+    Response, SpareUse, Vdev, VdevKind, VdevState, VdevTree,
 };
 use cenote_dsl::directory_keys as keys;
 use cenote_pool::{Actor, Attachment, Auxiliary, Companion, Offline, Pool, Reach};
@@ -69,6 +69,14 @@ fn device_of(imported: &Imported, tree: &VdevTree, name: &str) -> Result<Vdev, C
             pool: imported.name().to_owned(),
         },
     })
+}
+
+/// A side of a mirror that a new one can be attached to: the first that is a device by itself.
+fn side_of(group: &Vdev) -> Option<Vdev> {
+    let is_mirror = group.kind == VdevKind::Mirror;
+    let mut sides = group.children.iter();
+    let first = sides.find(|side| side.children.is_empty());
+    first.filter(|_| is_mirror).cloned()
 }
 
 /// What `attach`, `replace` and `detach` say where there is no such device.
@@ -134,10 +142,10 @@ fn attach(
     let found = all_vdevs(&tree)
         .into_iter()
         .find(|vdev| answers_to(vdev, &attached.device));
-    if !attached.replaces && found.is_some_and(|vdev| !vdev.children.is_empty()) {
-        return Err(DeviceRefusal::NotWidened.into());
-    }
-    let old = device_of(&imported, &tree, &attached.device).map_err(missing)?;
+    let old = match found.filter(|vdev| !attached.replaces && !vdev.children.is_empty()) {
+        Some(group) => side_of(group).ok_or(DeviceRefusal::NotWidened)?,
+        None => device_of(&imported, &tree, &attached.device).map_err(missing)?,
+    };
     let place = attached.new.clone().or_else(|| old.path.clone());
     let place = place.ok_or(DeviceRefusal::NotInPool)?;
     let pool = &imported.pool;

@@ -307,7 +307,8 @@ impl Devices {
             NewVdevRole::Special => AllocationClass::Special,
             NewVdevRole::Dedup => AllocationClass::Dedup,
         };
-        let shape = shape(&vdev.kind, leaves.len())?;
+        // Of what was named: devices that somebody uses are no leaves, and are refused as such.
+        let shape = shape(&vdev.kind, vdev.devices.len())?;
         self.vdevs.push(cenote_pool::NewVdev {
             shape,
             class,

@@ -2,11 +2,11 @@
 
 use super::table::{
     DISK_OPEN, DISK_READ, DISK_REQUESTS, DISK_WRITTEN, HTTP_CONNECTIONS, HTTP_FROM_MEMORY,
-    HTTP_REFUSED, HTTP_REQUESTS, HTTP_SENT, HTTP_SITE_CACHED, HTTP_SITE_MADE, HTTP_SITE_OPEN,
-    HTTP_SITE_READ, HTTP_SITE_UP, HTTP_UNLOGGED, MOUNT_ERRORS, MOUNT_READ, MOUNT_REQUESTS,
-    MOUNT_WRITTEN, NBD_CLIENTS, NBD_READ, NBD_REQUESTS, NBD_WRITTEN, STORE_DAMAGED, STORE_FAILURES,
-    STORE_LOG_SIZE, STORE_LOG_USED, STORE_PENDING, STORE_RECEIVED, STORE_REQUESTS, STORE_SENT,
-    STORE_UNREACHABLE,
+    HTTP_REFUSED, HTTP_REQUESTS, HTTP_SENT, HTTP_SITE_MADE, HTTP_SITE_OPEN, HTTP_SITE_READ,
+    HTTP_SITE_READS, HTTP_SITE_SENT, HTTP_SITE_UP, HTTP_UNLOGGED, MOUNT_ERRORS, MOUNT_READ,
+    MOUNT_REQUESTS, MOUNT_WRITTEN, NBD_CLIENTS, NBD_READ, NBD_REQUESTS, NBD_WRITTEN, STORE_DAMAGED,
+    STORE_FAILURES, STORE_LOG_SIZE, STORE_LOG_USED, STORE_PENDING, STORE_RECEIVED, STORE_REQUESTS,
+    STORE_SENT, STORE_UNREACHABLE,
 };
 use crate::clouds::act::report;
 use crate::clouds::status::devices_of;
@@ -95,7 +95,8 @@ fn site_server(server: &HttpServer, sink: &mut dyn Sink) {
         let host = site.site.host.as_deref().unwrap_or_default();
         let place = format!("{host}{}", site.site.path);
         let labels = [address.as_str(), &place, &site.site.dataset];
-        sink.number(&HTTP_SITE_CACHED, &labels, site.cached_bytes);
+        sink.number(&HTTP_SITE_READS, &labels, site.reads);
+        sink.number(&HTTP_SITE_SENT, &labels, site.sent_bytes);
         sink.number(&HTTP_SITE_READ, &labels, site.read_bytes);
         sink.number(&HTTP_SITE_OPEN, &labels, site.open_files);
         sink.number(&HTTP_SITE_UP, &labels, u64::from(site.problem.is_none()));

@@ -239,17 +239,19 @@ measures! {
     HTTP_REQUESTS = Counter "cenote_http_requests_total" ["server"]
         "Requests that a server of sites answered.";
     HTTP_FROM_MEMORY = Counter "cenote_http_from_memory_total" ["server"]
-        "Requests that memory alone answered.";
+        "Requests that were answered at once: no thread waited for the storage.";
     HTTP_SENT = Counter "cenote_http_sent_bytes_total" ["server"]
         "Bytes of bodies that a server of sites sent.";
     HTTP_REFUSED = Counter "cenote_http_refused_total" ["server"]
         "Connections and requests that limits refused.";
     HTTP_UNLOGGED = Counter "cenote_http_unlogged_total" ["server"]
         "Lines of the access log that were dropped because the disk was too slow.";
-    HTTP_SITE_CACHED = Counter "cenote_http_site_cached_bytes_total" ["server" "site" "dataset"]
-        "Bytes of a site that memory had at once.";
+    HTTP_SITE_READS = Counter "cenote_http_site_reads_total" ["server" "site" "dataset"]
+        "Reads of the contents of a site's files.";
+    HTTP_SITE_SENT = Counter "cenote_http_site_sent_bytes_total" ["server" "site" "dataset"]
+        "Bytes of a site's files that were sent.";
     HTTP_SITE_READ = Counter "cenote_http_site_read_bytes_total" ["server" "site" "dataset"]
-        "Bytes of a site that were read by a thread that may wait for a device.";
+        "Bytes of blocks that were read from devices for a site, or ahead of its reads.";
     HTTP_SITE_OPEN = Gauge "cenote_http_site_open_files" ["server" "site" "dataset"]
         "Files of a site that are being sent.";
     HTTP_SITE_UP = Gauge "cenote_http_site_up" ["server" "site" "dataset"]

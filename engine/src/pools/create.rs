@@ -114,10 +114,7 @@ pub(crate) fn create_pool(
     let imported = Imported::new(pool, altroot, context.random());
     imported.set_cache_file(properties.cache_file);
     say(context, &imported, &said);
-    take_in(context, mounts, imported, |imported| {
-        let (_, dataset) = context.registry.dataset(&parse_name(imported.name())?)?;
-        set_contents(imported, &dataset, &quotas, by)
-    })
+    take_in(context, mounts, imported, (&quotas, by))
 }
 
 /// Makes a pool on devices, of which those in stores are kept if that succeeds.
@@ -156,12 +153,12 @@ fn say(context: &Context, imported: &Imported, (said, properties): &SaidOfNew) {
     }
 }
 
-/// Has a new pool among those that are imported, and mounts its root once `fill` is done with that.
+/// Has a new pool among those that are imported, sets quotas of its root, and mounts it.
 fn take_in(
     context: &Context,
     mounts: &Mounts,
     imported: Imported,
-    fill: impl FnOnce(&Arc<Imported>) -> Result<(), ControlError>,
+    (quotas, by): (&[ContentSetting], &By<'_>),
 ) -> Result<Response, ControlError> {
     let imported = context.registry.insert(imported)?;
     context.divide_memory();
@@ -170,7 +167,9 @@ fn take_in(
     context
         .events
         .post("sysevent.fs.zfs.pool_create", &imported.pool);
-    fill(&imported)?;
+    let (_, dataset) = context.registry.dataset(&parse_name(imported.name())?)?;
+    set_contents(&imported, &dataset, quotas, by)?;
+    drop(dataset);
     let (failures, done) = mount_below(mounts, &imported, None, &MountOptions::default());
     match failures.is_empty() {
         true => Ok(Response::Done),

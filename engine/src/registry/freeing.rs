@@ -21,8 +21,8 @@ fn of_disk(dataset: &str, error: ControlError) -> ControlError {
 
 impl Imported {
     /// Refuses to touch a dataset, its snapshots and all below it while clients have volumes there
-    /// open, or their disks are; with `force` disconnects them. Disks that are not open let go.
-    /// Until the answer is dropped, no disk of this pool is made.
+    /// open and stay, or their disks are open; with `force` disconnects them. Disks that are not
+    /// open let go. Until the answer is dropped, no disk of this pool is made.
     ///
     /// # Errors
     /// [`ControlError::DatasetBusy`] with the volume in use.
@@ -120,7 +120,11 @@ impl Imported {
             return Ok(());
         };
         let ids: Vec<ObjectId> = meant.iter().map(|(id, _)| *id).collect();
-        match force && self.served.hang_up(|id, _| ids.contains(&id)) {
+        let is_free = match force {
+            true => self.served.hang_up(|id, _| ids.contains(&id)),
+            false => self.served.await_leaving(&ids),
+        };
+        match is_free {
             true => Ok(()),
             false => Err(ControlError::DatasetBusy { dataset }),
         }

@@ -20,6 +20,9 @@ use std::time::Duration;
 /// How long requests of clients that are disconnected may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// How long a client may take to leave that nobody disconnects.
+const FAREWELL: Duration = Duration::from_secs(1);
+
 /// Disconnects a client.
 pub type HangUp = Arc<dyn Fn() + Send + Sync>;
 
@@ -62,6 +65,8 @@ struct Open {
     dataset: ObjectId,
     /// Whether it is served because of the property.
     is_by_property: bool,
+    /// Its volume is being closed.
+    is_leaving: bool,
     holder: Holder,
 }
 
@@ -121,10 +126,19 @@ impl Served {
         let open = Open {
             dataset,
             is_by_property,
+            is_leaving: false,
             holder,
         };
         state.known.insert(number, open);
         Some(number)
+    }
+
+    /// Somebody does no more, and is gone when what it wrote is on disk.
+    pub fn leave(&self, number: u64) {
+        if let Some(open) = self.state.lock().known.get_mut(&number) {
+            open.is_leaving = true;
+        }
+        self.left.notify_all();
     }
 
     /// Somebody is gone, and what it wrote is taken care of.
@@ -177,6 +191,24 @@ impl Served {
         !are_there
     }
 
+    /// Waits for clients of these that are leaving; false if others are there. A program that just
+    /// ended is still a client for a moment, until the server reads the end of its connection.
+    pub fn await_leaving(&self, datasets: &[ObjectId]) -> bool {
+        let is_meant = |open: &&Open| open.hang_up().is_some() && datasets.contains(&open.dataset);
+        let is_used = |state: &mut State| {
+            let mut meant = state.known.values().filter(is_meant);
+            meant.any(|open| !open.is_leaving)
+        };
+        let is_open = |state: &mut State| state.known.values().any(|open| is_meant(&open));
+        let state = self.state.lock();
+        let (state, are_there) = self.left.wait_timeout_while(state, FAREWELL, is_used);
+        if are_there {
+            return false;
+        }
+        let (_state, are_there) = self.left.wait_timeout_while(state, PATIENCE, is_open);
+        !are_there
+    }
+
     /// Waits until disks that let go of these have closed them; false if they do not.
     pub fn await_disks(&self, datasets: &[ObjectId]) -> bool {
         let is_there = |state: &mut State| {
@@ -213,6 +245,27 @@ mod tests {
         assert_eq!(calls.load(Ordering::SeqCst), 1);
         assert_eq!(served.datasets(), [(ObjectId(2), false)]);
         assert!(served.hang_up(|id, _| id == ObjectId(1)), "nobody is there");
+    }
+
+    /// `zfs destroy` right behind `nbdcopy` was refused: "dataset is busy".
+    #[test]
+    fn who_leaves_is_waited_for_and_who_stays_is_not() {
+        let served = Arc::new(Served::default());
+        let client = || Holder::Client(Arc::new(|| panic!("nobody is disconnected")));
+        let leaving = served.add(ObjectId(1), false, client()).expect("a client");
+        served.add(ObjectId(2), false, client()).expect("a client");
+        let own = Arc::clone(&served);
+        let gone = rt::spawn("gone", move || {
+            rt::sleep(Duration::from_millis(50));
+            own.leave(leaving);
+            // Longer than somebody who stays would be looked at.
+            rt::sleep(FAREWELL + Duration::from_millis(200));
+            own.remove(leaving);
+        });
+        assert!(served.await_leaving(&[ObjectId(1)]), "it leaves");
+        assert_eq!(served.datasets(), [(ObjectId(2), false)]);
+        assert!(!served.await_leaving(&[ObjectId(2)]), "it stays");
+        gone.expect("a thread").join().expect("no panic");
     }
 
     #[test]

@@ -243,6 +243,7 @@ impl ServedVolume {
 
 impl Drop for ServedVolume {
     fn drop(&mut self) {
+        self.imported.served.leave(self.number);
         let volume = self.volume.take();
         let is_writable = volume.is_some_and(|volume| volume.is_writable());
         if is_writable && let Err(error) = self.imported.close_unmounted(&[self.id]) {

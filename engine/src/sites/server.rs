@@ -2,7 +2,7 @@
 
 use super::report::SiteReport;
 use super::site::Site;
-use cenote_control::model::{ControlError, HttpFigures, HttpOptions};
+use cenote_control::model::{ControlError, DashboardAct, HttpFigures, HttpOptions};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +32,15 @@ pub trait SiteServer: Send + Sync {
 
     /// Listens no longer; what is being sent may take so long.
     fn stop(&self, grace: Duration);
+}
+
+/// The dashboard, which the program serves beside the engine.
+pub trait Dashboard: Send + Sync {
+    /// Serves it on a port, or no longer; returns where it is served then.
+    ///
+    /// # Errors
+    /// It cannot listen there, or listens on another port.
+    fn act(&self, act: &DashboardAct) -> Result<Vec<String>, ControlError>;
 }
 
 /// Starts servers.

@@ -397,7 +397,6 @@ impl Site {
         let shown = self.shown.read();
         let (id, mut problem) = (shown.id, shown.problem.clone());
         drop(shown);
-        let (cached_bytes, read_bytes) = self.counts.get();
         let state = id
             .zip(named.as_ref())
             .map(|(id, (imported, _))| imported.dsl().dataset_of(id));
@@ -430,8 +429,9 @@ impl Site {
                     .filter(Dataset::is_snapshot)
                     .map(|state| state.phys().creation_time),
                 open_files: named.as_ref().map_or(0, files),
-                cached_bytes,
-                read_bytes,
+                reads: self.counts.reads.get(),
+                sent_bytes: self.counts.sent.get(),
+                read_bytes: self.counts.from_devices.get(),
                 problem,
             },
         }

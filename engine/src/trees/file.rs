@@ -76,7 +76,7 @@ impl TreeFile {
             // The read that may wait says so.
             return Vec::new();
         }
-        tree.counts.add_cached(bytes(&segments));
+        tree.counts.add(bytes(&segments));
         segments
     }
 
@@ -108,6 +108,7 @@ impl TreeFile {
             return Ok(Vec::new());
         };
         let object = object.for_io(&IoContext::USER.with_patience(Patience::Never));
+        let object = object.for_reader(&tree.counts.from_devices);
         let object = match passes && self.passes {
             true => object.in_passing(),
             false => object,
@@ -117,7 +118,7 @@ impl TreeFile {
             return Err(TreeFault::Changed);
         }
         let segments = read.map_err(|error| tree.fault(&error))?;
-        tree.counts.add_read(bytes(&segments));
+        tree.counts.add(bytes(&segments));
         Ok(segments)
     }
 }

@@ -6,34 +6,30 @@ use super::names::Names;
 use super::tag::Tags;
 use crate::registry::damage::DamageLog;
 use cenote_base::ObjectId;
+use cenote_base::metrics::Count;
 use cenote_posix::{FileSystem, PosixError};
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Bytes that clients got: those that memory had at once, and those that were read by a thread that
-/// may wait.
+/// What clients got of a tree's files.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
-    cached: AtomicU64,
-    read: AtomicU64,
+    /// Reads of files' contents.
+    pub reads: Count,
+    /// Bytes that they got.
+    pub sent: Count,
+    /// Bytes of blocks that were read from devices for them, or ahead of them.
+    pub from_devices: Arc<Count>,
 }
 
 impl Counts {
-    /// Counts bytes that memory had.
-    pub fn add_cached(&self, bytes: u64) {
-        self.cached.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Counts bytes that were read.
-    pub fn add_read(&self, bytes: u64) {
-        self.read.fetch_add(bytes, Ordering::Relaxed);
-    }
-
-    /// Both.
-    pub fn get(&self) -> (u64, u64) {
-        let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        (of(&self.cached), of(&self.read))
+    /// Counts a read that gave so many bytes.
+    pub fn add(&self, bytes: u64) {
+        if bytes > 0 {
+            self.reads.add(1);
+            self.sent.add(bytes);
+        }
     }
 }
 

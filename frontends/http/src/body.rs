@@ -257,10 +257,11 @@ impl Parts {
     }
 
     /// Begins a read on a thread that may wait.
-    fn begin_read(&mut self, flight: &Flight, rules: &Rules) -> Result<(), Broken> {
+    fn begin_read(&mut self, flight: &mut Flight, rules: &Rules) -> Result<(), Broken> {
         let Some((begin, length)) = self.next_read(flight) else {
             return Ok(());
         };
+        flight.is_at_once = false;
         let (file, purpose) = (Arc::clone(&self.file), self.purpose);
         let work = move || file.read(begin, length, purpose);
         let reading = flight.shared.waiting.begin(work);

@@ -74,6 +74,8 @@ pub(crate) struct Flight {
     pub bytes: u64,
     pub record: Option<Box<Record>>,
     is_waiting: bool,
+    /// No thread was asked that may wait.
+    pub is_at_once: bool,
 }
 
 impl Flight {
@@ -90,6 +92,7 @@ impl Flight {
             bytes: 0,
             record: None,
             is_waiting: false,
+            is_at_once: false,
         }
     }
 
@@ -112,6 +115,7 @@ impl Drop for Flight {
         let class = usize::from(self.status / 100).clamp(1, 5) - 1;
         count(&figures.answers[class], 1);
         count(&figures.bytes, self.bytes);
+        count(&figures.from_memory, u64::from(self.is_at_once));
         if let Some(address) = &self.link.address {
             count(&address.0.bytes, self.bytes);
         }

@@ -10,7 +10,7 @@
 use crate::access_log::{Record, kept};
 use crate::answer::{self, Answer, Asked, Content, InMemory, MayWait};
 use crate::body::Payload;
-use crate::flight::{Flight, Shared, count};
+use crate::flight::{Flight, Shared};
 use crate::links::Link;
 use crate::options::Rules;
 use crate::pages::{self, PageRequest, Pages};
@@ -103,7 +103,7 @@ impl Exchange {
             Answerer::Tree(tree) => {
                 let (asked, site) = &*tree;
                 if let Some(answer) = answer::answer(asked, site, &self.rules, &InMemory) {
-                    count(&self.flight.shared.figures.from_memory, 1);
+                    self.flight.is_at_once = true;
                     return self.ready(answer);
                 }
                 Reply::Waiting(Box::pin(self.wait_for_tree(tree)))

@@ -36,7 +36,7 @@ pub struct Status {
     pub answers: [u64; 5],
     /// Bytes of answers' bodies.
     pub bytes: u64,
-    /// Requests that were answered from memory alone.
+    /// Requests that were answered from memory at once, to the end: no thread waited.
     pub from_memory: u64,
     /// Requests that wait for the storage, or are being answered by a thread that may wait.
     pub waiting: usize,

@@ -48,6 +48,13 @@ const TXG_LAST: Txg = Txg(u64::MAX / 2);
 /// Features whose upkeep this software does not know, once they are in use.
 const UNKEPT: [&str; 2] = [features::DYNAMIC_GANG_HEADER, features::PHYSICAL_REWRITE];
 
+/// How many groups a log device may be ahead of all others. It gets the uberblock of a group first,
+/// and groups without changes are not written. If the pool is imported without it after a power cut
+/// there, the groups that follow must be newer than those that only the log device has, so that it
+/// is the one that is left out when it comes back. A log device that is ahead by more keeps the
+/// pool out until it is taken away again.
+const LOGS_AHEAD_MAX: u64 = 1024;
+
 /// How long an import waits for devices that another process has locked: one that was killed keeps
 /// its locks until the system has closed its files.
 const LOCK_WAIT: Duration = Duration::from_secs(3);
@@ -244,6 +251,16 @@ impl SyncTask for BecomeAnother {
 }
 
 impl Pool {
+    /// Whether a log device of the pool is not there.
+    fn lacks_log(&self, candidate: &PoolCandidate) -> bool {
+        let (tree, found) = (self.vdev_tree(), candidate.devices());
+        let mut logs = tree.children.iter().filter(|top| top.is_log);
+        logs.any(|top| {
+            let mut leaves = top.leaves().filter(|leaf| leaf.is_leaf_device());
+            leaves.any(|leaf| !found.contains_key(&leaf.guid))
+        })
+    }
+
     /// Takes an imported pool, whose meta object set was opened for writing, into use.
     pub(crate) fn make_writable(mut self, candidate: &PoolCandidate) -> Result<Self, ImportError> {
         check_features(&self)?;
@@ -264,7 +281,11 @@ impl Pool {
         let log_headers = self.take_logs(candidate, &space, newest)?;
         let rewound = options.rewind_to_checkpoint;
         let rewound = rewound.then(|| self.rewound_uberblock(newest));
-        let last = rewound.as_ref().map_or(newest, |rewound| rewound.txg);
+        let last = match &rewound {
+            Some(rewound) => rewound.txg,
+            None if self.lacks_log(candidate) => Txg(newest.0.saturating_add(LOGS_AHEAD_MAX)),
+            None => newest,
+        };
         let gate = TxgGate::new(last, options.throttle, Arc::clone(self.env()));
         let checkpoint = directory_words(self.mos(), keys::CHECKPOINT)?;
         let (mut chronicle, away) = self.past(candidate, newest)?;

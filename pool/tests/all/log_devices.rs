@@ -167,9 +167,9 @@ fn assert_does_without_log(pool: &Pool) {
     pool.close().expect("written");
 }
 
-/// A log device was deleted while it was in use. The pool was healthy but for that, since its groups
-/// had all that was in the log. The next import asked for `-m` all the same. After a crash it also
-/// did because a log led there that nobody had added to since.
+/// A log device was deleted while it was in use. The pool was healthy but for that, since its
+/// groups had all that was in the log. The next import asked for `-m` all the same. After a crash
+/// it also did because a log led there that nobody had added to since.
 #[test]
 fn a_log_device_that_was_lost_in_use_is_not_asked_for() {
     World::simulated(1).run(|| {

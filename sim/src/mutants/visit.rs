@@ -12,7 +12,7 @@ use cenote_dsl::write::{
     CloneDataset, CreateSnapshots, DestroyDataset, DestroySnapshots, PromoteDataset,
     RollbackDataset, SyncTask,
 };
-use cenote_dsl::{Dataset, DatasetName, DatasetType};
+use cenote_dsl::{Dataset, DatasetType};
 use cenote_pool::{ImportOptions, Pool, assemble, import};
 use cenote_posix::write::{NewFile, WriteOptions, WriteSettings};
 use cenote_posix::{FileKind, FileSystem};

@@ -87,6 +87,7 @@ pub fn run(options: &Options) -> Result<bool> {
         }
     }
     by_keyboard(&browser, &url)?;
+    by_pointer(&browser, &url)?;
     act(&browser, &url, &site)?;
     site.finish()?;
     Ok(true)
@@ -213,6 +214,25 @@ fn by_keyboard(browser: &Browser, url: &str) -> Result<()> {
     browser.press_tab()?;
     let first = browser.run("return document.activeElement.className")?;
     ensure!(first == "skip", "the first element is {first}");
+    Ok(())
+}
+
+/// What is under the pointer is said in words, and nothing when it leaves.
+fn by_pointer(browser: &Browser, url: &str) -> Result<()> {
+    browser.go(&format!("{url}/pool/tank"))?;
+    let said = browser.run(
+        "const plot = document.querySelector('.plot');
+         const box = plot.querySelector('svg').getBoundingClientRect();
+         const move = (target, x) => target.dispatchEvent(new PointerEvent('pointermove',
+           { bubbles: true, clientX: x, clientY: box.top + 5 }));
+         move(plot, box.right - 2);
+         const said = plot.parentElement.querySelector('.readout').textContent;
+         move(document.body, 0);
+         return [said, plot.parentElement.querySelector('.readout').textContent];",
+    )?;
+    let text = said[0].as_str().context("a text")?;
+    ensure!(text.contains("read ") || text == "no figures", "{said}");
+    ensure!(said[1] == "", "{said}");
     Ok(())
 }
 

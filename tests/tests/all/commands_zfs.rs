@@ -273,6 +273,25 @@ fn is_mounted(path: &Path) -> Result<bool> {
         .any(|line| line.split(' ').nth(1) == Some(&path)))
 }
 
+/// `zfs destroy -r` destroyed the siblings of a file system that is used before it met that.
+fn one_that_is_used_keeps_its_siblings(site: &Site) -> Result<()> {
+    site.ok("zfs create tank/x/y/b")?;
+    site.ok("zfs create -V 4M tank/x/y/c")?;
+    let used = std::fs::File::create(site.path("tank/x/y/a").join("used"))?;
+    let busy = site.fails("zfs destroy -r tank/x")?.report();
+    ensure!(busy.contains("busy"), "{busy}");
+    site.ok("zfs list tank/x/y/b tank/x/y/c")?;
+    ensure!(
+        is_mounted(&site.path("tank/x/y/b"))?,
+        "it is not mounted again"
+    );
+    drop(used);
+    for doomed in ["b", "c"] {
+        site.ok(&format!("zfs destroy tank/x/y/{doomed}"))?;
+    }
+    Ok(())
+}
+
 #[test]
 fn mounts_follow_their_properties() -> Result<()> {
     if !pool::can_mount() {
@@ -322,21 +341,7 @@ fn mounts_follow_their_properties() -> Result<()> {
         is_mounted(&site.path("tank/x/y/a"))? && !is_mounted(&a)?,
         "moved by its name"
     );
-    // One that is used keeps its siblings, too, which were destroyed before it was met.
-    site.ok("zfs create tank/x/y/b")?;
-    site.ok("zfs create -V 4M tank/x/y/c")?;
-    let used = std::fs::File::create(site.path("tank/x/y/a").join("used"))?;
-    let busy = site.fails("zfs destroy -r tank/x")?.report();
-    ensure!(busy.contains("busy"), "{busy}");
-    site.ok("zfs list tank/x/y/b tank/x/y/c")?;
-    ensure!(
-        is_mounted(&site.path("tank/x/y/b"))?,
-        "it is not mounted again"
-    );
-    drop(used);
-    for doomed in ["b", "c"] {
-        site.ok(&format!("zfs destroy tank/x/y/{doomed}"))?;
-    }
+    one_that_is_used_keeps_its_siblings(&site)?;
     site.ok("zfs rename -u tank/x/y/a tank/a")?;
     ensure!(
         is_mounted(&site.path("tank/x/y/a"))?,

@@ -248,12 +248,10 @@ fn a_lost_disk_is_replaced_in_its_place_and_by_guid() -> Result<()> {
     site.reopen(&["tank"])?;
     let wide = device(&site, 7)?.display().to_string();
     let text = "can only attach to mirrors and top-level disks";
-    refusal(
-        &site,
-        &format!("zpool attach tank {first} {wide}"),
-        255,
-        text,
-    )?;
+    for place in [first.as_str(), "raidz1-0"] {
+        let attach = format!("zpool attach tank {place} {wide}");
+        refusal(&site, &attach, 255, text)?;
+    }
     fs::remove_file(&wide)?;
     site.finish()
 }
@@ -287,6 +285,10 @@ fn a_spare_stands_in_and_goes_back() -> Result<()> {
         "{}",
         site.ok("zpool status tank")?
     );
+    // A mirror by its name stands for its sides.
+    let third = device(&site, 6)?.display().to_string();
+    site.ok(&format!("zpool attach -w tank mirror-0 {third}"))?;
+    ensure!(state(&site, &third)? == "ONLINE");
     site.finish()
 }
 
@@ -296,6 +298,12 @@ fn a_spare_stands_in_and_goes_back() -> Result<()> {
 fn lost_devices_are_looked_after_by_themselves() -> Result<()> {
     let (site, devices) = pool("draid1:2d:5c:1s", 5)?;
     let [first, second] = [&devices[0], &devices[1]];
+    // It said "5 required but 0 provided".
+    let again = format!(
+        "zpool create -f other draid1:2d:5c:1s {}",
+        devices.join(" ")
+    );
+    refusal(&site, &again, 1, "is part of active pool 'tank'")?;
     site.ok("zpool set autoreplace=on tank")?;
     site.ok(&format!("zpool offline -f tank {first}"))?;
     wait_until("a spare", || Ok(state(&site, "draid1-0-0")? == "ONLINE"))?;

@@ -43,7 +43,7 @@ fn what_is_wrong_is_told_with_what_to_do() -> Result<()> {
     let ill = site.fails("cenote health tank")?;
     let ill = String::from_utf8(ill.stdout)?;
     ensure!(
-        ill.contains("checksum errors") && ill.contains("zpool scrub tank"),
+        ill.contains("checksum error") && ill.contains("zpool scrub tank"),
         "{ill}"
     );
     let json = site.fails("cenote health -j tank")?.stdout;
@@ -63,7 +63,7 @@ fn what_is_wrong_is_told_with_what_to_do() -> Result<()> {
     // The device may have been degraded, too, if its errors came fast enough.
     let mut earlier = well.lines().filter(|line| line.starts_with("  earlier "));
     ensure!(
-        earlier.any(|line| line.contains(".img: ") && line.contains("checksum errors")),
+        earlier.any(|line| line.contains(".img: ") && line.contains("checksum error")),
         "{well}"
     );
     site.finish()

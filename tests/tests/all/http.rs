@@ -283,7 +283,7 @@ fn the_latest_snapshot_is_shown(served: &Served) -> Result<()> {
     ensure!(served.get("/dir/in")?.header("ETag") != small);
     let sparse = served.get("/dir/sparse")?.header("ETag").to_owned();
     let busy = site.fails("zfs destroy tank/pub@sync-1")?.report();
-    ensure!(busy.contains("downloads"), "{busy}");
+    ensure!(busy.contains("1 download "), "{busy}");
     ensure!(slow.rest() == noise(1, LARGE), "the old state to the end");
     wait_until("the snapshot is free", || {
         Ok(site
@@ -347,7 +347,7 @@ fn pools_go_and_come_back(served: &Served) -> Result<()> {
     );
     let slow = Download::begin(served, "/large")?;
     let busy = site.fails("zpool export tank")?.report();
-    ensure!(busy.contains("downloads"), "{busy}");
+    ensure!(busy.contains("1 download "), "{busy}");
     ensure!(served.body("/small")? == b"new\n", "and all goes on");
     site.kill()?;
     drop(slow);
@@ -361,6 +361,39 @@ fn pools_go_and_come_back(served: &Served) -> Result<()> {
     site.import("")?;
     let status = site.ok("cenote http status")?;
     ensure!(status.contains("no sites"), "{status}");
+    hits_are_counted(served)
+}
+
+/// What a site sent and what was read from devices for that, of a pool that was just imported.
+fn sent_and_read(served: &Served) -> Result<(u64, u64)> {
+    let status = served.site.ok("cenote http status -j")?;
+    let status: serde_json::Value = serde_json::from_str(&status)?;
+    let site = &status["servers"][0]["sites"][0];
+    let of = |name: &str| site[name].as_u64().with_context(|| status.to_string());
+    Ok((of("sent_bytes")?, of("read_bytes")?))
+}
+
+/// All of a large file counted as read from devices, also from memory, and the head of a request
+/// that memory had made the request one from memory.
+fn hits_are_counted(served: &Served) -> Result<()> {
+    served.start("tank/pub")?;
+    let size = LARGE as u64;
+    ensure!(served.body("/large")?.len() == LARGE);
+    let (sent, read) = sent_and_read(served)?;
+    ensure!(sent == size && read >= size, "{sent} {read}");
+    fs::read(served.path("large"))?;
+    ensure!(served.body("/large")?.len() == LARGE);
+    let (sent, again) = sent_and_read(served)?;
+    ensure!(sent == 2 * size && again == read, "{sent} {again} {read}");
+    let text = served.site.ok("cenote metrics")?;
+    let series = "cenote_http_site_sent_bytes_total{";
+    let line = text.lines().find(|line| line.starts_with(series));
+    let line = line.with_context(|| text.clone())?;
+    ensure!(
+        line.contains("tank/pub") && line.ends_with(&sent.to_string()),
+        "{line}"
+    );
+    served.site.ok("cenote http stop")?;
     Ok(())
 }
 

@@ -330,6 +330,27 @@ fn judge_dashboard(site: &Site, port: u16) -> Result<()> {
     Ok(())
 }
 
+/// The dashboard's port is closed and opened while the daemon runs.
+fn judge_switch(site: &Site, port: u16) -> Result<()> {
+    let url = format!("http://127.0.0.1:{port}/");
+    let both = site.ok("cenote daemon dashboard")?;
+    ensure!(both.contains(".metrics") && both.contains(&url), "{both}");
+    let refused = site.fails("cenote daemon dashboard 127.0.0.1:0")?.report();
+    ensure!(refused.contains("dashboard off"), "{refused}");
+    let socket = site.ok("cenote daemon dashboard off")?;
+    ensure!(
+        socket.contains(".metrics") && !socket.contains("http:"),
+        "{socket}"
+    );
+    ensure!(browse(port, "GET", "/", "", "").is_err(), "it is closed");
+    let again = site.ok(&format!("cenote daemon dashboard 127.0.0.1:{port}"))?;
+    ensure!(again.contains(&url), "{again}");
+    // The history is that of before.
+    let overview = browse(port, "GET", "/", "", "")?;
+    ensure!(overview.starts_with("HTTP/1.1 200 OK"), "{overview}");
+    Ok(())
+}
+
 /// The metrics that a query of Grafana names, each with its labels.
 fn named(query: &str) -> Vec<(String, Vec<String>)> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -410,7 +431,7 @@ fn judge_grafana(site: &Site) -> Result<()> {
                 );
             }
             // Of what this pool does not have there is no series.
-            let is_absent = ["cenote_store_", "cenote_nbd_"]
+            let is_absent = ["cenote_store_", "cenote_nbd_", "cenote_http_"]
                 .iter()
                 .any(|w| name.starts_with(w));
             let is_there = found.keys().any(|key| key.split('{').next() == Some(&name));
@@ -522,6 +543,7 @@ fn figures_are_served_to_prometheus_and_shown_by_commands() -> Result<()> {
     judge_datasets(&site)?;
     judge_commands(&site)?;
     judge_top(&site)?;
+    judge_switch(&site, port)?;
     judge_dashboard(&site, port)?;
     judge_grafana(&site)?;
     judge_strangers(&site, port)?;

@@ -153,9 +153,7 @@ fn a_mount_is_where_its_caller_is() -> Result<()> {
     );
     // With its namespace the mount is gone, and nothing is in the way.
     wait_until("the mount ended", || {
-        Ok(site
-            .ok("cenote daemon status")?
-            .contains("ONLINE, 1 mounts"))
+        Ok(site.ok("cenote daemon status")?.contains("ONLINE, 1 mount"))
     })?;
     site.finish()
 }

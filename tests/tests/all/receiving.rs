@@ -296,6 +296,17 @@ fn sent(site: &Site, arguments: &str) -> Result<Vec<u8>> {
     Ok(site.cenote().run("zfs", &words)?.success()?.stdout)
 }
 
+fn incompressible(length: usize) -> Vec<u8> {
+    let mut state = 1_u64;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 56) as u8
+    };
+    (0..length).map(|_| next()).collect()
+}
+
 /// A stream that fails leaves the properties of the dataset as they were. Before, they were those
 /// of a stream of which nothing was received.
 #[test]
@@ -314,15 +325,7 @@ fn properties_come_with_the_contents() -> Result<()> {
         site.ok(&format!("zfs set {property} tank/source"))?;
     }
     site.ok("zfs set com.example:note=two tank/source")?;
-    let mut noise = 1_u64;
-    let bytes: Vec<u8> = (0..24 << 20)
-        .map(|_| {
-            noise = noise
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1);
-            (noise >> 56) as u8
-        })
-        .collect();
+    let bytes = incompressible(16 << 20);
     fs::write(site.path("tank/source").join("large"), &bytes)?;
     site.ok("zfs set com.example:kept=x tank/source")?;
     site.ok("zfs snapshot -o com.example:tag=one tank/source@b")?;
@@ -373,6 +376,8 @@ fn properties_come_with_the_contents() -> Result<()> {
 
 /// User properties of a snapshot are received values there, too. They were local ones.
 fn properties_of_snapshots(site: &Site) -> Result<()> {
+    site.ok("zfs destroy -r tank/copy")?;
+    receive(site, "-u tank/copy", &sent(site, "-p tank/source@b")?)?.success()?;
     let tag = |snapshot: &str| -> Result<String> {
         let line = format!("zfs get -H -o value,source com.example:tag {snapshot}");
         Ok(site.ok(&line)?.trim_end().to_owned())
@@ -495,8 +500,8 @@ fn a_place_of_a_key_arrives(site: &Site, key: &str) -> Result<()> {
     );
     site.ok("zfs load-key tank/kept")?;
     // What the stream says does not count where somebody says something else.
-    let other = format!("-u -o keylocation=file:///none tank/other");
-    receive(site, &other, &sent(site, "-wp tank/source@a")?)?.success()?;
+    let other = "-u -o keylocation=file:///none tank/other";
+    receive(site, other, &sent(site, "-wp tank/source@a")?)?.success()?;
     let place = of("keylocation", "tank/other")?;
     ensure!(place == "file:///none\tlocal", "{place}");
     for dataset in ["tank/kept", "tank/other"] {

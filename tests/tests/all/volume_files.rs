@@ -87,7 +87,8 @@ fn images_go_in_and_come_out() -> Result<()> {
     site.ok(&format!(
         "cenote volume export -q --format qcow2 tank/a@first {qcow}"
     ))?;
-    site.ok(&format!("cenote volume import -q {qcow} tank/b"))?;
+    let said = site.ok(&format!("cenote volume import {qcow} tank/b"))?;
+    ensure!(said.is_empty(), "progress is not for a log: {said:?}");
     site.ok(&format!("cenote volume export -q -f tank/b {out}"))?;
     is_image_of(&at("out"), &at("image"))?;
     let status = site.ok("cenote nbd status --json")?;

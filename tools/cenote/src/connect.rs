@@ -370,6 +370,7 @@ fn died(death: &death::Death) -> CallError {
 fn is_about_pools(request: &Request) -> bool {
     match request {
         Request::Alarms { .. }
+        | Request::Dashboard { .. }
         | Request::SettingsList { .. }
         | Request::SettingsSet { .. }
         | Request::EventsClear
@@ -512,6 +513,7 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         Request::Send { send } => no_dataset(send.target),
         Request::ReclaimedBy { .. }
         | Request::Alarms { .. }
+        | Request::Dashboard { .. }
         | Request::SettingsList { .. }
         | Request::SettingsSet { .. }
         | Request::Metrics { .. }

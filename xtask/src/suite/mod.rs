@@ -115,6 +115,7 @@ fn lints(logs: &Path) -> Vec<Unit> {
     clippy.current_dir(workspace::root()).args(["-n", "10"]);
     clippy.arg(workspace::cargo().get_program());
     clippy.args(["clippy", "--workspace", "--all-targets", "--locked"]);
+    clippy.arg("--keep-going");
     clippy.args(["--", "-D", "warnings"]);
     vec![
         unit("formatting", format, logs),

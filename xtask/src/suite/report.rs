@@ -43,7 +43,7 @@ impl Report {
         if is_well {
             println!("ok      {seconds:7.1} s  {name}");
             for line in output.lines().filter(|line| count_passed(line).is_some()) {
-                println!("        {line}");
+                println!("{line}");
             }
             return;
         }

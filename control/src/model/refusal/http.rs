@@ -67,6 +67,17 @@ pub enum HttpRefusal {
         /// The other.
         second: String,
     },
+    /// This daemon has no dashboard.
+    #[error("this daemon has no dashboard")]
+    NoDashboard,
+    /// It is on another port.
+    #[error(
+        "the dashboard is served on {address} already; run 'cenote daemon dashboard off' first"
+    )]
+    DashboardElsewhere {
+        /// The address.
+        address: String,
+    },
     /// Nothing of that name is served.
     #[error("'{target}' is not served; 'cenote http status' lists what is")]
     NotServed {
@@ -75,8 +86,10 @@ pub enum HttpRefusal {
     },
     /// Clients read files of it.
     #[error(
-        "{count} downloads from '{dataset}' are under way; wait for them, or end them with \
+        "{count} {} from '{dataset}' {} under way; wait until nothing is sent, or run \
          'cenote http stop --grace 0 {}'",
+        if *count == 1 { "download" } else { "downloads" },
+        if *count == 1 { "is" } else { "are" },
         shell_word(dataset)
     )]
     InUse {

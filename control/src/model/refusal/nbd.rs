@@ -58,7 +58,11 @@ pub enum NbdRefusal {
         dataset: String,
     },
     /// Clients are connected.
-    #[error("{count} clients of '{target}' are connected; disconnect them, or use -f")]
+    #[error(
+        "{count} {} of '{target}' {} connected; disconnect them, or use -f",
+        if *count == 1 { "client" } else { "clients" },
+        if *count == 1 { "is" } else { "are" }
+    )]
     InUse {
         /// The name or address.
         target: String,

@@ -14,7 +14,6 @@
 //! `%recv` itself, too. And a `quota` that rises lets `%recv` grow beyond the old one
 //! ([`Dataset::raised_quota`]).
 
-use super::receive::RECEIVE_CHILD;
 use crate::dataset::Dataset;
 use crate::directory::Directory;
 use crate::error::DslError;
@@ -24,6 +23,9 @@ use crate::property::table::Property;
 use crate::write::context::SyncContext;
 use crate::write::properties::{RECEIVED, Setting, stored_value};
 use cenote_base::ObjectId;
+
+/// The hidden child that an existing dataset is received into.
+pub const RECEIVE_CHILD: &str = "%recv";
 
 const LATER: &str = "$later";
 const LOCAL: &str = "$local";

@@ -6,7 +6,7 @@
 //! ended well ([`super::EndReceive`]). Whatever stops the stream before leaves a dataset that is
 //! destroyed like any other, or one that remembers how far it came ([`ResumePoint`]).
 
-use super::postponed::Postponed;
+use super::postponed::{Postponed, RECEIVE_CHILD};
 use super::resume_point::ResumePoint;
 use crate::dataset::Dataset;
 use crate::error::DslError;
@@ -21,9 +21,6 @@ use cenote_dmu::zap::ZapValue;
 use cenote_ondisk::dsl_dataset::{FLAG_CASE_INSENSITIVE, FLAG_INCONSISTENT, fields};
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::stream::{CryptKeydata, ResumeToken};
-
-/// The hidden child that an existing dataset is received into.
-pub const RECEIVE_CHILD: &str = "%recv";
 
 /// What a stream is received into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -132,7 +132,8 @@ impl Statistics {
             if requests == 0 {
                 continue;
             }
-            let _ = write!(text, "{name}: {requests} requests");
+            let plural = if requests == 1 { "" } else { "s" };
+            let _ = write!(text, "{name}: {requests} request{plural}");
             if *kind != RequestKind::Flush {
                 let _ = write!(text, ", {}", bytes(load(&of.bytes)));
             }
@@ -194,7 +195,7 @@ mod tests {
         for line in [
             "         4 KiB           3  ########",
             "         512 B           1  ####",
-            "flush: 1 requests, 0 us on average",
+            "flush: 1 request, 0 us on average",
             "         8 EiB           1  ####",
         ] {
             assert!(report.contains(line), "{line}\n{report}");

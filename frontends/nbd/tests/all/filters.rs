@@ -182,9 +182,9 @@ fn requests_are_counted_as_clients_make_them() {
     device.read_vec(8192, 4096).expect("read");
     let report = statistics.report();
     for line in [
-        "read: 1 requests, 4 KiB",
-        "write: 1 requests, 4 KiB",
-        "flush: 1 requests",
+        "read: 1 request, 4 KiB",
+        "write: 1 request, 4 KiB",
+        "flush: 1 request,",
     ] {
         assert!(report.contains(line), "{report}");
     }

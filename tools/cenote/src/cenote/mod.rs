@@ -386,4 +386,67 @@ mod tests {
             }
         }
     }
+
+    /// No page had an example. What is refused in this version has none.
+    #[test]
+    fn every_page_has_an_example() {
+        let mut named: Vec<&str> = manual::examples().iter().map(|(name, _)| *name).collect();
+        for page in manual::pages(&COMMANDS) {
+            let is_alias = page.text.starts_with(".so ");
+            let is_missing = page.text.contains("not available in this version");
+            let has_one = page.text.contains("\n.SH EXAMPLES\n");
+            assert!(has_one != (is_alias || is_missing), "{}", page.name);
+            named.retain(|name| name.split('(').next() != Some(page.name.as_str()));
+        }
+        assert!(named.is_empty(), "no page has the examples of {named:?}");
+    }
+
+    /// The options in examples are those of their commands, as are the commands.
+    #[test]
+    fn examples_are_read_by_their_commands() {
+        let of_programs = [&zpool::PROGRAM, &zfs::PROGRAM];
+        let flags_of = |words: &[&str]| -> Option<Vec<Flag>> {
+            let mut programs = of_programs.iter();
+            if let Some(program) = programs.find(|program| program.name == words[0]) {
+                return Some(program.topic(words[1])?.flags.to_vec());
+            }
+            let mut commands = COMMANDS.iter();
+            let command = commands.find(|command| command.name == words[1])?;
+            let mut flags = command.flags.to_vec();
+            if let Run::Reading(_) = command.run {
+                flags.extend_from_slice(POOL_FLAGS);
+            }
+            Some(flags)
+        };
+        let mut count = 0;
+        for (page, examples) in manual::examples() {
+            for (line, text) in examples {
+                assert!(
+                    text.ends_with('.') && line.len() <= 100,
+                    "{page}: {line}: {text}"
+                );
+                let own = line.split(['|', '>']).next().unwrap_or_default();
+                let words: Vec<&str> = own.split_whitespace().collect();
+                if ["mount", "zstream"].contains(&words[0])
+                    || words[0] == "cenote" && ["zpool", "find"].contains(&words[1])
+                {
+                    continue;
+                }
+                let flags = flags_of(&words);
+                let flags = flags.unwrap_or_else(|| panic!("{page}: no such command: {line}"));
+                for word in words.iter().filter(|word| word.starts_with('-')) {
+                    let is_known = match word.strip_prefix("--") {
+                        Some(_) => flags.iter().any(|flag| flag.is(word)),
+                        None => word
+                            .chars()
+                            .skip(1)
+                            .all(|letter| flags.iter().any(|flag| flag.short == Some(letter))),
+                    };
+                    assert!(is_known, "{page}: {word} in {line}");
+                    count += 1;
+                }
+            }
+        }
+        assert!(count > 50, "{count} options were read");
+    }
 }

@@ -8,7 +8,7 @@ use crate::command::Arguments;
 use crate::connect;
 use crate::context::{Context, Outcome, Stop, failed};
 use crate::format::json::{Json, Object};
-use crate::format::number::nicebytes;
+use crate::format::number::{counted, nicebytes};
 use crate::reading::progress::Progress;
 use cenote_cloud::ObjectFault;
 use cenote_cloud::location::is_location;
@@ -123,10 +123,10 @@ fn print(place: &str, verified: &StoreVerified, context: &mut Context) {
         (faulty, _) => format!("{faulty} are NOT as they were put"),
     };
     context.line(&format!(
-        "{place}: {} objects with {} and {} pages of the map: {what}",
-        verified.objects,
+        "{place}: {} with {} and {} of the map: {what}",
+        counted(verified.objects, "object"),
         nicebytes(verified.bytes),
-        verified.pages
+        counted(verified.pages, "page")
     ));
     for fault in verified.faults.iter().chain(&verified.remarks) {
         let ranges = fault.ranges.iter();

@@ -13,6 +13,9 @@ pub const FILES: &str = ":files";
 /// The same of directories only.
 const DIRECTORIES: &str = ":directories";
 
+/// What the names of features as properties of a pool begin with.
+const FEATURE: &str = "feature@";
+
 /// How long datasets are listed.
 const LIMIT: Duration = Duration::from_millis(500);
 
@@ -53,8 +56,11 @@ fn of_kind(kind: &Operand, candidates: &Candidates<'_>, context: &mut Context) -
             of_pool,
             with_value,
         } => {
-            let table = if *of_pool { POOL } else { DATASET };
-            properties(table, *with_value, candidates.current)
+            let current = candidates.current;
+            match current.strip_prefix(FEATURE).filter(|_| *of_pool) {
+                Some(typed) => features(typed, *with_value),
+                None => properties(if *of_pool { POOL } else { DATASET }, *with_value, current),
+            }
         }
         Operand::Device => devices(candidates.operands, context),
         Operand::VdevWord => owned(&crate::zpool::VDEV_WORDS),
@@ -146,9 +152,47 @@ fn properties(table: &'static [PropertyInfo], with_value: bool, current: &str) -
         !word.is_empty()
             && word
                 .chars()
-                .all(|c| c.is_ascii_alphanumeric() || "-_[].".contains(c))
+                .all(|c| c.is_ascii_alphanumeric() || "-_[].,".contains(c))
     });
+    let words = words.flat_map(spelled_out);
     words.map(|word| format!("{name}={word}")).collect()
+}
+
+/// The words that a form in a table of values stands for: `gzip-[1-9]` for nine, and
+/// `sha256[,verify]` for two.
+fn spelled_out(form: &str) -> Vec<String> {
+    let parts = form.strip_suffix(']').and_then(|form| form.split_once('['));
+    let Some((lead, choice)) = parts else {
+        return vec![form.to_owned()];
+    };
+    if choice.starts_with(',') {
+        return vec![lead.to_owned(), format!("{lead}{choice}")];
+    }
+    // The table has only numbers there.
+    let ranges = choice.split(',').filter_map(|part| {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        Some(first.parse::<u16>().ok()?..=last.parse().ok()?)
+    });
+    let numbers = ranges.flatten();
+    numbers.map(|number| format!("{lead}{number}")).collect()
+}
+
+/// Features by their names, of which there is this much.
+fn features(typed: &str, with_value: bool) -> Vec<String> {
+    let named = |mark: &str| {
+        let names = crate::zpool::FEATURES.iter();
+        names.map(|name| format!("{FEATURE}{name}{mark}")).collect()
+    };
+    match (with_value, typed.split_once('=')) {
+        (false, _) => named(""),
+        (true, None) => named("="),
+        (true, Some((name, _))) => {
+            let states = ["enabled", "disabled"].into_iter();
+            states
+                .map(|state| format!("{FEATURE}{name}={state}"))
+                .collect()
+        }
+    }
 }
 
 /// The devices of the pool that an operand names.

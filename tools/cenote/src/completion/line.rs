@@ -67,9 +67,10 @@ impl Line {
         line
     }
 
-    /// Of a list, only the last part is completed.
+    /// Of a list, only the last part is completed. A comma in the value of a property is no end.
     fn leave_list(&mut self) {
-        if let Some(end) = self.rest.rfind(',').filter(|_| !self.rest.starts_with('/')) {
+        let is_list = !self.rest.starts_with('/') && !self.rest.contains('=');
+        if let Some(end) = self.rest.rfind(',').filter(|_| is_list) {
             let rest = self.rest.split_off(end + 1);
             self.lead.push_str(&self.rest);
             self.rest = rest;

@@ -92,6 +92,40 @@ fn verbs_and_files() {
     assert!(found("zpool import ").is_empty());
 }
 
+/// `compression=gzip-[1-9]` was offered, which is no value.
+#[test]
+fn values_are_spelled_out() {
+    let all = found("zfs set compression=");
+    assert_eq!(all.len(), 8 + 9 + 19 + 21, "{all:?}");
+    for word in ["gzip-9", "zstd-19", "zstd-fast-1000"] {
+        assert!(all.contains(&format!("compression={word}")), "{word}");
+    }
+    assert_eq!(
+        found("zfs set dedup=sha5"),
+        ["dedup=sha512", "dedup=sha512,verify"]
+    );
+    assert_eq!(found("zfs create -o dedup=edonr,"), ["dedup=edonr,verify"]);
+    assert_eq!(found("zpool set feature@lz"), ["feature@lz4_compress="]);
+    assert_eq!(
+        found("zpool set feature@lz4_compress=e"),
+        ["feature@lz4_compress=enabled"]
+    );
+    assert_eq!(found("zpool get feature@lz"), ["feature@lz4_compress"]);
+}
+
+/// Every value that is offered is one: no form of several words is left.
+#[test]
+fn no_form_is_offered_as_a_word() {
+    use cenote_control::model::properties::{DATASET, POOL};
+    for (program, table) in [("zfs", DATASET), ("zpool", POOL)] {
+        for info in table {
+            for word in found(&format!("{program} set {}=", info.name)) {
+                assert!(!word.contains(['[', ']', '<', '|']), "{word}");
+            }
+        }
+    }
+}
+
 /// There is no daemon, and none is asked to start.
 struct Nobody;
 

@@ -8,7 +8,7 @@ use cenote_base::{RealEnv, settings};
 use cenote_control::model::NbdListen;
 use cenote_control::protocol::Service;
 use cenote_engine::{
-    AlarmSetup, DiskSetup, Engine, EngineSettings, MEMORY_MIN, RecordPlace, ServingSetup,
+    AlarmSetup, Dashboard, DiskSetup, Engine, EngineSettings, MEMORY_MIN, RecordPlace, ServingSetup,
 };
 
 use super::disks::UblkDisks;
@@ -40,6 +40,8 @@ pub struct Wanted {
     pub places: Places,
     /// What the daemon before it left.
     pub before: Before,
+    /// The dashboard.
+    pub dashboard: Arc<dyn Dashboard>,
     /// Parts beside the engine that have figures.
     pub measured: Arc<Registry>,
 }
@@ -87,6 +89,7 @@ pub fn service(wanted: Wanted) -> Arc<dyn Service> {
             ..DiskSetup::default()
         },
         sites: Some(Box::new(HttpServing)),
+        dashboard: Some(wanted.dashboard),
         measured: wanted.measured,
     };
     Arc::new(Engine::new(

@@ -24,7 +24,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use cenote_control::model::{ControlError, DaemonStatus, NbdListen, Request, Response, shell_word};
+use cenote_control::model::{
+    ControlError, DaemonStatus, DashboardAct, NbdListen, Request, Response, shell_word,
+};
 use cenote_control::protocol::{ServeOptions, Server, clear_left_sockets, socket_of_process};
 use cenote_control::record::{self, beside_socket};
 use cenote_engine::{AlarmSetup, AlarmSource, MEMORY_MIN};
@@ -36,7 +38,7 @@ use crate::command::{Arguments, Command, Run, flags};
 use crate::context::{Context, DIED, Outcome, Stop, failed, usage};
 use crate::death;
 use crate::format::json::{Json, Object};
-use crate::format::number::{duration, nicebytes};
+use crate::format::number::{counted, duration, nicebytes};
 use crate::metrics::dashboard::{self, Dashboard};
 use crate::metrics::endpoint::Endpoint;
 use crate::places::{Places, state_directory_of_process};
@@ -48,7 +50,8 @@ pub use gauge::memory_available;
 pub const COMMAND: Command = Command {
     name: "daemon",
     summary: "Run, look at or stop the process that keeps pools open",
-    synopsis: "run | status | stop | restart | resume [POOL...] | forget [POOL...] | log",
+    synopsis: "run | status | stop | restart | resume [POOL...] | forget [POOL...] | log |\n       \
+               cenote daemon dashboard [on|off|ADDRESS:PORT]",
     about: "'run' stays in the foreground until it is stopped; 'zpool import' starts one by\n\
             itself, which leaves after its last pool is exported. The socket is $CENOTE_SOCKET,\n\
             else /run/cenote.sock for root and $XDG_RUNTIME_DIR/cenote.sock for others.\n\
@@ -59,7 +62,10 @@ pub const COMMAND: Command = Command {
             missing: 'cenote health' and others say so. The daemon tries again when its devices\n\
             appear. 'forget' removes what a dead daemon left, its mounts too, without importing\n\
             anything. 'forget POOL' ends that a missing pool is expected, also at later starts.\n\
-            'log' prints the daemon's messages.",
+            'log' prints the daemon's messages.\n\
+            'dashboard' says where the dashboard is served. With ADDRESS:PORT it is served there,\n\
+            too, until the daemon ends; 'on' is 127.0.0.1:9134. Anybody who reaches the port may\n\
+            read. 'off' ends that.",
     flags: flags! {
         'j' "json" _ "print JSON";
         _ "auto" _ "run: leave after the last pool is exported";
@@ -142,6 +148,10 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
             arguments.only(&[])?;
             resume::forget(pools, &socket(), context)
         }
+        ["dashboard", rest @ ..] => {
+            arguments.only(&[])?;
+            dashboard_command(rest, context)
+        }
         ["log"] => {
             arguments.only(&["follow", "force", "lines"])?;
             print_log(arguments, context)
@@ -209,7 +219,40 @@ fn metrics_endpoint(arguments: &Arguments, socket: &Path) -> Result<Endpoint, St
         }
     };
     let endpoint = Endpoint::bind(&metrics_socket(socket), tcp.as_deref());
-    endpoint.map_err(Stop::Failed)
+    endpoint.map_err(|why| Stop::Failed(format!("--metrics-listen: {why}")))
+}
+
+/// The port of the dashboard where nobody names one.
+const DASHBOARD: &str = "127.0.0.1:9134";
+
+/// `cenote daemon dashboard [on|off|ADDRESS:PORT]`.
+fn dashboard_command(words: &[&str], context: &mut Context) -> Outcome {
+    let act = match words {
+        [] => DashboardAct::Status,
+        ["on"] => DashboardAct::Listen {
+            address: DASHBOARD.to_owned(),
+        },
+        ["off"] => DashboardAct::Close,
+        [address] if address.contains(':') => DashboardAct::Listen {
+            address: (*address).to_owned(),
+        },
+        _ => return usage("'on', 'off' or ADDRESS:PORT"),
+    };
+    let addresses = match context.ask(Request::Dashboard { act }) {
+        Ok(Response::Dashboard { addresses }) => addresses,
+        Ok(_) => return failed(crate::context::mismatch().to_string()),
+        Err(error) => return failed(error.to_string()),
+    };
+    for address in &addresses {
+        context.line(&match address.strip_prefix("unix:") {
+            Some(path) => format!("unix socket {path}"),
+            None => format!("http://{address}/"),
+        });
+    }
+    if addresses.is_empty() {
+        context.line("the dashboard is served nowhere; the daemon's log says why");
+    }
+    Ok(0)
 }
 
 /// The token that opens the dashboard's actions.
@@ -321,14 +364,14 @@ fn serve(arguments: &Arguments) -> Outcome {
         socket: socket.clone(),
         places,
         before,
+        dashboard: endpoint.switch(),
         measured: endpoint.registry(),
     });
     if auto {
         leave_terminal()?;
     }
     let dashboard = Dashboard::new(Arc::clone(&service), token, state_directory_of_process());
-    let served = endpoint.serve(&service, dashboard);
-    let served = served.map_err(Stop::Failed)?;
+    let served = endpoint.serve(&service, dashboard).map_err(Stop::Failed)?;
     notify_service("READY=1");
     let retry = retry::Retry::begin(Arc::clone(&service), socket, notify_state);
     let options = ServeOptions {
@@ -528,7 +571,8 @@ fn status(arguments: &Arguments, context: &mut Context) -> Outcome {
     ));
     for pool in &status.pools {
         let (health, mounts) = (pool.health.word(), pool.mounts);
-        context.line(&format!("pool    {}  {health}, {mounts} mounts", pool.name));
+        let mounts = counted(mounts, "mount");
+        context.line(&format!("pool    {}  {health}, {mounts}", pool.name));
     }
     Ok(0)
 }

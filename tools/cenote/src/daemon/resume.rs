@@ -22,6 +22,7 @@ use cenote_engine::{cached_pools, forget_cached};
 use super::disks::complain_of_left;
 use crate::context::{Context, Outcome, Stop, failed};
 use crate::death::{self, Death};
+use crate::format::number::counted;
 use crate::places::Places;
 use crate::texts::{cannot_import, with_context};
 
@@ -186,19 +187,15 @@ fn resume_one(wanted: &Wanted, context: &mut Context) -> u8 {
     };
     // A server of files comes back after a start of the machine, too: nobody holds it open.
     let (sites, sites_code) = serve_sites(pool, context);
-    let mut served = match served {
+    let served = [(served, "volume"), (sites, "site")].map(|(count, thing)| match count {
         0 => String::new(),
-        1 => ", 1 volume served".to_owned(),
-        count => format!(", {count} volumes served"),
-    };
-    served.push_str(&match sites {
-        0 => String::new(),
-        1 => ", 1 site served".to_owned(),
-        count => format!(", {count} sites served"),
+        count => format!(", {} served", counted(count, thing)),
     });
     context.line(&format!(
-        "{}: imported, {mounted} file systems mounted{served}",
-        pool.name
+        "{}: imported, {} mounted{}",
+        pool.name,
+        counted(mounted, "file system"),
+        served.concat()
     ));
     for root in &locked {
         context.complain(&format!(

@@ -4,7 +4,7 @@
 //! the rule is kept to the digit: whole multiples of a unit print as integers, everything else
 //! with as many decimals (two at most) as fit.
 
-pub use cenote_advisor::numbers::{duration, nicebytes, nicenum};
+pub use cenote_advisor::numbers::{counted, duration, nicebytes, nicenum};
 
 /// A ratio stored in hundredths: `1.07`.
 pub fn ratio(hundredths: u64) -> String {

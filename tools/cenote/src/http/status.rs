@@ -4,7 +4,7 @@ use crate::command::Arguments;
 use crate::context::{Context, DIED, Outcome, failed, mismatch};
 use crate::format::date::{Form, date};
 use crate::format::json::{Json, Object};
-use crate::format::number::{nicebytes, share};
+use crate::format::number::{counted, nicebytes, share};
 use crate::format::table::{Column, table};
 use cenote_control::model::{
     ControlError, HttpAct, HttpClient, HttpServer, HttpSiteStatus, Request, Response,
@@ -54,18 +54,19 @@ fn print(server: &HttpServer, context: &mut Context) {
     context.line(&format!("server {}{kind}", server.addresses.join(" and ")));
     let figures = &server.figures;
     context.line(&format!(
-        "  {} connections, {} requests ({} from memory), {} sent, {} refused",
-        figures.connections,
-        figures.requests,
+        "  {}, {} ({} at once), {} sent, {} refused",
+        counted(figures.connections, "connection"),
+        counted(figures.requests, "request"),
         share(figures.from_memory, figures.requests),
         nicebytes(figures.sent_bytes),
         figures.refused
     ));
-    let columns = ["SITE", "DATASET", "SHOWN", "MADE", "OPEN", "READ", "CACHED"];
+    let columns = ["SITE", "DATASET", "SHOWN", "MADE", "OPEN", "SENT", "CACHED"];
     let columns: Vec<Column> = columns.into_iter().map(Column::text).collect();
     let zone = context.zone.clone();
     let rows = server.sites.iter().map(|site| {
-        let all = site.cached_bytes.saturating_add(site.read_bytes);
+        // Whole blocks are read, also of those of which a part is sent.
+        let cached = site.sent_bytes.saturating_sub(site.read_bytes);
         let host = site.site.host.as_deref().unwrap_or_default();
         vec![
             format!("{host}{}", site.site.path),
@@ -74,8 +75,8 @@ fn print(server: &HttpServer, context: &mut Context) {
             site.made
                 .map_or_else(|| "-".to_owned(), |made| date(made, Form::Minute, &zone)),
             site.open_files.to_string(),
-            nicebytes(all),
-            share(site.cached_bytes, all),
+            nicebytes(site.sent_bytes),
+            share(cached, site.sent_bytes),
         ]
     });
     let rows: Vec<Vec<String>> = rows.collect();
@@ -98,7 +99,8 @@ fn site_json(status: &HttpSiteStatus) -> Json {
         object.put("made", made);
     }
     object.put("open_files", status.open_files);
-    object.put("cached_bytes", status.cached_bytes);
+    object.put("reads", status.reads);
+    object.put("sent_bytes", status.sent_bytes);
     object.put("read_bytes", status.read_bytes);
     if let Some(problem) = &status.problem {
         object.put("problem", problem.as_str());

@@ -1,5 +1,6 @@
 //! The pages about commands.
 
+use super::examples;
 use super::page::Page;
 use super::roff::Roff;
 use crate::command::{Command, Flag, HELP, Run};
@@ -151,6 +152,7 @@ fn of_program(program: &Program) -> Page {
         roff.entry(&format!("{} {}", program.name, topic.name), &text);
     }
     exit_status(&mut roff, &EXIT_OF_PROGRAMS);
+    examples::section(&mut roff, program.name);
     let page = |topic: &Topic| (format!("{}-{}", program.name, topic.name), SECTION);
     let mut pages: Vec<(String, u8)> = program.topics.iter().map(page).collect();
     pages.push(("cenote".to_owned(), 1));
@@ -185,6 +187,7 @@ fn of_topic(program: &Program, topic: &Topic) -> Page {
     }
     options(&mut roff, "OPTIONS", topic.flags);
     exit_status(&mut roff, &EXIT_OF_PROGRAMS);
+    examples::section(&mut roff, &name);
     let mut pages = vec![(program.name.to_owned(), SECTION)];
     pages.extend(
         properties_of(program.name)
@@ -240,6 +243,7 @@ fn of_zstream() -> Page {
             ("1", "The stream is damaged, or the command line is wrong."),
         ],
     );
+    examples::section(&mut roff, zstream::NAME);
     roff.see_also(&[("zfs-send".to_owned(), 8), ("zfs-receive".to_owned(), 8)]);
     Page {
         name: zstream::NAME.to_owned(),
@@ -267,6 +271,7 @@ fn of_mount_helper() -> Page {
     for (option, text) in mounts::helper::OPTIONS {
         roff.entry(option, text);
     }
+    examples::section(&mut roff, name);
     roff.see_also(&[("mount".to_owned(), 8), ("zfs-mount".to_owned(), 8)]);
     Page {
         name: name.to_owned(),
@@ -312,6 +317,7 @@ fn overview(commands: &[&'static Command]) -> Page {
     for (name, text) in ENVIRONMENT {
         roff.entry(name, text);
     }
+    examples::section(&mut roff, "cenote");
     let page = |command: &&Command| (format!("cenote-{}", command.name), 1);
     let mut pages: Vec<(String, u8)> = commands.iter().map(page).collect();
     pages.extend([("zpool".to_owned(), 8), ("zfs".to_owned(), 8)]);
@@ -349,6 +355,7 @@ fn of_command(command: &Command) -> Page {
     if let Run::Reading(_) | Run::Alone(_) = command.run {
         exit_status(&mut roff, &crate::command::EXIT_CODES);
     }
+    examples::section(&mut roff, &name);
     roff.see_also(&[("cenote".to_owned(), 1)]);
     Page {
         name,

@@ -1,5 +1,6 @@
 //! The pages about files that administrators write.
 
+use super::examples;
 use super::page::Page;
 use super::roff::Roff;
 use crate::format::number::nicebytes;
@@ -31,6 +32,7 @@ fn of_settings() -> Page {
     {
         roff.entry(setting.name, &explained(setting));
     }
+    examples::section(&mut roff, "cenote-settings(5)");
     roff.see_also(&[
         ("cenote-settings".to_owned(), 1),
         ("cenote-daemon".to_owned(), 1),

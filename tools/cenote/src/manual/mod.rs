@@ -9,6 +9,7 @@
 //! Deliberately absent: tutorials. They are in `docs/`.
 
 mod commands;
+mod examples;
 mod files;
 mod page;
 mod properties;
@@ -20,6 +21,7 @@ use std::path::{Path, PathBuf};
 use crate::command::{Arguments, Command, flags};
 use crate::context::{Context, Outcome, failed, usage};
 
+pub use examples::all as examples;
 pub use page::Page;
 
 /// The command.

@@ -1,5 +1,6 @@
 //! The pages about properties and features, under the names that OpenZFS's have.
 
+use super::examples;
 use super::page::Page;
 use super::property_texts as texts;
 use super::roff::Roff;
@@ -84,6 +85,7 @@ fn of_kind(kind: &Kind) -> Page {
         let written = "Space written since this snapshot or bookmark. Read-only.";
         roff.entry("written@SNAPSHOT, written#BOOKMARK", written);
     }
+    examples::section(&mut roff, kind.page);
     let pages: Vec<(String, u8)> = kind
         .commands
         .iter()
@@ -143,6 +145,7 @@ fn features() -> Page {
         }
         roff.entry(feature.name, &text);
     }
+    examples::section(&mut roff, name);
     roff.see_also(&[
         ("zpool-create".to_owned(), 8),
         ("zpool-upgrade".to_owned(), 8),

@@ -9,16 +9,18 @@
 
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use cenote_base::metrics::{Collect, Kind, Measure, Registry, Sink};
 use cenote_control::model::{
-    ControlError, Dataset, DatasetKind, Depth, KindSet, Part, PropertySelection, Request,
+    ControlError, DashboardAct, Dataset, DatasetKind, Depth, HttpRefusal, KindSet, Part,
+    PropertySelection, Request,
 };
 use cenote_control::protocol::{Reply, Service};
+use cenote_engine::Dashboard as Switch;
 use cenote_http::{
     Address, Bound, Handler, Limits, Method, NoSites, Options, PageAnswer, PageRequest, Pages,
     Server,
@@ -65,32 +67,123 @@ fn limits() -> Limits {
     }
 }
 
-/// The server while it runs.
+/// What is served on all addresses.
+struct Common {
+    service: Arc<dyn Service>,
+    dashboard: Dashboard,
+    latest: Mutex<Option<(Instant, Bytes)>>,
+}
+
+/// The servers while they run.
 #[derive(Default)]
-struct Running(Mutex<Option<Server>>);
+struct Servers {
+    common: Option<Arc<Common>>,
+    /// On the unix socket.
+    own: Option<(String, Server)>,
+    /// On a port.
+    port: Option<(SocketAddr, Server)>,
+    /// Requests and refusals of servers that ended.
+    past: [u64; 2],
+}
+
+/// The servers, for those who look at them or switch them.
+#[derive(Default)]
+struct Running(Mutex<Servers>);
 
 impl Running {
-    fn set(&self, server: Option<Server>) -> Option<Server> {
-        let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::replace(&mut *running, server)
+    fn servers(&self) -> MutexGuard<'_, Servers> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Servers {
+    /// Where it is served.
+    fn addresses(&self) -> Vec<String> {
+        let own = self.own.iter().map(|(path, _)| format!("unix:{path}"));
+        let port = self.port.iter().map(|(address, _)| address.to_string());
+        own.chain(port).collect()
+    }
+
+    /// Serves it on a port that is listened on.
+    fn begin(&mut self, bound: Bound, address: SocketAddr) -> Result<(), String> {
+        let common = self.common.as_ref();
+        let common = common.ok_or("the daemon starts or ends; try again")?;
+        let server = bound.serve(handler(common, Some(address)), None);
+        let server = server.map_err(|error| error.to_string())?;
+        self.port = Some((address, server));
+        log::info!("the dashboard and /metrics are served on http://{address}/");
+        Ok(())
     }
 }
 
 impl Collect for Running {
     fn collect(&self, sink: &mut dyn Sink) {
-        let status = {
-            let running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            running.as_ref().map(Server::status).unwrap_or_default()
+        let [mut requests, mut refused] = [0, 0];
+        {
+            let servers = self.servers();
+            let own = servers.own.iter().map(|(_, server)| server);
+            let port = servers.port.iter().map(|(_, server)| server);
+            for status in own.chain(port).map(Server::status) {
+                requests += status.requests;
+                refused += status.refused;
+            }
+            requests += servers.past[0];
+            refused += servers.past[1];
+        }
+        sink.number(&SCRAPES, &[], requests);
+        sink.number(&TURNED_AWAY, &[], refused);
+    }
+}
+
+impl Switch for Running {
+    fn act(&self, act: &DashboardAct) -> Result<Vec<String>, ControlError> {
+        match act {
+            DashboardAct::Status => {}
+            DashboardAct::Listen { address } => self.listen(address)?,
+            DashboardAct::Close => {
+                let ended = self.servers().port.take();
+                if let Some((address, server)) = ended {
+                    log::info!("the dashboard is not served on http://{address}/ any more");
+                    let status = server.status();
+                    server.stop(FAREWELL);
+                    let mut servers = self.servers();
+                    servers.past[0] += status.requests;
+                    servers.past[1] += status.refused;
+                }
+            }
+        }
+        Ok(self.servers().addresses())
+    }
+}
+
+impl Running {
+    fn listen(&self, text: &str) -> Result<(), ControlError> {
+        let refused = |reason: String| HttpRefusal::NotListening {
+            address: text.to_owned(),
+            reason,
         };
-        sink.number(&SCRAPES, &[], status.requests);
-        sink.number(&TURNED_AWAY, &[], status.refused);
+        let mut servers = self.servers();
+        if let Some((address, _)) = &servers.port {
+            let mut wanted = text.to_socket_addrs().into_iter().flatten();
+            return match wanted.any(|one| one == *address) {
+                true => Ok(()),
+                false => Err(HttpRefusal::DashboardElsewhere {
+                    address: address.to_string(),
+                }
+                .into()),
+            };
+        }
+        let (bound, address) = bound_to(text).map_err(refused)?;
+        servers.begin(bound, address).map_err(refused)?;
+        Ok(())
     }
 }
 
 /// The sockets that are listened on.
 pub struct Endpoint {
-    bound: Bound,
-    port: Option<SocketAddr>,
+    unix: Bound,
+    path: PathBuf,
+    port: Option<(Bound, SocketAddr)>,
     /// Why there is no unix socket.
     without_socket: Option<String>,
     running: Arc<Running>,
@@ -102,17 +195,21 @@ impl Endpoint {
     /// # Errors
     /// `tcp` cannot be listened on, and why.
     pub fn bind(path: &Path, tcp: Option<&str>) -> Result<Self, String> {
-        let mut bound = Bound::new(None).map_err(|error| error.to_string())?;
-        bound.set_workers(1);
-        let port = tcp.map(|text| listen_on(&mut bound, text)).transpose()?;
+        let mut unix = sockets()?;
+        let port = tcp.map(|text| {
+            let bound = bound_to(text);
+            bound.map_err(|why| format!("cannot listen on {text}: {why}"))
+        });
+        let port = port.transpose()?;
         // The lock of the control socket says that no other daemon has this one.
         let _ = std::fs::remove_file(path);
         // Nobody asked for this one, so a daemon without it is better than none.
-        let unix = bound.add_private(path);
+        let without_socket = unix.add_private(path).err();
         Ok(Self {
-            bound,
+            unix,
+            path: path.to_owned(),
             port,
-            without_socket: unix.err().map(|error| error.to_string()),
+            without_socket: without_socket.map(|error| error.to_string()),
             running: Arc::default(),
         })
     }
@@ -124,51 +221,77 @@ impl Endpoint {
         Arc::new(registry)
     }
 
+    /// What switches the port on and off while it is served.
+    pub fn switch(&self) -> Arc<dyn Switch> {
+        Arc::clone(&self.running) as Arc<dyn Switch>
+    }
+
     /// Serves until the result is dropped.
     ///
     /// # Errors
     /// The system has no threads for it.
     pub fn serve(self, service: &Arc<dyn Service>, dashboard: Dashboard) -> Result<Served, String> {
         let served = Served(self.running);
-        if let Some(why) = self.without_socket {
-            log::warn!("the dashboard and /metrics have no unix socket: {why}");
-            if self.port.is_none() {
-                return Ok(served);
-            }
-        }
         let failed = |error: &dyn std::fmt::Display| {
             format!("the dashboard and /metrics cannot be served: {error}")
         };
         dashboard.start().map_err(|error| failed(&error))?;
-        let handler = Handler {
-            sites: Arc::new(NoSites),
-            pages: Some(Arc::new(ServedPages {
-                service: Arc::clone(service),
-                dashboard,
-                port: self.port,
-                latest: Mutex::default(),
-            })),
-            options: Options {
-                limits: limits(),
-                ..Options::default()
-            },
-        };
-        let server = self.bound.serve(handler, None);
-        served.0.set(Some(server.map_err(|error| failed(&error))?));
-        if let Some(address) = self.port {
-            log::info!("the dashboard and /metrics are served on http://{address}/");
+        let common = Arc::new(Common {
+            service: Arc::clone(service),
+            dashboard,
+            latest: Mutex::default(),
+        });
+        let mut servers = served.0.servers();
+        servers.common = Some(Arc::clone(&common));
+        match self.without_socket {
+            Some(why) => log::warn!("the dashboard and /metrics have no unix socket: {why}"),
+            None => {
+                let server = self.unix.serve(handler(&common, None), None);
+                let server = server.map_err(|error| failed(&error))?;
+                servers.own = Some((self.path.to_string_lossy().into_owned(), server));
+            }
         }
+        if let Some((bound, address)) = self.port {
+            let begun = servers.begin(bound, address);
+            begun.map_err(|error| failed(&error))?;
+        }
+        drop(servers);
         Ok(served)
     }
 }
 
+fn handler(common: &Arc<Common>, port: Option<SocketAddr>) -> Handler {
+    Handler {
+        sites: Arc::new(NoSites),
+        pages: Some(Arc::new(ServedPages {
+            common: Arc::clone(common),
+            port,
+        })),
+        options: Options {
+            limits: limits(),
+            ..Options::default()
+        },
+    }
+}
+
+/// Sockets of a server with one thread.
+fn sockets() -> Result<Bound, String> {
+    let mut bound = Bound::new(None).map_err(|error| error.to_string())?;
+    bound.set_workers(1);
+    Ok(bound)
+}
+
+/// A port that is listened on.
+fn bound_to(text: &str) -> Result<(Bound, SocketAddr), String> {
+    let mut bound = sockets()?;
+    let address = listen_on(&mut bound, text)?;
+    Ok((bound, address))
+}
+
 /// Listens on the first address of `text` that can be listened on.
 fn listen_on(bound: &mut Bound, text: &str) -> Result<SocketAddr, String> {
-    let failed = |why: &dyn std::fmt::Display| format!("--metrics-listen {text}: {why}");
     let addresses = text.to_socket_addrs().map_err(|error| {
-        failed(&format_args!(
-            "{error}. Give an address of this machine and a free port, such as 127.0.0.1:9134"
-        ))
+        format!("{error}. Give an address of this machine and a free port, such as 127.0.0.1:9134")
     })?;
     let mut last = None;
     for address in addresses {
@@ -176,30 +299,41 @@ fn listen_on(bound: &mut Bound, text: &str) -> Result<SocketAddr, String> {
         match bound.add(&Address::Tcp { address, is_tls }) {
             Ok(Address::Tcp { address, .. }) => return Ok(address),
             Ok(Address::Unix(_)) => {}
-            Err(error) => last = Some(failed(&error)),
+            Err(error) => last = Some(error.to_string()),
         }
     }
-    Err(last.unwrap_or_else(|| failed(&"the name has no address; give another one")))
+    Err(last.unwrap_or_else(|| "the name has no address; give another one".to_owned()))
 }
 
-/// A server that runs; it ends when this is dropped, and its socket's name goes with it.
+/// Servers that run; they end when this is dropped, and their socket's name goes with them.
 pub struct Served(Arc<Running>);
 
 impl Drop for Served {
     fn drop(&mut self) {
-        if let Some(server) = self.0.set(None) {
+        let (common, own, port) = {
+            let mut servers = self.0.servers();
+            (
+                servers.common.take(),
+                servers.own.take(),
+                servers.port.take(),
+            )
+        };
+        let own = own.map(|(_, server)| server);
+        let port = port.map(|(_, server)| server);
+        for server in own.into_iter().chain(port) {
             server.stop(FAREWELL);
+        }
+        if let Some(common) = common {
+            common.dashboard.end();
         }
     }
 }
 
-/// What is served.
+/// What is served on one address.
 struct ServedPages {
-    service: Arc<dyn Service>,
-    dashboard: Dashboard,
+    common: Arc<Common>,
     /// Where clients come in that do not come by the unix socket.
     port: Option<SocketAddr>,
-    latest: Mutex<Option<(Instant, Bytes)>>,
 }
 
 impl Pages for ServedPages {
@@ -209,7 +343,7 @@ impl Pages for ServedPages {
                 Ok(text) => plain(200, text),
                 Err(error) => plain(503, format!("{error}\n").into()),
             },
-            _ => self.dashboard.answer(request, self.door(request)),
+            _ => self.common.dashboard.answer(request, self.door(request)),
         }
     }
 }
@@ -226,13 +360,17 @@ impl ServedPages {
     /// All measurements as text, not older than a second.
     fn text(&self) -> Result<Bytes, ControlError> {
         // Whoever comes meanwhile waits for the same answer.
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut latest = self
+            .common
+            .latest
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some((at, text)) = &*latest
             && at.elapsed() < FRESH
         {
             return Ok(text.clone());
         }
-        let text = Bytes::from(all(&sources(self.service.as_ref())?));
+        let text = Bytes::from(all(&sources(self.common.service.as_ref())?));
         *latest = Some((Instant::now(), text.clone()));
         Ok(text)
     }

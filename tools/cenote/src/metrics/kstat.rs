@@ -277,7 +277,7 @@ fn zfetchstats(figures: &Figures) -> Kstat {
     named("zfetchstats", rows.to_vec())
 }
 
-/// What programs did with a mounted dataset.
+/// What programs did with a mounted dataset, and what sites sent of it.
 fn objset(figures: &Figures, pool: &str, dataset: &str, id: u64) -> Kstat {
     let requests = |operations: &[&str]| {
         let of = |operation: &&str| {
@@ -287,11 +287,20 @@ fn objset(figures: &Figures, pool: &str, dataset: &str, id: u64) -> Kstat {
         operations.iter().map(of).sum::<u64>()
     };
     let bytes = |name: &str| figures.sum(name, &[("dataset", dataset)]);
+    // What a site reads of a snapshot counts for its file system.
+    let sites = |name: &str| {
+        let found = figures.series(name, &[]);
+        let own = found.filter(|series| series.label("dataset").split('@').next() == Some(dataset));
+        own.map(|series| series.number())
+            .fold(0, u64::saturating_add)
+    };
+    let of_sites = ["reads_total", "sent_bytes_total"];
+    let [reads, sent] = of_sites.map(|name| sites(&format!("cenote_http_site_{name}")));
     let rows = [
         ("writes", requests(&["write"])),
         ("nwritten", bytes("cenote_mount_written_bytes_total")),
-        ("reads", requests(&["read"])),
-        ("nread", bytes("cenote_mount_read_bytes_total")),
+        ("reads", requests(&["read"]) + reads),
+        ("nread", bytes("cenote_mount_read_bytes_total") + sent),
         ("nunlinks", requests(&["unlink", "rmdir"])),
     ];
     let name = ("dataset_name".to_owned(), Data::Text(dataset.to_owned()));

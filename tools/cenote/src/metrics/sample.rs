@@ -21,7 +21,7 @@ pub type Ask<'a> =
     &'a mut dyn FnMut(Request, &mut dyn FnMut(Part)) -> Result<Response, ControlError>;
 
 /// Beginnings of the names of what is measured for a sample.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 12] = [
     "cenote_daemon_",
     "cenote_memory_",
     "cenote_pool_",
@@ -32,6 +32,7 @@ const NAMES: [&str; 11] = [
     "cenote_log_",
     "cenote_mount_",
     "cenote_nbd_",
+    "cenote_http_",
     "process_",
 ];
 
@@ -103,14 +104,14 @@ pub struct Rates {
     pub written_bytes: u64,
 }
 
-/// A client of the daemon: a mount, or a connection to a served volume.
+/// A client of the daemon: a mount, a connection to a served volume, or a site.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
-    /// `mount` or `nbd`.
+    /// `mount`, `nbd` or `http`.
     pub kind: &'static str,
     /// The dataset or the volume; empty for a connection that has not chosen one.
     pub name: String,
-    /// The mount points, or the address.
+    /// The mount points, the address, or where a site is.
     pub place: String,
     /// What it asked for in a second. A connection to a volume does not tell reads from writes:
     /// all its requests are in `reads`.
@@ -186,6 +187,19 @@ pub fn percentile(distribution: &Distribution, percent: u64) -> Option<u64> {
         }
     }
     None
+}
+
+impl Rates {
+    /// Both together.
+    #[must_use]
+    pub fn plus(self, other: Self) -> Self {
+        Self {
+            reads: self.reads.saturating_add(other.reads),
+            writes: self.writes.saturating_add(other.writes),
+            read_bytes: self.read_bytes.saturating_add(other.read_bytes),
+            written_bytes: self.written_bytes.saturating_add(other.written_bytes),
+        }
+    }
 }
 
 impl<'a> Between<'a> {
@@ -329,7 +343,53 @@ impl<'a> Between<'a> {
         ]))
     }
 
-    /// Mounts first, then connections to volumes.
+    /// What was read of file systems for sites, by dataset; of a snapshot, for its file system.
+    pub fn sites(&self) -> Option<HashMap<&'a str, Rates>> {
+        let mut sums: HashMap<&'a str, Rates> = HashMap::new();
+        let of = |name: &str| self.rates_by(name, "dataset", &[]);
+        let found = joined([
+            of("cenote_http_site_reads_total")?,
+            HashMap::new(),
+            of("cenote_http_site_sent_bytes_total")?,
+            HashMap::new(),
+        ]);
+        for (dataset, rates) in found {
+            let head = dataset.split('@').next().unwrap_or(dataset);
+            let sum = sums.entry(head).or_default();
+            *sum = sum.plus(rates);
+        }
+        Some(sums)
+    }
+
+    /// Sites, each with what was sent of its files.
+    fn served_sites(&self) -> Vec<Client> {
+        const SENT: &str = "cenote_http_site_sent_bytes_total";
+        let mut rows = Vec::new();
+        for series in self.now.figures.series(SENT, &[]) {
+            let of = |label: &str| series.label(label);
+            let wanted = ["server", "site", "dataset"].map(|label| (label, of(label)));
+            let rates = || {
+                Some(Rates {
+                    reads: self.rate("cenote_http_site_reads_total", &wanted)?,
+                    read_bytes: self.rate(SENT, &wanted)?,
+                    ..Rates::default()
+                })
+            };
+            let rates = rates();
+            rows.push(Client {
+                kind: "http",
+                name: of("dataset").to_owned(),
+                place: format!("{} {}", of("server"), of("site")),
+                requests: rates.map(|rates| rates.reads),
+                rates,
+                errors: None,
+                latency: None,
+            });
+        }
+        rows
+    }
+
+    /// Mounts first, then connections to volumes, then sites.
     pub fn clients(&self) -> Vec<Client> {
         let mut places: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for mount in &self.now.mounts {
@@ -354,7 +414,8 @@ impl<'a> Between<'a> {
                 latency: mean,
             }
         });
-        mounts.chain(self.connections()).collect()
+        let others = self.connections().into_iter().chain(self.served_sites());
+        mounts.chain(others).collect()
     }
 
     /// Connections to volumes. One is known again by its address and volume; of those on one unix
@@ -545,6 +606,11 @@ pub mod testing {
         let tank = ("pool", "tank");
         let filesystem = [tank, ("dataset", "tank/home"), ("type", "filesystem")];
         let read = [tank, ("dataset", "tank/home"), ("operation", "read")];
+        let site = [
+            ("server", "0.0.0.0:80"),
+            ("site", "/mirror"),
+            ("dataset", "tank/home@monday"),
+        ];
         let times = Distribution {
             counts: vec![0, 0, 0, events],
             sum: events * 10,
@@ -566,6 +632,8 @@ pub mod testing {
             number("cenote_dataset_referenced_bytes", &filesystem, 4 << 20),
             looked_up("cenote_dataset_cache_lookups_total", events),
             number("cenote_mount_read_bytes_total", &read[..2], events << 10),
+            number("cenote_http_site_reads_total", &site, events / 2),
+            number("cenote_http_site_sent_bytes_total", &site, events << 11),
             value(
                 "cenote_mount_request_seconds",
                 &read,
@@ -615,6 +683,10 @@ mod tests {
         assert_eq!(clients[0].latency, Some(10));
         assert_eq!(clients[0].place, "/tank/home");
         assert_eq!((clients[1].kind, clients[1].requests), ("nbd", Some(200)));
+        // What is read of a snapshot for a site counts for its file system.
+        assert_eq!((clients[2].kind, clients[2].requests), ("http", Some(50)));
+        let sites = between.sites().expect("two samples");
+        assert_eq!(sites["tank/home"].read_bytes, 100 << 11);
         // Prefetch is nobody's hit or miss, and without lookups there is no share.
         let hits = between.dataset_hit_percents().expect("two samples");
         assert_eq!(hits, HashMap::from([("tank/home", 75), ("tank/cold", 0)]));

@@ -1,7 +1,7 @@
 //! `cenote verify`: reads and checks every block of a pool.
 
 use crate::command::{Command, Run, flags};
-use crate::format::number::nicebytes;
+use crate::format::number::{counted, nicebytes};
 use crate::reading::failure::{Exit, Failure};
 use crate::reading::options::PoolOptions;
 use crate::reading::output::{Output, escaped};
@@ -82,7 +82,7 @@ impl Watcher for Follower {
     fn progress(&self, now: &VerifyProgress) {
         let at = match now.problems {
             0 => now.dataset.clone(),
-            problems => format!("{problems} problems; {}", now.dataset),
+            problems => format!("{}; {}", counted(problems, "problem"), now.dataset),
         };
         self.progress
             .set(now.bytes_done, Some(now.bytes_total), &at);
@@ -228,14 +228,14 @@ fn print(report: &VerifyReport, arguments: &Arguments, out: &mut Output) -> Resu
                 "no blocks are damaged, but devices are stale: run 'zpool resilver'".to_owned()
             }
         },
-        (true, 1) => "1 problem found".to_owned(),
-        (true, problems) => format!("{problems} problems found"),
+        (true, problems) => format!("{} found", counted(problems, "problem")),
         (false, problems) => {
             let resume = match &arguments.state {
                 Some(path) => format!("; run again to go on from {}", path.display()),
                 None => "; with --state FILE it could go on".to_owned(),
             };
-            format!("interrupted, {problems} problems found so far{resume}")
+            let problems = counted(problems, "problem");
+            format!("interrupted, {problems} found so far{resume}")
         }
     })
 }

@@ -54,6 +54,11 @@ pub struct Progress(Shown);
 impl Progress {
     /// Progress over `total` bytes, if that many are known.
     pub fn new(style: Style, total: Option<u64>) -> Self {
+        Self::with_interval(style, total, LOG_INTERVAL)
+    }
+
+    /// The same with lines this far apart in a log.
+    pub fn with_interval(style: Style, total: Option<u64>, log_interval: Duration) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         let lines = |is_json, interval| {
             let now = Instant::now();
@@ -72,7 +77,7 @@ impl Progress {
             Style::Quiet => Shown::Nothing,
             Style::Json => lines(true, JSON_INTERVAL),
             Style::Auto if is_terminal => Shown::Bar(bar(total)),
-            Style::Auto => lines(false, LOG_INTERVAL),
+            Style::Auto => lines(false, log_interval),
         })
     }
 

@@ -28,6 +28,8 @@ use std::process::{Command, Stdio};
 const POLL: std::time::Duration = std::time::Duration::from_millis(20);
 /// Bytes of what it complains about that are kept.
 const SAID_MAX: u64 = 64 << 10;
+/// Bytes of a line of its progress that are kept.
+const LINE_MAX: usize = 64;
 /// Sizes of volumes are multiples of a block, whatever its size is.
 const SIZE_UNIT: u64 = 1 << 20;
 
@@ -235,7 +237,8 @@ impl Source<'_> {
             format => {
                 let (name, uri) = (self.path.to_string_lossy(), device.path().to_string_lossy());
                 let words = ["-n", "-f", format, "-O", "raw", "--target-is-zero"];
-                convert(&words, [&*name, &*uri], style, signal).map(|()| self.size)
+                let shown = (&progress, self.size);
+                convert(&words, [&*name, &*uri], shown, signal).map(|()| self.size)
             }
         };
         progress.finish();
@@ -245,27 +248,48 @@ impl Source<'_> {
     }
 }
 
-/// Has `qemu-img` convert an image; a signal ends it.
+/// The share of the work that `qemu-img -p` says is done, in per cent: `    (12.50/100%)`.
+fn percent_in(line: &[u8]) -> Option<f64> {
+    let text = std::str::from_utf8(line).ok()?.trim();
+    let number = text.strip_prefix('(')?.strip_suffix("/100%)")?;
+    let percent: f64 = number.parse().ok()?;
+    (0.0..=100.0).contains(&percent).then_some(percent)
+}
+
+/// Shows how far `qemu-img` is. It overwrites one line, which is no use in a log.
+fn follow(output: impl Read, (progress, size): (&Progress, u64)) {
+    let mut line = Vec::new();
+    for byte in io::BufReader::new(output).bytes() {
+        match byte {
+            Ok(b'\r' | b'\n') => {
+                if let Some(percent) = percent_in(&line) {
+                    progress.set((size as f64 * percent / 100.0) as u64, Some(size), "");
+                }
+                line.clear();
+            }
+            Ok(byte) if line.len() < LINE_MAX => line.push(byte),
+            Ok(_) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Has `qemu-img` convert an image of this size; a signal ends it.
 fn convert(
     options: &[&str],
     from_to: [&str; 2],
-    style: Style,
+    shown: (&Progress, u64),
     signal: &Signal,
 ) -> Result<(), Stop> {
-    let is_shown = style == Style::Auto;
     let mut command = Command::new("qemu-img");
-    command.arg("convert").args(options).stdin(Stdio::null());
-    if is_shown {
-        command.arg("-p");
-    }
-    command.args(from_to).stderr(Stdio::piped());
-    if !is_shown {
-        command.stdout(Stdio::null());
-    }
+    command.args(["convert", "-p"]).args(options).args(from_to);
+    command.stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().map_err(|error| not_run(&error))?;
-    let errors = child.stderr.take();
+    let (output, errors) = (child.stdout.take(), child.stderr.take());
     let mut said = Vec::new();
     let status = std::thread::scope(|scope| {
+        scope.spawn(|| output.map(|output| follow(output, shown)));
         let reader = scope.spawn(|| {
             let Some(mut errors) = errors else { return };
             // What it says is only shown: a part is enough, and the rest must not block it.
@@ -363,7 +387,7 @@ pub fn export(volume: &str, image: &str, arguments: &Arguments, context: &mut Co
                 part.unlock();
                 let (uri, name) = (device.path().to_string_lossy(), part.path.to_string_lossy());
                 let words = ["-f", "raw", "-O", format];
-                convert(&words, [&*uri, &*name], style, &signal).map(|()| size)
+                convert(&words, [&*uri, &*name], (&progress, size), &signal).map(|()| size)
             }
         };
         progress.finish();
@@ -405,4 +429,21 @@ fn export_raw(
     };
     let all = std::iter::once(0..size).collect();
     copy.run(all, size, progress).map_err(Stop::Failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_qemu_img_says_of_its_progress_is_understood() {
+        assert_eq!(percent_in(b"    (12.50/100%)"), Some(12.5));
+        assert_eq!(percent_in(b"    (100.00/100%)"), Some(100.0));
+        for other in [&b"    (-1/100%)"[..], b"(nan/100%)", b"12.5", b"\xff", b""] {
+            assert_eq!(percent_in(other), None);
+        }
+        let progress = Progress::new(Style::Quiet, None);
+        let endless = io::repeat(b'x').take(1 << 20);
+        follow(endless, (&progress, 100));
+    }
 }

@@ -5,6 +5,7 @@ use super::names::{Schedule, stamp};
 use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use crate::format::number::nicenum;
 use crate::getopt::{Grammar, Parsed};
+use crate::reading::progress::{Progress, Style};
 use crate::texts::{cannot_open, question, with_context};
 use cenote_control::model::{
     Change, CheckpointState, Condition, ControlError, PoolStatus, PropertySelection, Request,
@@ -15,6 +16,8 @@ use std::time::Duration;
 
 /// How often a waiting command looks.
 const POLL: Duration = Duration::from_millis(250);
+/// How far apart lines about it are in a log: a scrub may take a day.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// Groups until a device has left whose replacement is complete.
 const GROUPS_WAITED_MAX: u32 = 3;
 
@@ -228,12 +231,50 @@ fn print_row(left: &[u64], (script, exact): (bool, bool), context: &mut Context)
     context.flush();
 }
 
-/// Returns once none of the activities is under way.
+/// How far what is waited for is.
+struct Waiting {
+    progress: Progress,
+    /// The most that was left at once, in bytes.
+    most: u64,
+}
+
+impl Waiting {
+    fn new() -> Self {
+        let progress = Progress::with_interval(Style::Auto, None, LOG_INTERVAL);
+        Self { progress, most: 0 }
+    }
+
+    /// Shows what is left of each activity.
+    fn show(&mut self, pool: &str, left: &[(&str, u64)]) {
+        let under_way = || left.iter().filter(|(_, left)| *left > 0);
+        let sum = under_way().fold(0_u64, |sum, (_, left)| sum.saturating_add(*left));
+        self.most = self.most.max(sum);
+        let names: Vec<&str> = under_way().map(|(name, _)| *name).collect();
+        let at = format!("{} of {pool}", names.join(", "));
+        self.progress.set(self.most - sum, Some(self.most), &at);
+    }
+}
+
+/// Returns once none of the activities is under way; shows meanwhile how far they are.
 pub(super) fn wait_for(pool: &str, activities: &[&str], context: &mut Context) -> Result<(), Stop> {
+    let mut waiting = Waiting::new();
+    let waited = follow(pool, activities, &mut waiting, context);
+    waiting.progress.finish();
+    waited
+}
+
+fn follow(
+    pool: &str,
+    activities: &[&str],
+    waiting: &mut Waiting,
+    context: &mut Context,
+) -> Result<(), Stop> {
     let (mut is_known, mut moved_devices) = (false, false);
     while let Some(status) = busy_still(pool, is_known, context)? {
         is_known = true;
-        if activities.iter().all(|name| left(&status, name) == 0) {
+        let each = activities.iter().map(|name| (*name, left(&status, name)));
+        let each: Vec<(&str, u64)> = each.collect();
+        if each.iter().all(|(_, left)| *left == 0) {
             return match moved_devices {
                 true => wait_for_devices(pool, context),
                 false => Ok(()),
@@ -241,9 +282,10 @@ pub(super) fn wait_for(pool: &str, activities: &[&str], context: &mut Context) -
         }
         refuse_stopped(pool, &status)?;
         let moving = ["replace", "resilver"];
-        moved_devices |= moving
+        moved_devices |= each
             .iter()
-            .any(|name| activities.contains(name) && left(&status, name) > 0);
+            .any(|(name, left)| moving.contains(name) && *left > 0);
+        waiting.show(pool, &each);
         std::thread::sleep(POLL);
     }
     Ok(())

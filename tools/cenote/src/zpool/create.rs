@@ -8,7 +8,7 @@ use crate::getopt::{Grammar, OptionError, Parsed};
 use crate::texts::{cannot_open, check_new_pool_name, property_question, with_context};
 use crate::zfs::named_twice;
 use cenote_control::model::properties::{
-    DATASET, POOL, find, is_user_property, pool_effect, vdev_effect,
+    ACCOUNTING, DATASET, POOL, find, is_user_property, pool_effect, vdev_effect,
 };
 use cenote_control::model::{
     Change, ControlError, NewPool, NewVdev, NewVdevRole, Request, Response, SetVdevProperty,
@@ -128,7 +128,9 @@ fn dataset_properties(parsed: &Parsed) -> Result<Vec<(String, String)>, Stop> {
         return failed(problem);
     }
     for (name, value) in &pairs {
-        let is_known = find(DATASET, name).is_some() || is_user_property(name);
+        let mut accounts = ACCOUNTING.iter();
+        let is_quota = accounts.any(|known| known.contains("quota") && name.starts_with(known));
+        let is_known = find(DATASET, name).is_some() || is_user_property(name) || is_quota;
         if !is_known || VOLUMES_OWN.contains(&name.as_str()) {
             let question = property_question(name, DATASET);
             return failed(format!(

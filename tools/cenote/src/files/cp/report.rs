@@ -1,6 +1,7 @@
 //! What a copy did, and what it could not do.
 
 use super::attributes::Losses;
+use crate::format::number::counted;
 use crate::reading::failure::{Exit, Failure, complain, posix_words};
 use crate::reading::output::{Output, escaped};
 use crate::reading::place::Place;
@@ -124,16 +125,15 @@ impl Report {
             return Ok(self.exit());
         }
         if self.owners_lost > 0 {
-            let count = self.owners_lost;
+            let files = counted(self.owners_lost, "file");
             complain(&format!(
-                "{count} files did not get their owner: that takes root (or CAP_CHOWN)"
+                "{files} without the owner: only root (or CAP_CHOWN) can change it"
             ));
         }
         if self.privileged_lost > 0 {
-            let count = self.privileged_lost;
+            let attributes = counted(self.privileged_lost, "extended attribute");
             complain(&format!(
-                "{count} extended attributes of trusted. and security. were left out: \
-                 they take root"
+                "{attributes} of trusted. and security. left out: only root can set them"
             ));
         }
         if self.problem_count > 1 {

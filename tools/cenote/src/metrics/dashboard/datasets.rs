@@ -12,7 +12,7 @@ use super::graph::{Place, stack, treemap};
 use super::layout::{encoded, field, number, pool_path, table};
 use super::recorder::Asker;
 use crate::context::mismatch;
-use crate::format::number::{nicebytes, ratio};
+use crate::format::number::{counted, nicebytes, ratio};
 
 /// Datasets on a page.
 const PAGE: usize = 200;
@@ -156,7 +156,8 @@ fn picture(pool: &str, rows: &[Dataset]) -> Markup {
         .map(own)
         .fold(0, u64::saturating_add);
     if rest > 0 {
-        sizes.push((format!("{} more datasets", rows.len() - PLACES_MAX), rest));
+        let more = (rows.len() - PLACES_MAX) as u64;
+        sizes.push((counted(more, "more dataset"), rest));
     }
     let area = Place {
         x: 1.0,

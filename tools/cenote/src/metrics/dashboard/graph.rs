@@ -7,6 +7,8 @@
 use maud::{Markup, html};
 
 use super::history::{Series, Values};
+use super::layout::zone;
+use crate::format::date::{Form, date};
 use crate::format::number::{nicebytes, nicenum};
 
 /// Units of a graph: one for each step of time.
@@ -61,6 +63,30 @@ pub struct Graph<'a> {
     pub unit: Unit,
     /// Where time begins and ends, in words.
     pub ends: (String, String),
+    /// The same in seconds since 1970.
+    pub times: (u64, u64),
+}
+
+/// What each step has, in words, for the script that shows what is under the pointer.
+fn values_in_words(graph: &Graph<'_>, steps: &[Option<Values>]) -> String {
+    let (from, until) = graph.times;
+    let width = u128::from(until.saturating_sub(from));
+    let zone = zone();
+    let words = steps.iter().enumerate().map(|(step, values)| {
+        let Some(values) = values else {
+            return String::new();
+        };
+        let begin = width * step as u128 / steps.len().max(1) as u128;
+        let begin = from + u64::try_from(begin).unwrap_or(0);
+        let known = graph.curves.iter().filter_map(|curve| {
+            let value = values[curve.series as usize];
+            let text = graph.unit.text(value);
+            value.is_finite().then(|| format!("{} {text}", curve.name))
+        });
+        let known: Vec<String> = known.collect();
+        format!("{}: {}", date(begin, Form::Minute, &zone), known.join(", "))
+    });
+    words.collect::<Vec<String>>().join("|")
 }
 
 /// The mean, the largest and the last value of a curve; `None` if there are none.
@@ -136,7 +162,7 @@ pub fn graph(graph: &Graph<'_>, steps: &[Option<Values>]) -> Markup {
                 }
                 @if spoken.is_empty() { span.key { "no figures yet" } }
             }
-            div.plot {
+            div.plot data-values=(values_in_words(graph, steps)) {
                 span.top aria-hidden="true" { (graph.unit.text(top)) }
                 svg viewBox={ "0 0 " (STEPS) " 100" } preserveAspectRatio="none" role="img"
                     aria-label=(label) {
@@ -146,12 +172,14 @@ pub fn graph(graph: &Graph<'_>, steps: &[Option<Values>]) -> Markup {
                     @for (place, (curve, _)) in found.iter().enumerate() {
                         path.(curve_class(place)) d=(path(steps, *curve, top)) {}
                     }
+                    path.marker d="" {}
                 }
             }
             div.ends aria-hidden="true" {
                 span { (graph.ends.0) }
                 span { (graph.ends.1) }
             }
+            div.readout aria-hidden="true" {}
         }
     }
 }
@@ -308,6 +336,7 @@ mod tests {
             curves: &[READS],
             unit: Unit::Operations,
             ends: ("12:00".to_owned(), "now".to_owned()),
+            times: (1_800_000_000, 1_800_000_120),
         };
         let text = graph(&shown, &steps(&[1.0, 3.0])).into_string();
         assert!(
@@ -317,6 +346,16 @@ mod tests {
         assert!(
             text.contains("role=\"img\"") && !text.contains("<b>"),
             "{text}"
+        );
+        let words = values_in_words(&shown, &steps(&[1.0, f32::NAN, 3.0]));
+        let words: Vec<&str> = words.split('|').collect();
+        assert!(
+            words[0].ends_with(": reads 1/s") && words[1].is_empty(),
+            "{words:?}"
+        );
+        assert!(
+            words[2].ends_with(": reads 3/s") && words[2] > words[0],
+            "{words:?}"
         );
         let empty = graph(&shown, &steps(&[f32::NAN])).into_string();
         assert!(empty.contains("no figures yet"), "{empty}");

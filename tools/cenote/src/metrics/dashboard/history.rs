@@ -122,6 +122,21 @@ impl History {
         }
     }
 
+    /// Writes what there is of the steps that are not over: the next daemon continues.
+    pub fn finish(&self) {
+        let unfinished: Vec<(u64, Point)> = {
+            let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
+            let each = pools.values().filter_map(|pool| {
+                let last = pool.day.back()?;
+                Some((pool.guid, pool.thin(last.time / THIN_STEP)?))
+            });
+            each.collect()
+        };
+        for (guid, point) in unfinished {
+            self.write(guid, &point);
+        }
+    }
+
     fn write(&self, guid: u64, point: &Point) {
         let Some(directory) = &self.directory else {
             return;
@@ -135,7 +150,7 @@ impl History {
     /// What a pool did from a time on, in this many steps until another; a step without a figure
     /// is absent.
     pub fn steps(&self, pool: &str, from: u64, until: u64, steps: usize) -> Vec<Option<Values>> {
-        let mut points = Vec::new();
+        let mut thin = Vec::new();
         let (guid, recent) = {
             let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
             let Some(pool) = pools.get(pool) else {
@@ -150,17 +165,24 @@ impl History {
             && let Some(directory) = &self.directory
         {
             // A file that cannot be read is the same as none: a gap.
-            points = read(directory, guid, from, begin.saturating_sub(1)).unwrap_or_default();
+            thin = read(directory, guid, from, begin.saturating_sub(1)).unwrap_or_default();
         }
-        points.extend(recent);
         let width = (until - from).max(1);
         let step_of = |time: u64| (time - from) as u128 * steps as u128 / u128::from(width);
         let mut groups: Vec<Vec<Values>> = vec![Vec::new(); steps];
-        for point in points {
-            let step = (step_of(point.time) as usize).min(steps.saturating_sub(1));
-            if let Some(group) = groups.get_mut(step) {
-                group.push(point.values);
+        let mut put = |first: u64, last: u64, values: Values| {
+            let place = |time: u64| (step_of(time) as usize).min(steps.saturating_sub(1));
+            for group in groups.iter_mut().take(place(last) + 1).skip(place(first)) {
+                group.push(values);
             }
+        };
+        for point in thin {
+            // It is the mean of all of its step.
+            let last = point.time + THIN_STEP - 1;
+            put(point.time, last.min(begin.saturating_sub(1)), point.values);
+        }
+        for point in recent {
+            put(point.time, point.time, point.values);
         }
         let means = groups.iter().map(|group| mean(group));
         means.collect()
@@ -178,19 +200,22 @@ impl PoolHistory {
             let step = last.time / THIN_STEP;
             (point.time / THIN_STEP > step).then_some(step)
         });
-        let due = due.and_then(|step| {
-            let own = self.day.iter().rev();
-            let own = own.take_while(|point| point.time / THIN_STEP == step);
-            let values: Vec<Values> = own.map(|point| point.values).collect();
-            let time = step * THIN_STEP;
-            let values = mean(&values)?;
-            Some((self.guid, Point { time, values }))
-        });
+        let due = due.and_then(|step| Some((self.guid, self.thin(step)?)));
         self.day.push_back(point);
         if self.day.len() > DAY_POINTS {
             self.day.pop_front();
         }
         due
+    }
+
+    /// What the disk has of a step, which is the last one.
+    fn thin(&self, step: u64) -> Option<Point> {
+        let own = self.day.iter().rev();
+        let own = own.take_while(|point| point.time / THIN_STEP == step);
+        let values: Vec<Values> = own.map(|point| point.values).collect();
+        let time = step * THIN_STEP;
+        let values = mean(&values)?;
+        Some(Point { time, values })
     }
 }
 
@@ -413,6 +438,27 @@ mod tests {
         assert_eq!(found[11], Some(1.0));
         let size = fs::metadata(file_of(&place, 7)).expect("the file").len();
         assert!(size <= (SLOTS + 1) * RECORD as u64, "{size}");
+    }
+
+    /// The unfinished step was lost, and a step of the disk was a dot in the graph of an hour.
+    #[test]
+    fn an_hour_has_no_gap_over_a_restart() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = directory.path().to_owned();
+        let history = History::new(Some(place.clone()));
+        for point in 0..100 {
+            add(&history, START + point * STEP, 8.0);
+        }
+        history.finish();
+        drop(history);
+        let next = History::new(Some(place));
+        add(&next, START + 1010, 1.0);
+        let steps = reads(&next.steps("tank", START, START + 1020, 102));
+        assert!(
+            steps[..101].iter().all(|step| *step == Some(8.0)),
+            "{steps:?}"
+        );
+        assert_eq!(steps[101], Some(1.0));
     }
 
     #[test]

@@ -148,10 +148,14 @@ pub fn number(text: &str) -> Markup {
     html! { td.number { (text) } }
 }
 
+/// The time zone of the daemon.
+pub fn zone() -> jiff::tz::TimeZone {
+    jiff::tz::TimeZone::try_system().unwrap_or(jiff::tz::TimeZone::UTC)
+}
+
 /// A moment, in the time zone of the daemon.
 pub fn moment(seconds: u64) -> String {
-    let zone = jiff::tz::TimeZone::try_system().unwrap_or(jiff::tz::TimeZone::UTC);
-    date(seconds, Form::Ctime, &zone)
+    date(seconds, Form::Ctime, &zone())
 }
 
 /// A text as part of a path or query: everything but letters, digits and `-_.~` is written as `%`

@@ -77,6 +77,11 @@ impl Dashboard {
         self.recorder.start()
     }
 
+    /// Keeps what the history has not written yet: nobody is served any more.
+    pub fn end(&self) {
+        self.recorder.history.finish();
+    }
+
     /// Answers a request that came by this door.
     pub fn answer(&self, request: &PageRequest, door: Door) -> PageAnswer {
         if let Some(refused) = refused(request, door) {

@@ -7,7 +7,7 @@ use cenote_control::model::{
 };
 use maud::{Markup, html};
 
-use super::super::sample::{Between, Sample};
+use super::super::sample::{Between, Client, Sample};
 use super::super::top::table::time;
 use super::layout::{moment, number, pool_path, table};
 use super::recorder::{Asker, Recorder};
@@ -109,7 +109,7 @@ fn cache_lookups(between: Between<'_>) -> Markup {
     }
 }
 
-/// Mounts, and for owners connections to volumes.
+/// Mounts, sites, and for owners connections to volumes.
 pub fn clients(recorder: &Recorder, asker: &Asker<'_>) -> Result<Markup, ControlError> {
     let Response::Mounts { mounts } = asker.ask(Request::MountList, |_| {})? else {
         return Err(mismatch());
@@ -130,8 +130,14 @@ pub fn clients(recorder: &Recorder, asker: &Asker<'_>) -> Result<Markup, Control
         };
         Between::new(between.earlier(), &sample).clients()
     });
+    let found = found.unwrap_or_default();
+    let of_kind = |kind: &str| {
+        let rows = found.iter().filter(|client| client.kind == kind);
+        rows.collect::<Vec<&Client>>()
+    };
+    let (mounted, sites) = (of_kind("mount"), of_kind("http"));
     let body = html! {
-        @for client in found.unwrap_or_default() {
+        @for client in mounted {
             tr {
                 th scope="row" { (client.name) }
                 td { (client.place) }
@@ -163,7 +169,31 @@ pub fn clients(recorder: &Recorder, asker: &Asker<'_>) -> Result<Markup, Control
         } @else {
             (connections(&servers.unwrap_or_default()))
         }
+        h2 { "Sites" }
+        (served_sites(&sites))
     })
+}
+
+/// Sites that are served over HTTP.
+fn served_sites(sites: &[&Client]) -> Markup {
+    let body = html! {
+        @for site in sites {
+            tr {
+                th scope="row" { (site.name) }
+                td { (site.place) }
+                (number(&site.requests.map_or_else(|| "-".to_owned(), nicenum)))
+                @let sent = site.rates.map(|rates| rates.read_bytes);
+                (number(&sent.map_or_else(|| "-".to_owned(), per_second)))
+            }
+        }
+    };
+    let heads = [
+        ("Dataset", false),
+        ("Where", false),
+        ("Reads a second", true),
+        ("Sent", true),
+    ];
+    table("Files served over HTTP", &heads, body)
 }
 
 fn per_second(bytes: u64) -> String {

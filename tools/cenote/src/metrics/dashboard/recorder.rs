@@ -17,7 +17,7 @@ use super::super::top::screens::wall_clock;
 use super::history::{History, STEP, Series, Values};
 
 /// What is looked at: what costs little, and not the datasets, of which there may be many.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 10] = [
     "cenote_daemon_",
     "cenote_memory_",
     "cenote_pool_",
@@ -27,6 +27,7 @@ const NAMES: [&str; 9] = [
     "cenote_txg_",
     "cenote_log_",
     "cenote_mount_",
+    "cenote_http_",
 ];
 
 /// Takes the parts of an answer.

@@ -1,4 +1,5 @@
 // Replaces the page's contents every ten seconds. Without it the page reloads itself.
+// Shows the values of a graph that are under the pointer.
 "use strict";
 (function () {
   const period = 10000;
@@ -6,6 +7,28 @@
   const same = (element, other) =>
     element.tagName === other.tagName && element.getAttribute("href") === other.getAttribute("href");
   const focusable = (root) => Array.from(root.querySelectorAll("a, button, input, summary, .scroll"));
+
+  let shown = null;
+  let last = null;
+
+  function write(plot, text, line) {
+    plot.parentElement.querySelector(".readout").textContent = text;
+    plot.querySelector("path.marker").setAttribute("d", line);
+  }
+
+  function point(event) {
+    const { target, clientX, clientY } = event;
+    const plot = target && target.closest ? target.closest(".plot[data-values]") : null;
+    if (shown && shown !== plot) write(shown, "", "");
+    shown = plot;
+    last = plot ? { clientX, clientY } : null;
+    if (!plot) return;
+    const box = plot.querySelector("svg").getBoundingClientRect();
+    const values = plot.dataset.values.split("|");
+    const step = Math.floor(((clientX - box.left) / box.width) * values.length);
+    const place = Math.min(Math.max(step, 0), values.length - 1);
+    write(plot, values[place] || "no figures", "M" + (place + 0.5) + " 0V100");
+  }
 
   async function refresh() {
     const main = document.querySelector("main");
@@ -27,6 +50,7 @@
       const next = place < 0 ? null : focusable(fresh)[place];
       if (next && same(next, active)) next.focus({ preventScroll: true });
       document.title = page.title;
+      if (last) point({ ...last, target: document.elementFromPoint(last.clientX, last.clientY) });
       if (status.textContent) status.textContent = "";
     } catch (error) {
       const text = "The daemon does not answer (" + error.message + "). The figures are old.";
@@ -34,5 +58,7 @@
     }
   }
 
+  document.addEventListener("pointermove", point);
+  document.addEventListener("pointerdown", point);
   setInterval(refresh, period);
 })();

@@ -259,6 +259,8 @@ fn strangers_see_no_private_page_and_no_form() {
     );
     let clients = text(&dashboard.answer(&request("/clients", &[]), port()));
     assert!(clients.contains("to the daemon") && clients.contains("/&lt;home&gt;"));
+    assert!(clients.contains("Files served over HTTP"), "{clients}");
+    assert!(clients.contains("0.0.0.0:80 /mirror"), "{clients}");
     let answer = dashboard.answer(&post("/action", "pool=tank&action=scrub", &[]), port());
     assert_eq!(answer.status, 403);
     // Not even the daemon's own user without a session.

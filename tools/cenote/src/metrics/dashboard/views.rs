@@ -76,6 +76,7 @@ pub fn rates_graph(history: &History, pool: &str, seconds: u64) -> Markup {
         curves: &RATES,
         unit: Unit::BytesRate,
         ends: ends(seconds),
+        times: (until.saturating_sub(seconds), until),
     };
     graph(&shown, &steps)
 }
@@ -99,10 +100,11 @@ pub fn graphs(history: &History, pool: &str, seconds: u64) -> Markup {
         ("Space", &SPACE, Unit::Bytes),
         ("Cache hits", &HITS, Unit::Percent),
     ];
+    let times = (until.saturating_sub(seconds), until);
     html! {
         div.graphs {
             @for (title, curves, unit) in all {
-                (graph(&Graph { title, curves, unit, ends: ends(seconds) }, &steps))
+                (graph(&Graph { title, curves, unit, ends: ends(seconds), times }, &steps))
             }
         }
     }

@@ -13,7 +13,7 @@ use super::screens::{Scope, Screen};
 use super::state::{History, State};
 use super::table::{Cell, Row, Table, Tone};
 use crate::format::harmless::harmless;
-use crate::format::number::{duration, nicebytes, percent};
+use crate::format::number::{counted, duration, nicebytes, percent};
 
 /// Below this nothing can be shown.
 const SIZE_MIN: (u16, u16) = (24, 5);
@@ -119,11 +119,7 @@ fn summary(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let mut words = vec!["cenote top".to_owned()];
     if let Some(between) = state.between() {
         let figures = &between.now.figures;
-        let pools = between.now.pools.len();
-        words.push(match pools {
-            1 => "1 pool".to_owned(),
-            pools => format!("{pools} pools"),
-        });
+        words.push(counted(between.now.pools.len() as u64, "pool"));
         let used = figures.sum("cenote_memory_used_bytes", &[]);
         let limit = figures.sum("cenote_memory_limit_bytes", &[]);
         let memory = format!("memory {} of {}", nicebytes(used), nicebytes(limit));
@@ -241,6 +237,21 @@ fn fitted(text: &str, width: usize, is_number: bool) -> String {
     format!("{kept}~")
 }
 
+/// The same of a path, of which the end tells more: disks often differ only there.
+fn fitted_path(path: &str, width: usize) -> String {
+    let length = path.chars().count();
+    if length <= width {
+        return format!("{path:<width$}");
+    }
+    let kept = path.chars().skip(length - width.saturating_sub(1));
+    let kept: String = kept.collect();
+    format!("~{kept}")
+}
+
+fn is_path(text: &str) -> bool {
+    text.starts_with('/') || text.contains("://")
+}
+
 fn cell_text(row: &Row, place: usize, width: usize) -> String {
     let cell = &row.cells[place];
     if let Cell::Share(part, total) = cell
@@ -251,7 +262,11 @@ fn cell_text(row: &Row, place: usize, width: usize) -> String {
         return format!("{} {share:>4}", bar(*part, *total, width - 5));
     }
     let indent = if place == 0 { row.depth * 2 } else { 0 };
-    let text = format!("{:indent$}{}", "", cell.text());
+    let text = cell.text();
+    if is_path(&text) && indent < width {
+        return format!("{:indent$}{}", "", fitted_path(&text, width - indent));
+    }
+    let text = format!("{:indent$}{text}", "");
     fitted(&text, width, cell.is_number())
 }
 
@@ -316,7 +331,7 @@ fn nothing(state: &State) -> &'static str {
         (_, Screen::Pools) => "no pool is imported: 'zpool import' shows which there are",
         (_, Screen::Devices) => "no devices",
         (_, Screen::Datasets) => "no datasets",
-        (_, Screen::Clients) => "nothing is mounted, and no volume has a client",
+        (_, Screen::Clients) => "nothing is mounted, no volume has a client, and no site is served",
     }
 }
 
@@ -474,5 +489,24 @@ mod tests {
         assert_eq!(bar(1, 0, 4), "----");
         assert_eq!(fitted("abcdef", 4, false), "abc~");
         assert_eq!(fitted("ab", 4, true), "  ab");
+    }
+
+    /// Of two disks in a narrow terminal both said `/dev/disk/by-id/a~`.
+    #[test]
+    fn of_a_path_the_end_is_shown() {
+        let row = |path: &str| Row {
+            key: String::new(),
+            pool: "tank".to_owned(),
+            depth: 1,
+            cells: vec![Cell::Text(path.to_owned())],
+        };
+        let path = "/dev/disk/by-id/ata-one-2";
+        assert_eq!(cell_text(&row(path), 0, 12), "  ~ata-one-2");
+        assert_eq!(cell_text(&row("s3://bucket/tank"), 0, 9), "  ~t/tank");
+        assert_eq!(cell_text(&row("/a"), 0, 6), "  /a  ");
+        assert_eq!(cell_text(&row("mirror-10"), 0, 8), "  mirro~");
+        for width in 0..4 {
+            assert!(cell_text(&row(path), 0, width).chars().count() <= width.max(1));
+        }
     }
 }

@@ -24,7 +24,7 @@ pub enum Screen {
     Devices,
     /// File systems and volumes.
     Datasets,
-    /// Mounts, and connections to volumes.
+    /// Mounts, connections to volumes, and sites.
     Clients,
 }
 
@@ -416,6 +416,7 @@ fn vdev_row(
 fn datasets(scope: Option<&Scope>, between: Between<'_>) -> Table {
     let figures = &between.now.figures;
     let (mounts, volumes) = (between.mounts(), between.volumes());
+    let sites = between.sites().unwrap_or_default();
     let hits = between.dataset_hit_percents().unwrap_or_default();
     let mut cached: HashMap<&str, u64> = HashMap::new();
     for series in figures.series("cenote_dataset_cache_bytes", &[]) {
@@ -441,6 +442,8 @@ fn datasets(scope: Option<&Scope>, between: Between<'_>) -> Table {
         };
         let found = known.as_ref();
         let found = found.map(|rates| rates.get(name).copied().unwrap_or_default());
+        let of_sites = sites.get(name).copied().unwrap_or_default();
+        let found = found.map(|rates| rates.plus(of_sites));
         let mut cells = vec![
             Cell::Text(name.to_owned()),
             Cell::Text(kind.to_owned()),
@@ -609,12 +612,15 @@ mod tests {
         let row = words(&datasets, 1);
         assert_eq!(
             row[..6],
-            ["tank/home", "filesystem", "5M", "9M", "4M", "1000"]
+            ["tank/home", "filesystem", "5M", "9M", "4M", "1.46K"]
         );
         assert_eq!(row[9..], ["75%", "-"], "{datasets}");
         let clients = text(Screen::Clients, None);
         assert_eq!(words(&clients, 1)[..3], ["tank/home", "mount", "1000"]);
         assert_eq!(words(&clients, 2)[..3], ["tank/disk", "nbd", "1.95K"]);
+        let site = words(&clients, 3);
+        assert_eq!(site[..4], ["tank/home@monday", "http", "500", "1.95M"]);
+        assert!(clients.contains("0.0.0.0:80 /mirror"), "{clients}");
         let other = Scope::Pool("other".to_owned());
         for screen in Screen::ALL {
             assert_eq!(text(screen, Some(&other)).lines().count(), 1);

@@ -274,7 +274,7 @@ impl State {
                 Scope::Vdev(row.pool.clone(), key, name)
             }
             Screen::Datasets => Scope::Dataset(key),
-            Screen::Clients if key.starts_with("nbd ") => return,
+            Screen::Clients if key.starts_with("nbd ") || key.starts_with("http ") => return,
             Screen::Clients => Scope::Dataset(key),
         };
         if self.screen == Screen::Pools {

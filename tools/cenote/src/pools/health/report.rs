@@ -4,6 +4,7 @@ use super::found::Health;
 use crate::context::Context;
 use crate::format::date::{Form, date};
 use crate::format::json::{Json, Object};
+use crate::format::number::counted;
 use crate::missing;
 use cenote_advisor::Severity;
 use cenote_control::model::{ErrorKind, ErrorRecord, MissingPool, RunState};
@@ -73,9 +74,14 @@ pub fn in_words(kind: ErrorKind) -> String {
             read,
             write,
             checksum,
-        } => format!("{read} read, {write} write and {checksum} checksum errors"),
+        } => {
+            let checksum = counted(checksum, "checksum error");
+            format!("{read} read, {write} write and {checksum}")
+        }
         ErrorKind::State { state } => format!("became {}", state.word()),
-        ErrorKind::Data { reads } => format!("data could not be repaired ({reads} reads)"),
+        ErrorKind::Data { reads } => {
+            format!("data could not be repaired ({})", counted(reads, "read"))
+        }
         ErrorKind::Suspended => "the pool was suspended".to_owned(),
     }
 }

@@ -3,6 +3,7 @@
 //! The tool is not needed: where it is not installed, or a device is no disk, nothing is said.
 //! A disk that sleeps is not woken (`-n standby`).
 
+use crate::format::number::counted;
 use cenote_advisor::{Finding, Severity};
 use cenote_control::model::{Vdev, VdevKind, VdevNaming, VdevTree};
 use serde_json::Value;
@@ -65,7 +66,7 @@ fn judge(answer: &Value) -> Vec<String> {
         found.push("the drive gives a critical warning".to_owned());
     }
     if let Some(errors) = log["media_errors"].as_u64().filter(|errors| *errors > 0) {
-        found.push(format!("{errors} media errors"));
+        found.push(counted(errors, "media error"));
     }
     if let Some(used) = log["percentage_used"].as_u64().filter(|used| *used >= 90) {
         found.push(format!("{used} % of the drive's life is used up"));

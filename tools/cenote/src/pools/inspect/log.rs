@@ -3,6 +3,7 @@
 use super::arguments::Arguments;
 use super::node::{Members, Node};
 use super::printer::Printer;
+use crate::format::number::counted;
 use crate::reading::datasets::DatasetWalk;
 use crate::reading::failure::Failure;
 use crate::reading::session::Session;
@@ -94,8 +95,10 @@ fn summary_text(name: &str, summary: &LogSummary) -> String {
     };
     let claimed = if summary.is_claimed { ", claimed" } else { "" };
     format!(
-        "{name}: {} blocks, {total} records{kinds}, {} to be replayed{claimed}",
-        summary.blocks, summary.replayable
+        "{name}: {}, {}{kinds}, {} to be replayed{claimed}",
+        counted(summary.blocks, "block"),
+        counted(total, "record"),
+        summary.replayable
     )
 }
 
