@@ -46,7 +46,7 @@ pub fn findings(status: &PoolStatus, facts: &Facts, limits: Limits) -> Vec<Findi
     found
 }
 
-/// Values that do nothing until somebody says yes are harmless, and may be missed.
+/// Values that wait for an approval have no effect. This is harmless, but the user may miss them.
 fn of_waiting(status: &PoolStatus, found: &mut Vec<Finding>) {
     for value in status.waiting.iter().take(WAITING_MAX) {
         let what = format!(

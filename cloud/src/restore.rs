@@ -12,7 +12,7 @@
 //!   are gone, so they are not kept.
 //!
 //! *Order*: first data, pages and roots; then `current`, which leads to them; commits last. So
-//! whoever opens the store meanwhile finds an older state, or the newest.
+//! an import that opens the store meanwhile finds an older state, or the newest.
 //!
 //! *Set back*: before a commit is put, the one before it is asked for: one request for each commit,
 //! and no more than one in [`crate::Options::predecessor_interval`]. If it is not there, all

@@ -163,9 +163,8 @@ impl Core {
         Ok(())
     }
 
-    /// Frees the part of the log that the store has and nobody reads; says whether there was any.
-    /// This asks nothing of the store. So whoever needs room does it first, as the uploader may be
-    /// waiting for a store that is away.
+    /// Frees the part of the log that is in the store and is not being read. Returns whether there
+    /// was any. It sends no request to the store, so it works while the store is away.
     pub(crate) fn trim_log(&self) -> Result<bool> {
         let mut order = self.order.lock();
         let (point, commit) = order.trim;

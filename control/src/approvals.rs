@@ -58,7 +58,7 @@ impl ApprovalRecord {
     /// copy is kept.
     ///
     /// # Errors
-    /// It cannot be read, is damaged, or belongs to somebody else.
+    /// It cannot be read, is damaged, or belongs to another user.
     pub fn load(path: &Path) -> Result<Option<Self>> {
         let file = match regular::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -140,7 +140,7 @@ mod tests {
         let other = lock(&path).expect_err("it is held");
         assert_eq!(other.kind(), ErrorKind::TimedOut);
         drop(held);
-        lock(&path).expect("nobody holds it");
+        lock(&path).expect("it is free");
         fs::write(&path, "{\"values\": [").expect("written");
         let error = ApprovalRecord::load(&path).expect_err("half of one");
         assert!(error.to_string().contains(".damaged"), "{error}");

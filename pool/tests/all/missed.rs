@@ -136,16 +136,7 @@ fn a_side_that_was_given_up_is_judged_by_its_labels_when_errors_are_cleared() {
         }
         pool.clear(&[]).expect("it is the pool's");
         assert!(!is_given_up());
-        let begun = Instant::now();
-        while pool.vdevs().is_resilver_needed().is_some() {
-            assert!(
-                begun.elapsed() < Duration::from_secs(120),
-                "{:?}",
-                pool.scan_status()
-            );
-            common::change(&pool, 200).expect("written");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        bring_up_to_date(&pool, 200);
         pool.close().expect("written");
         drop(pool);
         assert_whole_alone(&world, 1);
@@ -227,16 +218,7 @@ fn a_side_that_can_only_be_read_is_left_out() {
     }
     opener.is_over.store(true, Ordering::Release);
     let pool = opener.import().expect("both can be written to");
-    let begun = Instant::now();
-    while pool.vdevs().is_resilver_needed().is_some() {
-        assert!(
-            begun.elapsed() < Duration::from_secs(120),
-            "{:?}",
-            pool.scan_status()
-        );
-        common::change(&pool, 9).expect("written");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    bring_up_to_date(&pool, 9);
     assert!(pool.outsiders().is_empty());
     pool.close().expect("written");
     drop(pool);
@@ -420,14 +402,19 @@ fn bring_what_is_missed(world: &Arc<Disks>) -> Pool {
     };
     let env = Arc::new(RealEnv::new());
     let pool = cenote_pool::import(&candidates[0], &options, env).expect("imported");
+    bring_up_to_date(&pool, 4);
+    pool
+}
+
+/// Waits until no device lacks anything, and writes something in `round` meanwhile.
+fn bring_up_to_date(pool: &Pool, round: u64) {
     let begun = Instant::now();
     while pool.vdevs().is_resilver_needed().is_some() {
         let is_long = begun.elapsed() > Duration::from_secs(120);
         assert!(!is_long, "{:?}", pool.scan_status());
-        common::change(&pool, 4).expect("written");
+        common::change(pool, round).expect("written");
         std::thread::sleep(Duration::from_millis(1));
     }
-    pool
 }
 
 /// A copy of a device that was made exactly one group before the pool went down looked like a

@@ -39,7 +39,7 @@ const QUIET: Duration = Duration::from_secs(60);
 pub(super) struct Limits {
     /// How long nothing may move.
     quiet: Duration,
-    /// What a request may take in all, so that nobody is held by one byte a minute.
+    /// The limit of a whole request, as a server may send one byte a minute for ever.
     whole: Duration,
 }
 
@@ -412,8 +412,8 @@ mod tests {
         assert_eq!(quiet(64 << 20), 60 + 256, "the kernel takes 4 MiB of it");
     }
 
-    /// What a server says again and again until nobody listens any more: `begin` once, then `more`
-    /// at this pace.
+    /// A server that sends `begin` once, and then `more` after each pause (in milliseconds) until
+    /// the client closes the connection.
     fn server(begin: &'static str, more: &'static str, pause: u64) -> SocketAddr {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound");
