@@ -5,12 +5,13 @@ use anyhow::{Result, ensure};
 use cenote_tests::site::Site;
 use std::fs;
 
-/// Waits for the rebuild and for the scrub that follows; returns what `zpool status` says then.
-fn rebuilt(site: &Site) -> Result<String> {
+/// Waits for the rebuild and for the scrub that follows, of which the pool has then seen `scrubs`;
+/// returns what `zpool status` says. Until the scrub begins, the status shows the one before.
+fn rebuilt(site: &Site, scrubs: usize) -> Result<String> {
     site.ok("zpool wait -t resilver,replace tank")?;
     cenote_tests::patience::wait_until("scrubbed", || {
-        let status = site.ok("zpool status tank")?;
-        Ok(status.contains("scan: scrub repaired") && !status.contains("in progress"))
+        let history = site.ok("zpool history -i tank")?;
+        Ok(history.matches("scan done").count() == scrubs)
     })?;
     let status = site.ok("zpool status tank")?;
     ensure!(status.contains("scrub repaired 0B"), "{status}");
@@ -30,12 +31,12 @@ fn a_side_is_copied_in_the_order_of_the_disk() -> Result<()> {
     let second = device(&site, 1)?.display().to_string();
     site.ok(&format!("zpool attach -s tank {} {second}", devices[0]))?;
     write(&site, "meanwhile")?;
-    rebuilt(&site)?;
+    rebuilt(&site, 1)?;
     // Half done over an export: it goes on by itself.
     let third = device(&site, 2)?.display().to_string();
     site.ok(&format!("zpool replace -s tank {} {third}", devices[0]))?;
     site.reopen(&["tank"])?;
-    rebuilt(&site)?;
+    rebuilt(&site, 2)?;
     ensure!(state(&site, &third)? == "ONLINE" && state(&site, &devices[0])?.is_empty());
     // Now everything has to be on each of the new ones.
     site.ok(&format!("zpool detach tank {second}"))?;
@@ -55,7 +56,7 @@ fn rows_of_a_draid_are_rebuilt_and_those_of_a_raidz_are_not() -> Result<()> {
     write(&site, "before")?;
     let new = device(&site, 4)?.display().to_string();
     site.ok(&format!("zpool replace -s tank {} {new}", devices[1]))?;
-    rebuilt(&site)?;
+    rebuilt(&site, 1)?;
     ensure!(state(&site, &new)? == "ONLINE");
     let other = &devices[2];
     site.ok(&format!("zpool offline tank {other}"))?;

@@ -5,6 +5,10 @@
 //! heaviest first, and the lints beside them if they are wanted. What a program prints is kept in
 //! a file, and shown if the program fails.
 //!
+//! A test that fails is run once more when everything else is done: what only fails beside others,
+//! because the machine was busy, is named at the end as unsteady and does not fail the run. Seeds
+//! are the same in each run, so that a fault that a random trial finds is found twice.
+//!
 //! At the end come the slowest programs and tests, so that a test that has become slow is seen.
 
 mod built;
@@ -12,8 +16,8 @@ mod report;
 
 use crate::workspace;
 use anyhow::{Context, Result, bail};
-use built::{Built, build};
-use report::{Outcome, Report};
+use built::{Built, Program, build};
+use report::{Failure, Outcome, Report};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -25,6 +29,8 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(40 * 60);
 /// How often a program that runs is looked at.
 const POLL: Duration = Duration::from_millis(50);
+/// If more tests fail than this, it is not because the machine was busy.
+const UNSTEADY_MAX: usize = 5;
 
 /// Something that is run: a test program, or a command of Cargo.
 #[derive(Debug)]
@@ -78,7 +84,31 @@ pub fn run(arguments: &[String]) -> Result<bool> {
             report.add(&unit.name, &unit.log, outcome);
         }
     });
+    let failed = report.take_failed_tests();
+    match failed.iter().map(|failure| failure.tests.len()).sum() {
+        0..=UNSTEADY_MAX => repeat(failed, &built, &logs, &mut report),
+        _ => report.keep(failed),
+    }
     Ok(report.end())
+}
+
+/// Runs tests that failed once more, one after another.
+fn repeat(failed: Vec<Failure>, built: &Built, logs: &Path, report: &mut Report) {
+    for failure in failed {
+        let program = built.programs.iter().find(|one| one.name == failure.name);
+        let Some(program) = program else {
+            report.keep(vec![failure]);
+            continue;
+        };
+        let mut command = test_command(program, built);
+        command.args(["--test-threads=1", "--exact"]);
+        command.args(&failure.tests);
+        let mut unit = unit(&format!("{} again", failure.name), command, logs);
+        let begun = Instant::now();
+        let status = attempt(&mut unit);
+        let took = begun.elapsed();
+        report.add_again(failure, &unit.log, Outcome { status, took });
+    }
 }
 
 /// The test programs, the heaviest first, and the examples in documentation.
@@ -87,16 +117,10 @@ fn tests(built: &Built, logs: &Path) -> Vec<Unit> {
         .programs
         .iter()
         .map(|program| {
-            let mut command = Command::new(&program.path);
-            command
-                .current_dir(&program.directory)
-                .env("CARGO_MANIFEST_DIR", &program.directory)
-                // The time that each test took is not part of stable Rust.
-                .env("RUSTC_BOOTSTRAP", "1")
-                .args(["-Zunstable-options", "--report-time"]);
-            if let Some(cenote) = &built.cenote {
-                command.env("CENOTE_BIN", cenote);
-            }
+            let mut command = test_command(program, built);
+            // The time that each test took is not part of stable Rust.
+            command.env("RUSTC_BOOTSTRAP", "1");
+            command.args(["-Zunstable-options", "--report-time"]);
             unit(&program.name, command, logs)
         })
         .collect();
@@ -104,6 +128,18 @@ fn tests(built: &Built, logs: &Path) -> Vec<Unit> {
     examples.args(["test", "--workspace", "--locked", "--doc"]);
     units.push(unit("examples in documentation", examples, logs));
     units
+}
+
+/// Runs a test program as Cargo would.
+fn test_command(program: &Program, built: &Built) -> Command {
+    let mut command = Command::new(&program.path);
+    command
+        .current_dir(&program.directory)
+        .env("CARGO_MANIFEST_DIR", &program.directory);
+    if let Some(cenote) = &built.cenote {
+        command.env("CENOTE_BIN", cenote);
+    }
+    command
 }
 
 /// Formatting and lints.

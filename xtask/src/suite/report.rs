@@ -18,13 +18,23 @@ pub struct Outcome {
     pub took: Duration,
 }
 
+/// A unit that failed.
+#[derive(Debug)]
+pub struct Failure {
+    /// The unit's name.
+    pub name: String,
+    /// Which of its tests failed; none if it is no test program, or ended before it could say.
+    pub tests: Vec<String>,
+}
+
 /// What came of all of them.
 #[derive(Debug, Default)]
 pub struct Report {
     passed: u64,
     units: Vec<(f64, String)>,
     tests: Vec<(f64, String)>,
-    failed: Vec<String>,
+    failed: Vec<Failure>,
+    unsteady: Vec<Failure>,
 }
 
 impl Report {
@@ -52,11 +62,43 @@ impl Report {
             Ok(status) => println!("FAILED  {seconds:7.1} s  {name}: {status}"),
             Err(error) => println!("FAILED  {seconds:7.1} s  {name}: {error:#}"),
         }
-        let failed = output.lines().filter_map(failed_test);
-        let failed: Vec<String> = failed.map(|test| format!("{name}: {test}")).collect();
-        match failed.is_empty() {
-            true => self.failed.push(name.to_owned()),
-            false => self.failed.extend(failed),
+        let tests = output.lines().filter_map(failed_test);
+        self.failed.push(Failure {
+            name: name.to_owned(),
+            tests: tests.map(str::to_owned).collect(),
+        });
+    }
+
+    /// Gives up the failures of tests, which may be tried again.
+    pub fn take_failed_tests(&mut self) -> Vec<Failure> {
+        let failed = std::mem::take(&mut self.failed);
+        let (tests, others) = failed.into_iter().partition(|one| !one.tests.is_empty());
+        self.failed = others;
+        tests
+    }
+
+    /// Takes failures back: they stand.
+    pub fn keep(&mut self, failed: Vec<Failure>) {
+        self.failed.extend(failed);
+    }
+
+    /// Takes up the second attempt of tests that failed.
+    pub fn add_again(&mut self, failure: Failure, log: &Path, outcome: Outcome) {
+        let output = std::fs::read(log).unwrap_or_default();
+        let output = String::from_utf8_lossy(&output);
+        let passed: u64 = output.lines().filter_map(count_passed).sum();
+        let all = u64::try_from(failure.tests.len()).unwrap_or(u64::MAX);
+        let is_well = matches!(&outcome.status, Ok(status) if status.success());
+        // A program that finds none of its tests succeeds, too.
+        match is_well && passed == all {
+            true => {
+                self.passed += passed;
+                self.unsteady.push(failure);
+            }
+            false => {
+                println!("\n{} once more:\n{output}", failure.name);
+                self.failed.push(failure);
+            }
         }
     }
 
@@ -70,10 +112,23 @@ impl Report {
             }
         }
         println!("\n{} tests passed", self.passed);
-        for failed in &self.failed {
-            println!("failed: {failed}");
-        }
+        print_failures(
+            "unsteady (failed beside others, passed alone)",
+            &self.unsteady,
+        );
+        print_failures("failed", &self.failed);
         self.failed.is_empty()
+    }
+}
+
+fn print_failures(title: &str, failures: &[Failure]) {
+    for Failure { name, tests } in failures {
+        match tests.as_slice() {
+            [] => println!("{title}: {name}"),
+            tests => tests
+                .iter()
+                .for_each(|test| println!("{title}: {name}: {test}")),
+        }
     }
 }
 
@@ -100,6 +155,51 @@ fn failed_test(line: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    fn outcome(code: i32) -> Outcome {
+        Outcome {
+            status: Ok(ExitStatus::from_raw(code << 8)),
+            took: Duration::from_secs(1),
+        }
+    }
+
+    #[test]
+    fn a_test_that_fails_twice_fails_and_one_that_fails_once_is_named() -> Result<()> {
+        let directory = tempfile::tempdir()?;
+        let log = |text: &str| {
+            let path = directory.path().join("log");
+            std::fs::write(&path, text).map(|()| path)
+        };
+        let first = "test a ... FAILED <1.0s>\ntest result: FAILED. 0 passed; 1 failed;\n";
+        let failing = || -> Result<(Report, Vec<Failure>)> {
+            let mut report = Report::default();
+            report.add("pool all", &log(first)?, outcome(101));
+            let failed = report.take_failed_tests();
+            assert_eq!(failed[0].tests, ["a"]);
+            Ok((report, failed))
+        };
+        // Another of its tests, or none at all, is no second attempt.
+        for (text, code, is_well) in [
+            (
+                "test a ... ok\ntest result: ok. 1 passed; 0 failed;\n",
+                0,
+                true,
+            ),
+            ("test result: ok. 0 passed; 0 failed;\n", 0, false),
+            (first, 101, false),
+        ] {
+            let (mut report, mut failed) = failing()?;
+            report.add_again(failed.remove(0), &log(text)?, outcome(code));
+            assert_eq!(report.end(), is_well, "{text}");
+        }
+        // What names no test is not tried again.
+        let mut report = Report::default();
+        report.add("lints", &log("warning: odd\n")?, outcome(1));
+        assert!(report.take_failed_tests().is_empty());
+        assert!(!report.end());
+        Ok(())
+    }
 
     #[test]
     fn lines_of_test_programs_are_understood() {
