@@ -10,6 +10,7 @@ mod book;
 mod ci;
 mod delegate;
 mod fuzz;
+mod notes;
 mod package;
 mod release;
 mod suite;
@@ -112,8 +113,10 @@ usage: cargo xtask COMMAND [ARGUMENT...]
   try-packages [--program PATH] [--keep DIRECTORY] [RELEASE...]
                               the packages in bare Debians: installed, used, upgraded with pools
                               imported, removed; as root
-  release [--program PATH] [--to DIRECTORY] [--draft]
-                              packages, notes, SBOM and checksums of this version
+  notes [--draft]             joins the notes in changelog/ into a section of CHANGELOG.md
+  release [--program PATH] [--to DIRECTORY] [--draft] [--no-handbook]
+                              builds this version from a clean tree: packages, manual pages,
+                              handbook, notes, SBOM and checksums
   bench NAME [ARGUMENT...]    measurements beside the machine's ceiling and the rival
 ";
 
@@ -156,6 +159,7 @@ fn main() -> ExitCode {
         "boot" => package::boot(rest),
         "package" => package::run(rest),
         "try-packages" => package::try_packages(rest),
+        "notes" => notes::run(rest),
         "release" => release::run(rest),
         "bench" => delegate::bench(rest),
         "help" | "-h" | "--help" => {

@@ -19,6 +19,13 @@ pub fn cargo() -> Command {
     command
 }
 
+/// `git` in the workspace.
+pub fn git() -> Command {
+    let mut command = Command::new("git");
+    command.current_dir(root());
+    command
+}
+
 /// Runs `command` with its output passed on; whether it succeeded.
 pub fn succeeds(command: &mut Command) -> Result<bool> {
     let status = command

@@ -41,6 +41,7 @@ mod namespaces;
 mod network_disks;
 mod old_file_systems;
 mod own_commands;
+mod own_formats;
 mod posix;
 mod rebuilding;
 mod receiving;

@@ -45,12 +45,11 @@ pub fn run(arguments: &[String]) -> Result<bool> {
             other => bail!("'{other}' is not understood; 'cargo xtask help' has the options"),
         }
     }
-    check_version()?;
     let program = match program.or_else(|| std::env::var_os("CENOTE_BIN").map(PathBuf::from)) {
         Some(program) => program,
         None => crate::package::build()?,
     };
-    build(&program, &directory)
+    make(&program, &directory)
 }
 
 /// mdBook is a tool of developers, as fio and QEMU are: it is not built with the workspace.
@@ -67,7 +66,9 @@ fn check_version() -> Result<()> {
     Ok(())
 }
 
-fn build(program: &Path, directory: &Path) -> Result<bool> {
+/// Makes the site below `directory/html`; whether all its links lead somewhere.
+pub fn make(program: &Path, directory: &Path) -> Result<bool> {
+    check_version()?;
     let source = directory.join("src");
     if source.exists() {
         std::fs::remove_dir_all(&source)?;

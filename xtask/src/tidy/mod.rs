@@ -11,6 +11,7 @@
 mod circles;
 mod dependencies;
 mod door;
+mod english;
 mod items;
 mod layers;
 mod links;
@@ -31,6 +32,8 @@ use std::path::{Path, PathBuf};
 pub fn check(root: &Path) -> Result<Vec<Problem>> {
     let files = text_files(root)?;
     let mut problems = Vec::new();
+    let packages = layers::packages(root)?;
+    let mut english = english::Count::default();
     for file in &files {
         words::check_text(file, &mut problems);
         if file.is_rust() {
@@ -38,12 +41,13 @@ pub fn check(root: &Path) -> Result<Vec<Problem>> {
             sizes::check(file, &source, &mut problems);
             words::check_rust(file, &source, &mut problems);
             door::check(file, &source, &mut problems);
+            english.add(file, &source, &packages);
         }
     }
     links::check(root, &files, &mut problems);
     modules::check(&files, &mut problems);
     circles::check(&files, &mut problems);
-    let packages = layers::packages(root)?;
+    english.check(&mut problems);
     layers::check(&packages, &mut problems);
     layers::check_crate_attributes(&packages, &files, &mut problems);
     dependencies::check(&packages, &files, &mut problems);
