@@ -14,11 +14,6 @@ pub struct Words {
 }
 
 impl Words {
-    /// Those of this process, its name left out.
-    pub fn of_process() -> Self {
-        Self::new(std::env::args().skip(1))
-    }
-
     /// These words.
     pub fn new(words: impl IntoIterator<Item = String>) -> Self {
         Self {

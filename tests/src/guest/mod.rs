@@ -36,13 +36,12 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The options of a command that takes nothing else, from the process's arguments.
+    /// The options of a command that takes nothing else.
     ///
     /// # Errors
     /// The arguments are not those of `cargo xtask COMMAND`.
-    pub fn of_process(command: &str) -> Result<Self> {
+    pub fn parse(command: &str, mut arguments: impl Iterator<Item = String>) -> Result<Self> {
         let mut options = Self::default();
-        let mut arguments = std::env::args().skip(1);
         while let Some(word) = arguments.next() {
             let value = arguments.next().unwrap_or_default();
             match word.as_str() {

@@ -28,7 +28,7 @@ pub fn run(arguments: &[String]) -> Result<bool> {
     if let Some((first, pages)) = arguments.split_first()
         && first == "--test"
     {
-        return delegate::handbook(pages);
+        return delegate::trial("handbook", pages);
     }
     let mut program = None;
     let mut directory = workspace::root().join("target/book");

@@ -30,5 +30,5 @@ pub fn run(arguments: &[String]) -> Result<bool> {
     }
     make_debs(&program, &packages, version().to_owned())?;
     rest.extend(["--packages".to_owned(), packages.display().to_string()]);
-    delegate::boot(&rest)
+    delegate::trial("boot", &rest)
 }
