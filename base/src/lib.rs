@@ -1,8 +1,8 @@
 //! Ids, units, the environment and bounded building blocks that every layer shares.
 //!
-//! Nothing here knows ZFS's format or does I/O. The crate exists so that a transaction group
-//! number can never be passed where an object number is meant, and so that whoever reads a
-//! clock or draws randomness gets it from an [`Env`] that a simulator can replace.
+//! Nothing here knows ZFS's format or does I/O. The types here prevent a caller from passing a
+//! transaction group number where an object number is meant. Code that reads a clock or draws
+//! randomness does so through an [`Env`], which a simulator can replace.
 
 #![forbid(unsafe_code)]
 

@@ -65,8 +65,8 @@ impl MemoryBudget {
 
     /// As [`Self::lease`], waiting for up to `patience` until others give back enough.
     ///
-    /// For whoever holds no lease while it waits, or two could wait for each other. More than
-    /// the limit is refused at once.
+    /// The caller must hold no lease while it waits; otherwise two callers could wait for each
+    /// other. A request for more than the limit is refused at once.
     pub fn lease_patiently(
         self: &Arc<Self>,
         bytes: u64,
@@ -80,7 +80,8 @@ impl MemoryBudget {
         let end = Instant::now() + patience;
         let mut waiting = self.waiting.lock();
         *waiting += 1;
-        // Whoever gives back looks at `waiting` under the lock, so none is missed from here on.
+        // A lease that is dropped reads `waiting` under the lock, so no return is missed from
+        // here on.
         let outcome = loop {
             let left = end.saturating_duration_since(Instant::now());
             match self.lease(bytes) {
@@ -187,7 +188,7 @@ mod tests {
         let patience = Duration::from_millis(20);
         assert!(
             budget.lease_patiently(50, patience).is_err(),
-            "nobody gives back"
+            "no lease is returned"
         );
         assert!(
             budget.lease_patiently(101, Duration::MAX).is_err(),

@@ -1,7 +1,7 @@
 //! The known words that a wrong one may have been meant as.
 //!
-//! Near is what a few slips of the finger explain: a letter changed, added, left out, or two
-//! neighbours exchanged. A part of a name counts, too: it may be all that somebody remembers.
+//! A word is near if a few typing errors explain the difference: a letter changed, added or left
+//! out, or two neighbours exchanged. A part of a name counts, too: users may remember only that.
 
 /// How many words are offered at most.
 const NEAR_MAX: usize = 3;

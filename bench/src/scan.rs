@@ -252,7 +252,7 @@ fn scrub(options: &Options) -> Result<Vec<Comparison>> {
     Ok(comparisons)
 }
 
-/// Bytes of a file in the pool, for who reads and for what is resilvered.
+/// Bytes of a file in the pool, to be read and to be resilvered.
 struct Mirror {
     daemon: Daemon,
     directory: PathBuf,

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// The tag of blocks that no dataset's reader brought.
 pub(crate) const NOBODY: u32 = 0;
 
-/// What a block is, and who brought it.
+/// The kind of a block, and the dataset that brought it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
     /// Whether it is metadata.
@@ -630,7 +630,7 @@ mod tests {
         cache.set_limit(0);
         assert!(
             tagged().is_empty(),
-            "an empty cache has no bytes of anybody"
+            "an empty cache has no bytes of any dataset"
         );
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 /// A block's logical contents in little-endian form.
 pub type Block = Arc<BlockBuffer>;
 
-/// How long a block stays when whoever asked for it has it.
+/// How long a block stays after the reader that asked for it has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Retention {
     /// As long as the cache finds it worth its memory.
@@ -35,7 +35,7 @@ pub enum Asked {
     Again,
 }
 
-/// Blocks up to so many bytes are decoded by who asks only for what memory has: a few microseconds.
+/// Reads that ask only for what is in memory decode blocks up to so many bytes: a few microseconds.
 const DECODED_AT_ONCE_MAX: u64 = 16 << 10;
 
 /// How much memory each part may take, in bytes.
@@ -89,7 +89,7 @@ struct Shared {
 /// What was noticed of readers that go forward.
 #[derive(Debug, Default)]
 pub struct ReadAhead {
-    /// Reads that went on where another one had ended.
+    /// Reads that continued where another one had ended.
     pub continued: Counter,
     /// Reads that did not.
     pub begun: Counter,
@@ -179,8 +179,8 @@ impl BlockCache {
         })
     }
 
-    /// Begins anew with the figures of a dataset: it was destroyed, or just made with a number that
-    /// another one had.
+    /// Starts the figures of a dataset from zero: it was destroyed, or was just created with the
+    /// number of a destroyed one.
     pub fn forget_dataset(&self, id: ObjsetId) {
         self.shared.datasets.forget(id);
     }
@@ -263,7 +263,7 @@ impl BlockCache {
         }
     }
 
-    /// Counts a block that was asked for and found by who had noted where it is.
+    /// Counts a hit for a block whose place the caller remembered.
     pub fn note_hit(&self, is_metadata: bool) {
         self.note_lookup(Lookup {
             is_metadata,
@@ -438,8 +438,8 @@ impl BlockCache {
     /// Reads and decodes those of several blocks whose contents are not cached yet, neighbours in
     /// one request. What cannot be had this way is left to [`Self::read`], which says why.
     ///
-    /// They are counted as read ahead: whoever comes for them asks for the first time. Returns how
-    /// many were not in memory.
+    /// They are counted as read ahead: the reader that comes for them counts as the first. Returns
+    /// how many were not in memory.
     pub fn fetch(
         &self,
         blocks: &[(BlockPointer, Bookmark)],
@@ -489,7 +489,7 @@ impl BlockCache {
                         bookmark: *bookmark,
                         keys,
                     };
-                    // An error here meets whoever asks for the block.
+                    // The reader that asks for the block gets the error.
                     let _ = self.decode(pointer, id, stored, context, retention);
                 }
                 None => {
@@ -574,9 +574,9 @@ impl BlockCache {
         }
     }
 
-    /// Forgets a block that another one was written in place of. A snapshot may still have it, and
-    /// reads it again then; but most often nobody does, and large directories and tables of dnodes,
-    /// written again in each group, would fill the cache with what they were.
+    /// Forgets a block that a newer one replaced. A snapshot may still have it, and reads it again
+    /// then. But most often none does, and large directories and tables of dnodes, which each group
+    /// rewrites, would fill the cache with old versions.
     pub fn forget_replaced(&self, pointer: &BlockPointer) {
         if pointer.is_embedded() || pointer.is_hole() {
             return;

@@ -8,7 +8,7 @@
 //! Each cached block has the tag of the cells by which it came, and each shard of the cache keeps
 //! the sum for each tag under its lock. So the bytes of a dataset are exact. A block that several
 //! datasets share counts for the one that brought it. Tags are never used twice: the blocks that a
-//! destroyed dataset leaves in the cache count for nobody.
+//! destroyed dataset leaves in the cache count for no dataset.
 //!
 //! The number of cells is bounded. At the bound, the idle half with the fewest lookups goes: most
 //! often snapshots of which only a listing read the head.
@@ -30,7 +30,7 @@ const DATASETS_MAX: usize = 8192;
 /// What one dataset's readers did, and have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatasetFigures {
-    /// Lookups that somebody waited for: of data and of metadata, each by its [`Outcome`].
+    /// Lookups that a caller waited for: of data and of metadata, each by its [`Outcome`].
     pub demand: [[u64; 3]; 2],
     /// Lookups ahead of need, in the same order.
     pub prefetch: [[u64; 3]; 2],
@@ -50,7 +50,7 @@ impl DatasetFigures {
 #[derive(Debug, Default)]
 pub(crate) struct DatasetCells {
     tag: u32,
-    /// Hits that somebody waits for, data and metadata: all threads of a busy mount count them.
+    /// Hits that a caller waits for, data and metadata: all threads of a busy mount count them.
     hits: [Counter; 2],
     /// The other lookups, each with a device, another reader or a job behind it: by purpose, kind
     /// and outcome.
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(datasets.cells(ObjsetId(7)).tag(), old.tag());
         datasets.forget(ObjsetId(7));
         let new = datasets.cells(ObjsetId(7));
-        // A reader that still has the old dataset open counts for nobody.
+        // Lookups of a reader that still has the old dataset open count for no dataset.
         old.note(hit());
         assert_ne!(new.tag(), old.tag());
         let tagged = HashMap::from([(old.tag(), [5, 5])]);

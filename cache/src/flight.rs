@@ -1,4 +1,4 @@
-//! One read per block at a time: who comes second waits for the first.
+//! One read per block at a time: a second reader waits for the first.
 
 use crate::BlockId;
 use crate::hash::BlockHashState;
@@ -13,8 +13,8 @@ pub(crate) struct Flights {
     landed: Condvar,
 }
 
-/// The blocks with the number of those who wait for each: usually none, and then nobody need be
-/// woken.
+/// The blocks with the number of waiting readers of each: usually none, and then no wake-up is
+/// needed.
 type Reading = HashMap<BlockId, usize, BlockHashState>;
 
 /// The duty to read a block; others wait until it is dropped.
@@ -43,7 +43,7 @@ impl Flights {
         // Should the next flight to the same block begin meanwhile, its end serves as well.
         while reading.contains_key(&id) {
             reading = self.landed.wait(reading);
-            // A later flight does not know who waits since the one before.
+            // A later flight does not count the readers that wait since the one before.
             if let Some(waiting) = reading.get_mut(&id) {
                 *waiting = (*waiting).max(1);
             }
@@ -90,7 +90,7 @@ mod tests {
             dva: [8, 4096],
             birth: 7,
         };
-        let flight = flights.try_begin(id).expect("nobody reads it yet");
+        let flight = flights.try_begin(id).expect("no reader has it yet");
         assert!(flights.try_begin(id).is_none());
         assert!(flights.contains(&id), "it still flies");
         drop(flight);

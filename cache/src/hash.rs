@@ -1,8 +1,8 @@
 //! A quick keyed hash for block names.
 //!
-//! A name is three words that whoever makes a pool may choose, so the hash is keyed at random:
-//! nobody can make a pool whose blocks all meet in one bucket. Folding a 128-bit product mixes
-//! each word in about a nanosecond, where the standard hasher takes twenty for a name.
+//! A name is three words that the creator of a pool may choose, so the hash is keyed at random: no
+//! pool can be made whose blocks all meet in one bucket. Folding a 128-bit product mixes each word
+//! in about a nanosecond, where the standard hasher takes twenty for a name.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 

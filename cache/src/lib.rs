@@ -1,10 +1,9 @@
 //! The adaptive replacement cache, in front of the pipeline.
 //!
-//! Blocks are kept as stored (compressed, and encrypted where they are): that is what memory
-//! buys most of. Decoded copies are a second, smaller cache. A block whose stored bytes are its
-//! contents lives only in the first. Both are bounded in bytes, and so is what they remember
-//! about blocks that they dropped. Blocks that nobody wants to stay pass through a third one, which
-//! is small.
+//! Blocks are kept as stored (compressed, and encrypted where they are): so memory holds the most
+//! of them. Decoded copies are a second, smaller cache. A block whose stored bytes are its contents
+//! lives only in the first. Both are bounded in bytes, and so is what they remember about blocks
+//! that they dropped. Blocks that need not stay pass through a third one, which is small.
 //!
 //! Pool blocks never change in place: a copy's address and birth name its contents for ever, so
 //! nothing here is ever invalidated, only forgotten.

@@ -2,9 +2,8 @@
 //!
 //! A lookup is counted once, whatever parts of the cache it goes through: a *hit* when something of
 //! the block was in memory, a *wait* when another reader was bringing it, a *miss* when it had to
-//! be read from a device. What is read ahead is counted apart from what somebody waits for: a
-//! stream that is read ahead well has demand hits only, and the device reads are prefetch
-//! misses.
+//! be read from a device. Reads ahead are counted apart from lookups that a caller waits for: a
+//! stream that is read ahead well has demand hits only, and the device reads are prefetch misses.
 
 use cenote_base::metrics::Counter;
 use cenote_io::{IoClass, IoContext};
@@ -46,7 +45,7 @@ impl Outcomes {
 /// Lookups of one cache.
 #[derive(Debug, Default)]
 pub struct Lookups {
-    /// What somebody waits for: data, metadata.
+    /// Lookups that a caller waits for: data, metadata.
     pub demand: [Outcomes; 2],
     /// What is read ahead: data, metadata.
     pub prefetch: [Outcomes; 2],

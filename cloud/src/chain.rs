@@ -1,11 +1,11 @@
-//! Finding out what a device is by now: the newest checkpoint, then the commits after it.
+//! Finding the current state of a device: the newest checkpoint, then the commits after it.
 //!
 //! Three round trips for a device of any size: `current`, the checkpoint, and a handful of commits
 //! at once, until one is missing. Nothing is listed.
 //!
-//! Commits that lie behind two checkpoints are removed at some time. So a name that is free is the
-//! end of the chain only if `current` still says what it said: whoever slept with an old `current`
-//! would otherwise find a removed commit's place free, and fork history there.
+//! Commits that lie behind two checkpoints are removed at some time. So a free name is the end of
+//! the chain only if `current` has not changed. Otherwise a machine that slept with an old
+//! `current` would find a removed commit's place free, and fork history there.
 
 use crate::error::{CloudError, Result};
 use crate::format::checkpoint::{Base, Checkpoint, Waste};
@@ -24,7 +24,7 @@ const WINDOW_MIN: u64 = 2;
 const WINDOW_MAX: u64 = 32;
 /// Names that are listed at once.
 const NAMES_AT_ONCE: usize = 1000;
-/// How often opening starts anew because the device changes meanwhile.
+/// How often opening starts again because the device changes meanwhile.
 const TRIES: usize = 10;
 
 /// What is known of checkpoints.
@@ -121,7 +121,7 @@ fn identity_in(client: &Client, key: &str) -> Result<Option<(Identity, Arc<Vec<u
     }
 }
 
-/// The commit before the first: it follows from the identity, so nobody puts or reads it.
+/// The commit before the first. It follows from the identity, so it is never stored.
 pub(crate) fn genesis(identity: &Identity) -> Commit {
     Commit {
         parent: Hash::default(),
@@ -243,7 +243,7 @@ fn newest_root(client: &Client) -> Result<Option<(Current, Option<Tag>)>> {
     let mut newest = None;
     let mut after = None;
     loop {
-        // Who may not list has to do without.
+        // Without the right to list, the search ends here.
         let found = client.try_list(key::MAP, after.take(), NAMES_AT_ONCE);
         let Some(last) = found.last() else { break };
         after = Some(last.key.clone());

@@ -1,11 +1,11 @@
 //! Checkpoints: the map as of a commit is put into the store, so that opening reads few commits.
 //!
 //! A *light* one is made every few commits: what has changed since the pages were written, in one
-//! object. (So is the first of a device; it has no pages, and others go on from it.) A *full* one
+//! object. (So is the first of a device; it has no pages, and later ones build on it.) A *full* one
 //! merges that into pages. It is due once there is much to merge, measured by the map; once the
-//! changes take much memory; or once so much was written or discarded that objects will have died,
-//! because only merging finds out which. Both end with `current`, which names them. The uploader
-//! makes them between two commits, so the map stands still meanwhile.
+//! changes take much memory; or once much was written or discarded. In the last case objects have
+//! probably died, and only merging finds out which. Both end with `current`, which names them. The
+//! uploader makes them between two commits, so the map does not change meanwhile.
 //!
 //! *Inline bytes* are moved to data objects first, by a commit of their own. Labels and their rings
 //! stay beside the root: they are written again with each transaction group.
@@ -343,7 +343,7 @@ impl Core {
         Ok(ahead.remove(&key).expect("it was fetched"))
     }
 
-    /// What is waste already, with the time of what nobody had a time for.
+    /// The known waste; entries without a time get the present one.
     fn known_waste(&self, state: &State, work: &Work) -> Vec<Waste> {
         let now = self.store_time(work);
         let mut waste = state.checkpoints.waste.clone();
@@ -378,10 +378,10 @@ impl Core {
         }
     }
 
-    /// Lets `current` name a checkpoint, unless it names a newer one.
+    /// Makes `current` name a checkpoint, unless it names a newer one.
     ///
-    /// A store that never takes the right version (Ceph 16 compares it with its quotes) is asked
-    /// without condition, once it is certain that nobody else has replaced it.
+    /// Some stores never accept the right version (Ceph 16 compares it with its quotes). There it
+    /// is replaced without condition, once it is certain that no other writer has replaced it.
     pub(crate) fn set_current(&self, current: Current) -> Result<Option<Tag>> {
         let body = Arc::new(current.encode(self.identity.uuid));
         let known = self.state().checkpoints.current.clone();
@@ -535,7 +535,7 @@ impl Parts<'_> {
         self.bytes.extend_from_slice(&bytes);
         let key = PageKey::of(&page);
         self.pages.push(page);
-        // What was written is often looked at soon.
+        // New pages are often read soon.
         let page = Fetched::from([(key, Arc::new(extents))]);
         self.core.state().map.keep(&page);
         Ok(())

@@ -1,12 +1,12 @@
-//! Removing what nobody needs any more: dead data objects, replaced parts of the map, old commits.
+//! Removing unneeded objects: dead data objects, replaced parts of the map, old commits.
 //!
-//! Most stores delete without conditions, so nothing here may be a mistake: only names are removed
-//! that a durable checkpoint says are dead, that no later commit can bring back, and that have been
-//! so for [`crate::Options::keep`] by the store's own clock: for that long anybody can read as of
-//! an older commit.
+//! Most stores delete without conditions, so nothing here may be a mistake. Names are removed only
+//! if a durable checkpoint says that they are dead and no later commit can bring them back. They
+//! must also have been dead for [`crate::Options::keep`] by the store's own clock: for that long a
+//! reader can open the device as of an older commit.
 //!
-//! *Commits* go once two newer checkpoints are there, except the first of each session. That one is
-//! what a writer who slept while it was taken over runs into; were it removed, the sleeper would
+//! *Commits* are removed once there are two newer checkpoints, except the first of each session. A
+//! writer that slept while it was taken over runs into that one. Were it removed, the sleeper would
 //! find its next name free and fork the chain.
 //!
 //! *Orphans*: what a writer put and did not commit before it ended has numbers that the chain never
@@ -63,7 +63,7 @@ impl Core {
     fn put_copy_of_identity(&self) -> Result<()> {
         let bytes = Arc::clone(&self.seen.identity);
         let put = self.client.put_in_place(key::DEVICE_COPY, &bytes);
-        // Where it cannot be replaced, verifications go on naming it.
+        // If it cannot be replaced, verifications continue to report it.
         put.map(drop).map_err(|e| store_error(&self.client, e))
     }
 

@@ -8,11 +8,11 @@
 //! Damaged objects are chosen whatever lives of them, so that they go once what is damaged was
 //! repaired, which puts it elsewhere.
 //!
-//! *How*: an object's own table says where on the device its pieces were written; those that the
-//! map still looks for there are live. They are fetched whole and compared with their checks, so
-//! that rot is never copied under a new name; a piece that fails stays where it is. A commit then
-//! moves the addresses. The uploader makes it between two others, so nothing changes meanwhile, and
-//! what was written since goes on hiding it. Survivors are never mixed with fresh data.
+//! *How*: an object's own table says where on the device its pieces were written; pieces to which
+//! the map still points are live. They are fetched whole and compared with their checks, so that
+//! rot is never copied under a new name; a piece that fails stays where it is. A commit then moves
+//! the addresses. The uploader makes it between two others, so the map does not change meanwhile,
+//! and later writes still hide it. Survivors are never mixed with fresh data.
 //!
 //! *Budget*: compaction has its turn when nothing else is due, and after twice as much of what
 //! writers wrote was uploaded.
@@ -167,7 +167,7 @@ impl Core {
                 }
                 Err(StoreError::Damaged { .. }) => None,
                 Ok(_) | Err(StoreError::NotFound) => {
-                    // Somebody who took the device over may have removed it.
+                    // Another machine that took the device over may have removed it.
                     self.look_for_others()?;
                     self.check_failure()?;
                     None
@@ -306,7 +306,7 @@ impl Core {
     /// Fails if the device has failed for good.
     pub(crate) fn check_failure(&self) -> Result<()> {
         match self.state().failure.is_some() {
-            // The failure that is kept is the one that others are told.
+            // Other callers get the failure that is kept.
             true => Err(CloudError::Closed),
             false => Ok(()),
         }

@@ -34,7 +34,7 @@ use std::time::Duration;
 const SLOW_PERCENT: u64 = 60;
 /// The longest that one write is slowed down.
 const DELAY_MAX: Duration = Duration::from_secs(1);
-/// How long anybody waits without looking around.
+/// The longest wait before a waiting thread checks the state again.
 const NAP: Duration = Duration::from_millis(500);
 
 /// What changes while the device is open.
@@ -105,16 +105,16 @@ pub(crate) struct Core {
     pub(crate) counters: Counters,
     /// Bytes a second that went up lately.
     pub(crate) upload_rate: AtomicU64,
-    /// Held by whoever uploads.
+    /// Held by the thread that uploads.
     pub(crate) work: Mutex<crate::work::Work, ranks::CloudWork>,
     pub(crate) order: Mutex<Order, ranks::CloudOrder>,
     state: Mutex<State, ranks::CloudState>,
-    /// Something has changed that somebody may wait for.
+    /// A change that a thread may wait for.
     pub(crate) changed: Condvar,
     /// The uploader; it is woken when it has something to do.
     pub(crate) job: Job,
     pub(crate) is_stopping: AtomicBool,
-    /// Somebody wants what is hardly needed to be compacted now.
+    /// A caller has requested compaction of rarely needed objects.
     pub(crate) wants_compaction: AtomicBool,
     /// Something was found damaged that may be put again.
     pub(crate) wants_repair: AtomicBool,
@@ -193,7 +193,7 @@ impl Core {
         log.is_some_and(|device| device.lead() != Lead::Here)
     }
 
-    /// Keeps a failure for all who come.
+    /// Keeps a failure, for all later calls.
     pub(crate) fn fail(&self, error: CloudError) -> Arc<CloudError> {
         let mut state = self.state();
         let failure = state.failure.get_or_insert_with(|| Arc::new(error));
@@ -216,7 +216,7 @@ impl Core {
         }
     }
 
-    /// As [`Self::check`], for those who bring something.
+    /// As [`Self::check`], for writes.
     fn check_open(&self) -> std::result::Result<(), Arc<CloudError>> {
         self.check()?;
         match self.state().is_ending {

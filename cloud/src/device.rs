@@ -27,9 +27,9 @@ use std::time::Duration;
 /// What happens to what is not in the store yet when a device is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Close {
-    /// It is uploaded first, and the device is released: anybody may open it.
+    /// It is uploaded first, and the device is released: any machine may open it.
     Upload,
-    /// It stays in the local log. Only who has that log opens the device without force.
+    /// It stays in the local log. Others that do not have that log need force to open the device.
     Keep,
 }
 
@@ -218,7 +218,7 @@ impl CloudDevice {
         self.core.cache.save();
     }
 
-    /// A log that was put aside at the opening, because another writer went on without it.
+    /// A log that was put aside at the opening, because another writer had taken the device over.
     pub fn log_aside(&self) -> Option<&LogAside> {
         self.aside.as_ref()
     }
@@ -294,8 +294,8 @@ impl CloudDevice {
         Ok(found.into_iter().map(bytes).collect())
     }
 
-    /// Looks whether everything that is needed is in the store, and is what was put. `goes_on` is
-    /// told how many bytes are done and how many there are, and says whether to go on.
+    /// Checks that everything that is needed is in the store, and is what was put. `goes_on` gets
+    /// the number of bytes done and in total; verification stops when it returns `false`.
     ///
     /// # Errors
     /// What keeps the store from being read. What is wrong with objects is no error.
@@ -329,7 +329,7 @@ impl CloudDevice {
 
     /// Whether something is being compacted, or about to be.
     pub fn is_compacting(&self) -> bool {
-        // Whoever has failed finishes nothing.
+        // A device that has failed completes nothing.
         if !self.is_usable() {
             return false;
         }
@@ -338,7 +338,7 @@ impl CloudDevice {
         }
         match self.core.work.try_lock() {
             Some(work) => !work.compaction.is_empty(),
-            // Something is being done: who asks again will know.
+            // The uploader is busy; a later call will know.
             None => true,
         }
     }
@@ -401,7 +401,7 @@ impl Core {
     fn next(&self) -> Next {
         match self.step() {
             Ok(true) => Next::Now,
-            // Nothing can be done any more; whoever waits has been told.
+            // The device has failed for good; waiting callers got the error.
             Err(_) => Next::Done,
             Ok(false) => self.due_at().map_or(Next::WhenAsked, |due| {
                 let left = due.saturating_sub(self.now());
@@ -420,7 +420,7 @@ fn class_of(purpose: Purpose) -> Option<Class> {
     }
 }
 
-/// The system's word for a failure, for those who know no others.
+/// The error for callers that know only the system's errors.
 fn io_error(error: &Arc<CloudError>) -> io::Error {
     let kind = match &**error {
         CloudError::ReadOnly => io::ErrorKind::ReadOnlyFilesystem,
@@ -520,7 +520,7 @@ impl Device for CloudDevice {
     }
 
     /// Uploads everything and releases the device, unless [`Self::set_close`] says otherwise. What
-    /// cannot be uploaded stays in the local log, whose owner goes on from it; [`Status`] has the
+    /// cannot be uploaded stays in the local log, from which its owner resumes; [`Status`] has the
     /// reason.
     fn unlock(&self) {
         let how = match self.keeps_rest.load(Ordering::Relaxed) {

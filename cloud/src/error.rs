@@ -78,12 +78,12 @@ pub enum CloudError {
     )]
     Passed(CommitNumber),
     /// Commits do not follow each other.
-    #[error("commit {0} does not go on from the one before it")]
+    #[error("commit {0} does not follow the one before it")]
     Chain(CommitNumber),
     /// The device changed again and again while it was opened.
     #[error("others write to the device faster than it can be opened")]
     Restless,
-    /// The device was not released by the one who wrote to it last.
+    /// The device was not released by its last writer.
     #[error(
         "in use by host '{host}' since it wrote commit {commit}, or that host crashed; \
          -f takes it over"
@@ -105,7 +105,7 @@ pub enum CloudError {
         /// The newest that this machine knows of.
         known: CommitNumber,
     },
-    /// Somebody else took the device over.
+    /// Another host took the device over.
     #[error("taken over by host '{host}' with commit {commit}")]
     Fenced {
         /// The host.

@@ -199,7 +199,7 @@ mod tests {
                     }
                     1 => {
                         map.remove_if(start, sectors, |value| value % 2 == 1);
-                        // Meanings are looked at by range, so only whole ones can be compared.
+                        // `remove_if` tests values by range, so only whole ranges can be compared.
                         for piece in map.overlaps(start, sectors) {
                             assert_eq!(piece.value % 2, 0, "seed {seed}, step {step}");
                         }

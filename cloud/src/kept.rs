@@ -4,10 +4,10 @@ use crate::format::CommitNumber;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Objects of which the bytes are kept in memory, because who opens the device needs them.
+/// Objects whose bytes are kept in memory, because opening the device needs them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
-    /// The first commit of this session, which keeps off those who slept.
+    /// The first commit of this session, which stops older writers that slept.
     pub(crate) first: Option<(CommitNumber, Arc<Vec<u8>>)>,
     /// The newest commit.
     pub(crate) last: Option<(CommitNumber, Arc<Vec<u8>>)>,

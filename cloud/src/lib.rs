@@ -4,8 +4,8 @@
 //! that must find its name free: that is also the fence between two writers. Beside the store lies
 //! a local log, which makes flushes durable at once and is uploaded in order.
 //!
-//! Stores are buckets of S3, directories, and one that is simulated. Whoever opens devices by name,
-//! those of the system too, does it by [`Schemes`].
+//! Stores are buckets of S3, directories, and a simulated one. Programs open devices by name, those
+//! of the system too, through [`Schemes`].
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! What the device's addresses still look for in some of its objects.
+//! The device's addresses that still lead to given objects.
 //!
 //! The map leads from addresses to objects, so the way back is a walk over all of it. That is done
-//! for objects that are damaged: whether the damage is in bytes that anybody needs decides if it is
-//! a loss, or waste that compaction takes away.
+//! for damaged objects: if the damaged bytes are needed, the damage is a loss; if not, it is waste
+//! that compaction takes away.
 //!
 //! *Proof*: a piece of an object has one checksum. If a part of it was repaired, which is written
 //! elsewhere, the piece as the device has it now has that checksum again, and what is left in the

@@ -1,9 +1,9 @@
 //! The local side of a device: a directory with its log and its read cache.
 //!
-//! There is one for each device *and* way to it, so that two stores that were copied from one
-//! another do not share one. It is locked while the device is open; two programs on one host
-//! therefore never go on from one log. Everything in it but the log can be lost without harm, and
-//! the log without loss of consistency.
+//! There is one for each device *and* way to it, so that two stores of which one is a copy of the
+//! other do not share one. It is locked while the device is open, so two programs on one host never
+//! continue from one log. Everything in it but the log can be lost without harm, and the log
+//! without loss of consistency.
 
 use cenote_base::rt;
 use cenote_device::{Device, DeviceError, FileDevice, FileOptions};
@@ -92,8 +92,8 @@ pub struct DirectoryPlace {
 }
 
 impl DirectoryPlace {
-    /// The directory `path`, made if it is not there, for nobody but its owner. Sizes are in bytes;
-    /// a log that is there keeps the size that it has.
+    /// Opens the directory `path`; creates it if needed, accessible only to its owner. Sizes are in
+    /// bytes; an existing log keeps its size.
     ///
     /// # Errors
     /// [`PlaceError::InUse`] if another program has it; the system's otherwise.

@@ -1,13 +1,13 @@
 //! Creating and opening devices.
 //!
-//! A writer begins with a commit that names itself and changes nothing. From then on the one before
-//! it cannot commit any more: the name of its next commit is taken. That is refused as long as the
-//! one before has not released the device, unless it is forced, or the log that lies here is the
-//! very one that the newest commit goes on from: then the one before was us.
+//! A writer begins with a commit that names itself and changes nothing. From then on the previous
+//! writer cannot commit: the name of its next commit is taken. Opening is refused as long as the
+//! previous writer has not released the device, unless it is forced. The other exception is a local
+//! log that the newest commit continues: then this machine was the previous writer.
 //!
-//! *The log*: it is replayed only if the newest commit names a point of it. If not, somebody else
-//! went on meanwhile. What it has that never came into the store is then kept under another name,
-//! and said.
+//! *The log*: it is replayed only if the newest commit names a point of it. If not, another writer
+//! continued meanwhile. Writes in it that never reached the store are then kept under another name,
+//! and reported.
 
 use crate::cache::Cache;
 use crate::chain::{self, Loaded, store_error};
@@ -29,10 +29,10 @@ use std::sync::atomic::Ordering;
 
 /// Pairs of racing puts by which a store is tried.
 const PROBE_PAIRS: usize = 8;
-/// How often taking over starts anew because somebody else was quicker.
+/// How often a take-over starts again because another writer was quicker.
 const TRIES: usize = 10;
 
-/// A log that was kept because somebody else went on without it.
+/// A log that was kept because another writer took the device over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogAside {
     /// Its name in the local directory.
@@ -85,7 +85,7 @@ pub(crate) fn create(
         Err(error) => return Err(error),
     }
     let bytes = Arc::new(identity.encode());
-    // Of two who make one at the same time the copy decides: who loses has put nothing else.
+    // If two create a device at the same time, the copy decides; the loser has put nothing else.
     for key in [key::DEVICE_COPY, key::DEVICE] {
         let object = (key.to_owned(), Arc::clone(&bytes));
         if let Some(Put::Taken(bytes)) = client.put_new(vec![object]).map_err(fail)?.pop() {
@@ -107,8 +107,8 @@ struct Resumed {
     rest: Vec<Logged>,
 }
 
-/// What a device that was opened for reading knows: who opens it for writing next need not find it
-/// out again. If it is not so any more, the name of the next commit is taken.
+/// The state of a device that was opened for reading, to save a writer that opens it next the
+/// search. If the state is out of date, the name of the next commit is taken.
 #[derive(Debug)]
 pub struct Known {
     identity: Identity,
@@ -284,7 +284,7 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
-    /// Becomes the one who writes.
+    /// Becomes the writer.
     fn take_over(
         &self,
         mut known: Option<Loaded>,
@@ -357,7 +357,7 @@ impl Opening<'_> {
         Ok(resumed)
     }
 
-    /// The log that goes on from the newest commit, if we may go on at all.
+    /// The log that continues the newest commit, if this writer may continue at all.
     fn resume(&self, loaded: &Loaded, aside: &mut Option<LogAside>) -> Result<Resumed> {
         let Some(place) = self.place else {
             self.check_released(loaded)?;

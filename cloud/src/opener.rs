@@ -1,7 +1,7 @@
 //! Opens devices of stores by name: the opener of [`SCHEMES`](crate::location::SCHEMES).
 //!
-//! Who only reads takes the device as of its newest commit, and hinders nobody. Who writes gets
-//! what lies on this side, too: `/var/lib/cenote/cloud` for root, and for others
+//! A reader gets the device as of its newest commit, and blocks no other machine. A writer uses a
+//! local directory, too: `/var/lib/cenote/cloud` for root, and for others
 //! `$XDG_STATE_HOME/cenote/cloud` or `~/.local/state/cenote/cloud`, and there a directory for each
 //! device and way to it. When the device is unlocked everything is uploaded, and it is released.
 
@@ -21,7 +21,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Bytes of a local log when nobody says otherwise.
+/// Default size of a local log in bytes.
 pub const LOG_SIZE: u64 = 256 << 20;
 
 /// How a device of a store is opened, beside what its name says.

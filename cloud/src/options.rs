@@ -21,12 +21,12 @@ pub enum CachePolicy {
     Metadata,
 }
 
-/// Who does the uploading.
+/// Which thread uploads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drive {
     /// A thread of the device's own.
     Thread,
-    /// Whoever waits, and whoever calls for a step: for tests that a seed decides.
+    /// Threads that wait, and callers of a step: for tests that a seed decides.
     Manual,
 }
 
@@ -35,13 +35,13 @@ pub enum Drive {
 pub struct Options {
     /// When a flush is done.
     pub mode: WriteMode,
-    /// Open for reading only: nothing is put, and nobody else is hindered.
+    /// Open for reading only: nothing is put, and other machines are not blocked.
     pub is_read_only: bool,
     /// Take over a device that was not released.
     pub is_forced: bool,
-    /// The name of this host, for those whom it keeps out.
+    /// The name of this host, for the error on hosts that it keeps out.
     pub host: String,
-    /// Who does the uploading.
+    /// Which thread uploads.
     pub drive: Drive,
     /// Limits of what goes through the line.
     pub rates: Rates,
@@ -68,10 +68,10 @@ pub struct Options {
     pub checkpoint_commits: u64,
     /// a full one once the tail has so many bytes, and an eighth of the map.
     pub tail_bytes_min: u64,
-    /// Objects that are dead are kept for so long, for those who read as of an older commit.
+    /// Objects that are dead are kept for so long, for readers that use an older commit.
     pub keep: Duration,
-    /// Before a commit is put the one before it is asked for, unless that was done within this
-    /// time.
+    /// Before a commit is put, the store is asked for the one before it, unless that was done
+    /// within this time.
     pub predecessor_interval: Duration,
     /// Objects of which less than this share lives are compacted, in hundredths.
     pub compact_percent: u64,

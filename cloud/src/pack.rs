@@ -272,7 +272,7 @@ fn pack_class(packing: &Packing, class: Class, chunks: &[&Chunk], package: &mut 
     }
 }
 
-/// Makes one extent of those that go on from each other.
+/// Merges extents that continue each other.
 fn merge_neighbours(extents: &mut Vec<Extent>) {
     extents.dedup_by(|next, kept| {
         let goes_on = kept.end() == next.start && kept.target.advanced(kept.sectors) == next.target;

@@ -90,9 +90,9 @@ pub(crate) struct Queue {
     last: Sequence,
     /// The last entry that is in the store.
     committed: Sequence,
-    /// Up to which entry somebody waits for the store.
+    /// The last entry that a caller wants in the store.
     wanted: Sequence,
-    /// Whether somebody waits for room, so that the middle of a flush will do.
+    /// Whether a caller waits for room, so that the middle of a flush will do.
     needs_room: bool,
     /// Entries before this have no copies in memory any more.
     dropped: Sequence,
@@ -164,17 +164,17 @@ impl Queue {
         change.map(|entry| entry.at)
     }
 
-    /// Says that somebody waits for `sequence` to be in the store.
+    /// Requests that `sequence` is uploaded, for a caller that waits.
     pub(crate) fn want(&mut self, sequence: Sequence) {
         self.wanted = self.wanted.max(sequence);
     }
 
-    /// Says that somebody waits for room.
+    /// Requests room in the log, for a caller that waits.
     pub(crate) fn want_room(&mut self) {
         self.needs_room = true;
     }
 
-    /// Whether somebody waits for room and nobody has answered.
+    /// Whether a caller waits for room; clears the request.
     pub(crate) fn take_room_wish(&mut self) -> bool {
         std::mem::take(&mut self.needs_room)
     }

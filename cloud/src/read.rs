@@ -1,20 +1,19 @@
 //! Reads: from the queue, from what commits have inline, from the cache, from the store.
 //!
-//! What has to be fetched is fetched in one batch of requests, neighbours in one. Metadata is
-//! fetched in windows: what was written together is wanted together, and a request that is
-//! ten times as long takes hardly longer than a short one.
+//! Everything to fetch is fetched in one batch of requests, neighbours in one. Metadata is fetched
+//! in windows: blocks written together are usually read together, and a request that is ten times
+//! as long takes hardly longer than a short one.
 //!
-//! *Damage*: a request takes more than is wanted, so where an object is damaged the wanted parts
-//! are asked for alone: those that are there are given.
+//! *Damage*: a request takes more than is wanted. So where an object is damaged, the wanted parts
+//! are requested alone, and those that are there are returned.
 //!
-//! *Verification* reads what the store has: no cache answers it. What is in no commit yet is read
+//! *Verification* reads what the store has, without any cache. What is in no commit yet is read
 //! from the local log, not from memory. Ranges that are fetched ahead for it are kept in a memory
-//! of
-//! their own, which is empty when a verification begins.
+//! of their own, which is empty when a verification begins.
 //!
-//! An object may be removed between the lookup and the request, once compaction has moved what
-//! lives of it: then the lookup is done again. If it says the same, somebody else may have removed
-//! it: the next commit's name tells.
+//! An object may be removed between the lookup and the request, once compaction has moved its live
+//! data. Then the lookup is done again. If it gives the same result, another writer may have
+//! removed the object: the next commit's name tells.
 
 use crate::cache::{Cache, Name};
 use crate::chain::{self, store_error};
@@ -161,7 +160,7 @@ impl Core {
         }
     }
 
-    /// Why something is missing: who reads as of a commit has a limited time for that.
+    /// Why an object is missing: a reader of an older commit has limited time for that.
     fn reason_of(&self, missing: CloudError) -> Result<CloudError> {
         let state = self.state();
         let seen = state.checkpoints.current.as_ref().map(|current| current.0);
@@ -437,11 +436,11 @@ impl Core {
         Ok(found.collect())
     }
 
-    /// Fails for good if the next commit is somebody else's.
+    /// Fails for good if another writer made the next commit.
     pub(crate) fn look_for_others(&self) -> Result<()> {
         let next = self.state().tip.number.next();
         let found = match self.client.get(&key::commit(next)) {
-            // Without the right to list names, Amazon refuses those that are free. Whoever is there
+            // Without the right to list names, Amazon refuses reads of free names. Another writer
             // is met at the next commit.
             Err(StoreError::Damaged { .. }) => None,
             found => found.map_err(|e| store_error(&self.client, e))?,

@@ -1,8 +1,8 @@
-//! What the store has lost and this side still has is put again, under its own name.
+//! Objects that the store has lost and this machine still has are put again, under their own names.
 //!
 //! An object never changes, so putting its very bytes again is right whatever happened to it: it
 //! was removed, shortened or exchanged, or the whole store was set back to an older state. This
-//! side has:
+//! machine has:
 //!
 //! * the identity; the newest commit and the first one of this session; the roots of the newest
 //!   checkpoint and of its base: in memory, as bytes ([`Kept`]);
@@ -14,10 +14,10 @@
 //! *Order*: first data, pages and roots; then `current`, which leads to them; commits last. So
 //! an import that opens the store meanwhile finds an older state, or the newest.
 //!
-//! *Set back*: before a commit is put, the one before it is asked for: one request for each commit,
-//! and no more than one in [`crate::Options::predecessor_interval`]. If it is not there, all
-//! objects are asked for. Another writer who went on from the older state is met first: then
-//! nothing is put.
+//! *Set back*: before a commit is put, the store is asked for the one before it: one request for
+//! each commit, and no more than one in [`crate::Options::predecessor_interval`]. If it is not
+//! there, all objects are checked. First of all, a check finds another writer that continued from
+//! the older state: then nothing is put.
 //!
 //! Objects of which only parts are here are left to a scrub, which knows what their blocks hold.
 
@@ -144,7 +144,7 @@ impl Core {
         self.put_again(work)
     }
 
-    /// Fails for good if another writer went on, from wherever the store was then.
+    /// Fails for good if another writer continued, from any state of the store.
     fn look_for_successors(&self) -> Result<()> {
         self.look_for_others()?;
         self.check_failure()?;

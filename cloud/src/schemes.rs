@@ -1,9 +1,9 @@
 //! The kinds of devices: which opener a device's name belongs to.
 //!
 //! The name of a device is a path, or a URL such as `s3://bucket/prefix`. [`Schemes`] is the one
-//! place that decides by the URL's scheme who opens it. Whoever opens devices by name puts one
+//! place that chooses the opener by the URL's scheme. A program that opens devices by name puts one
 //! together: the opener of paths, and beside it one opener for each family of schemes. A name with
-//! a scheme that nobody has registered is an error, and never a path.
+//! an unregistered scheme is an error, and never a path.
 
 use cenote_device::{Device, DeviceError, Entry, Opener};
 use std::fmt;
@@ -99,7 +99,7 @@ impl Schemes {
         self.with(&nbd_schemes(), opener)
     }
 
-    /// Who opens the device of this name.
+    /// The opener for the device of this name.
     fn of(&self, name: &Path) -> Result<&dyn Opener, DeviceError> {
         let Some(scheme) = scheme(name) else {
             return Ok(self.paths.as_ref());
@@ -198,7 +198,7 @@ mod tests {
             schemes.open_writable(name).map(drop),
             schemes.list(name).map(drop),
         ] {
-            assert_eq!(error.expect_err("nobody opens it").to_string(), expected);
+            assert_eq!(error.expect_err("no opener takes it").to_string(), expected);
         }
         assert_eq!(schemes.identity(name), None);
     }

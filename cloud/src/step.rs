@@ -4,8 +4,8 @@
 //! then batches; compaction has what time is left, and a share where there is none.
 //!
 //! *Sleep*: when the two clocks disagree about how long the last step is ago, the machine was
-//! suspended. Others may have waited for that in vain and taken the device over, so the next
-//! commit's name is looked at before anything else is done.
+//! suspended. Other machines may have waited for that in vain and taken the device over, so the
+//! next commit's name is checked before anything else is done.
 
 use crate::checkpoint::Size;
 use crate::core::Core;
@@ -18,9 +18,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Clocks that differ by more have seen the machine sleep, or somebody set the time.
+/// A larger jump between two clocks means that the machine slept, or that the time was set.
 const JUMP: Duration = Duration::from_secs(60);
-/// Parts of the map that became waste at an unknown time; if more, even who closes asks for it.
+/// Parts of the map that became waste at an unknown time; beyond this, closing gets the time, too.
 const TIMELESS_MAX: usize = 16;
 
 impl Core {
@@ -183,11 +183,11 @@ impl Core {
         Ok(true)
     }
 
-    /// Uploads what is left and says that the writer is done: anybody may go on from here. Nothing
-    /// can be written any more.
+    /// Uploads what is left and releases the device: any writer may continue from here. Nothing can
+    /// be written any more.
     ///
     /// Three requests where little is left: a commit with all of it, and a checkpoint, so that the
-    /// next one who opens the device need not read commits.
+    /// next opening need not read commits.
     pub(crate) fn release(&self) -> Result<()> {
         let mut work = self.work.lock();
         let order = self.order.lock();

@@ -126,7 +126,7 @@ impl Core {
         }
     }
 
-    /// Puts a commit, or finds out who was there first.
+    /// Puts a commit, or finds out which writer was there first.
     fn put_commit(&self, number: CommitNumber, bytes: &Arc<Vec<u8>>) -> Result<()> {
         let key = key::commit(number);
         let puts = self.client.put_new(vec![(key, Arc::clone(bytes))]);
@@ -137,7 +137,7 @@ impl Core {
         }
     }
 
-    /// The failure of a device whose next commit is somebody else's.
+    /// The failure of a device whose next commit another writer made.
     pub(crate) fn fenced_by(&self, commit: CommitNumber, found: &[u8]) -> CloudError {
         let host = match Commit::decode(self.identity.uuid, commit, found) {
             Ok(found) => found.tip.host,

@@ -1,14 +1,14 @@
 //! Verification: whether everything that the map points to is in the store, and is what was put.
 //!
-//! Every object of which something lives is fetched whole, and each of its pieces is compared with
-//! its check; every page of the map is fetched and decoded; so are the identity and its copy,
-//! `current`, the roots and the commits behind them. No cache answers anything of that. One object
-//! is in memory at a time, of at most 64 MiB.
+//! Every object with live data is fetched whole, and each of its pieces is compared with its check;
+//! every page of the map is fetched and decoded; so are the identity and its copy, `current`, the
+//! roots and the commits behind them. No cache is used. One object is in memory at a time, of at
+//! most 64 MiB.
 //!
-//! *A fault* is damage of bytes that are needed. An object may be damaged where nobody looks any
-//! more: a mirror writes what it repairs elsewhere. That is a *remark*; compaction takes such an
-//! object away. Where a piece holds something else than was put and only a part of it is needed,
-//! its check tells nothing about that part, unless the rest was repaired (module `living`).
+//! *A fault* is damage of bytes that are needed. An object may also be damaged in bytes that are no
+//! longer needed: a mirror writes what it repairs elsewhere. That is a *remark*; compaction removes
+//! such an object. If a damaged piece is needed only in part, its check says nothing about that
+//! part, unless the rest was repaired (module `living`).
 
 use crate::chain::store_error;
 use crate::core::Core;
@@ -43,20 +43,19 @@ pub struct ObjectFault {
 /// The outcome of a verification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verified {
-    /// Data objects that were looked at.
+    /// Data objects that were verified.
     pub objects: u64,
     /// Bytes of them.
     pub bytes: u64,
-    /// Pages of the map that were looked at.
+    /// Pages of the map that were verified.
     pub pages: u64,
     /// Objects with something wrong.
     pub faulty: u64,
     /// What is wrong with them, the first thousand.
     pub faults: Vec<ObjectFault>,
-    /// Damage that nobody needs to care about, and pieces of which the check tells nothing; the
-    /// first thousand.
+    /// Damage without effect, and pieces whose state the check cannot tell; the first thousand.
     pub remarks: Vec<ObjectFault>,
-    /// Whether all of it was looked at.
+    /// Whether everything was verified.
     pub is_complete: bool,
 }
 
@@ -89,8 +88,8 @@ struct Suspect {
 }
 
 impl Core {
-    /// Looks at everything that the map points to. `goes_on` is told how many bytes are done and
-    /// how many there are, and says whether to go on.
+    /// Verifies everything that the map points to. `goes_on` gets the number of bytes done and in
+    /// total; verification stops when it returns `false`.
     pub(crate) fn verify(&self, goes_on: &mut dyn FnMut(u64, u64) -> bool) -> Result<Verified> {
         self.forget_fetched();
         let mut verified = Verified::default();
@@ -221,7 +220,7 @@ impl Core {
         let mut rotten = Vec::new();
         for piece in table.pieces.into_iter().filter(is_rotten) {
             match self.is_piece_whole(object.number, &piece, &bytes, 0)? {
-                // It was repaired: damaged is what nobody looks for here any more.
+                // It was repaired: the damaged bytes are not needed here any more.
                 true => damaged.push(piece.sector..piece.sector),
                 false => rotten.push(piece),
             }
@@ -248,7 +247,7 @@ impl Core {
         }
     }
 
-    /// Says of damaged objects whether anybody needs what is damaged.
+    /// Decides for damaged objects whether the damaged bytes are needed.
     fn judge(&self, suspects: Vec<Suspect>, verified: &mut Verified) -> Result<()> {
         let numbers = suspects.iter().map(|suspect| suspect.object.number);
         let needed = self.needed_of(&numbers.collect())?;

@@ -5,7 +5,7 @@
 //! kernel exists, a portable twin defines what it must compute and the tests compare the two.
 //!
 //! **Invariant**: no function panics on, or allocates in proportion to, what stored bytes claim;
-//! sizes come from the caller, who took them from a checked block pointer.
+//! sizes come from the caller, which takes them from a checked block pointer.
 
 #![deny(unsafe_code)]
 

@@ -1,9 +1,9 @@
-//! Making the allocator of glibc give large buffers back.
+//! Making the allocator of glibc return large buffers to the system.
 //!
-//! glibc keeps an arena for each thread, and after the first large buffer was freed it takes
-//! further ones of that size from the arenas, where they stay when they are freed: sixteen threads
-//! that decode blocks of 16 MiB then hold half a gigabyte that nobody uses. With a fixed threshold
-//! large buffers are mapped and unmapped each for itself. Other C libraries do that anyway.
+//! glibc keeps an arena for each thread. After the first large buffer was freed, it takes further
+//! ones of that size from the arenas, where they stay when they are freed. Sixteen threads that
+//! decode blocks of 16 MiB then hold half a gigabyte of unused memory. With a fixed threshold each
+//! large buffer is mapped and unmapped separately. Other C libraries do that anyway.
 
 /// Buffers from this size on are mapped for themselves: above the usual block of 128 KiB with what
 /// is read around it, below the large records that fill memory.

@@ -22,7 +22,7 @@ pub enum DeviceError {
         /// The path.
         path: PathBuf,
     },
-    /// Somebody else writes to the device.
+    /// Another program has the device open for writing, or it is mounted.
     #[error("{}: in use by another program, or mounted", path.display())]
     InUse {
         /// The device's path.
@@ -126,8 +126,8 @@ impl DeviceError {
         matches!(self, Self::Read { source, .. } if source.kind() == io::ErrorKind::InvalidData)
     }
 
-    /// Whether the system lets nobody open the device for writing: its file system is read-only,
-    /// this user may not, or the medium takes no writes. Reading may work.
+    /// Whether no process may open the device for writing: its file system is read-only, this user
+    /// lacks the permission, or the medium takes no writes. Reading may work.
     pub fn is_unwritable(&self) -> bool {
         let Self::Open { source, .. } = self else {
             return false;

@@ -26,7 +26,7 @@ const BOUNCE_BYTES: usize = 1 << 20;
 
 /// What the system says to a direct transfer that it does not support.
 const INVALID: i32 = Errno::INVAL.raw_os_error();
-/// What it says to a claim on a block device that somebody has.
+/// The error for an exclusive claim on a block device that another program holds.
 const BUSY: i32 = Errno::BUSY.raw_os_error();
 
 /// How to open a file or block device.
@@ -65,8 +65,8 @@ pub struct FileDevice {
     /// Whether the kernel answers what it caches.
     asks_cache: AtomicBool,
     pub(crate) alignment: Alignment,
-    /// Open for as long as nobody else is to use the block device: whoever reads or writes still
-    /// when a pool has let it go keeps nobody out.
+    /// The exclusive claim on the block device. It has a handle of its own, so that it can end
+    /// before the last read or write of the other handles.
     claim: Mutex<Option<File>, ranks::DeviceClaim>,
     /// Held while a write that does not begin and end on 4 KiB borders reads, changes and writes.
     pub(crate) unaligned_write: Mutex<(), ranks::DeviceUnaligned>,
@@ -134,7 +134,7 @@ fn is_of(file: &File, identity: &Identity) -> bool {
 
 /// Bytes of a file or block device, which may have grown since it was opened.
 fn end(mut file: &File) -> std::io::Result<u64> {
-    // Nobody reads or writes at the position that this leaves behind.
+    // No read or write uses the position that this leaves behind.
     file.seek(SeekFrom::End(0))
 }
 
@@ -584,7 +584,7 @@ mod tests {
                 writable: true,
                 direct: way < 2,
             };
-            let device = FileDevice::open(path, options).expect("a file that nobody writes to");
+            let device = FileDevice::open(path, options).expect("a file without a writer");
             if way == 1 {
                 device.asks_cache.store(false, Ordering::Relaxed);
             }
@@ -639,8 +639,8 @@ mod tests {
         }
     }
 
-    /// The offset alone was once looked at by way of an empty slice, whose address is no border:
-    /// so nothing ever went in one request.
+    /// Regression: a check of the offset alone used an empty slice, whose address is not aligned.
+    /// So no I/O ever went in one request.
     #[test]
     fn aligned_pieces_go_in_one_request() {
         let file = file_with(&pattern(1 << 20));

@@ -1,12 +1,12 @@
-//! Memory that is got ready before it is asked for.
+//! Memory that is allocated ahead of need.
 //!
-//! Pages that the program never had have to be cleared, and in a virtual machine the host may have
-//! to find each of them first: there a gigabyte takes three seconds, while a disk gives or takes
-//! two in one. Whoever waits for a device should not wait for that as well. So a thread gets some
-//! chunks ready, in time that nobody else wants.
+//! The kernel has to clear pages that the program never had, and in a virtual machine the host may
+//! have to find each of them first. There a gigabyte takes three seconds, while a disk reads or
+//! writes two in one second. A caller that waits for a device should not wait for that as well. So
+//! a thread allocates some chunks ahead, at low priority.
 //!
-//! While it cannot keep up, fresh pages are [*late*](are_late), and those who only keep what could
-//! be had again (caches) should give back as much as they take: what was used before costs
+//! While it cannot keep up, fresh pages are [*late*](are_late). Caches, whose contents could be
+//! read again, should then free as much as they take, since memory that was used before costs
 //! nothing. They grow as fast as memory comes.
 
 use cenote_base::rt;
@@ -26,9 +26,9 @@ static LATE: AtomicBool = AtomicBool::new(false);
 /// Wakes the thread.
 static FILLER: OnceLock<Option<SyncSender<()>>> = OnceLock::new();
 
-/// Whether fresh memory is slow to get and little is ready: who can use its own again had better.
+/// Whether fresh memory is slow to get and few chunks are ready: callers should reuse their own.
 pub fn are_late() -> bool {
-    // How fast memory comes is nothing that a simulated machine may depend on.
+    // The speed of memory must not influence a simulated machine.
     LATE.load(Ordering::Relaxed) && !rt::is_simulated()
 }
 
@@ -37,11 +37,12 @@ pub(crate) fn note_made(time: Duration) {
     SLOW.store(time > SLOW_FROM, Ordering::Relaxed);
 }
 
-/// Has chunks got ready, of which `few_left` are: `fill` adds one, until there are enough.
+/// Makes the thread call `fill`, which adds a chunk, until there are enough. `few_left` says that
+/// few chunks are ready.
 pub(crate) fn get_ready(few_left: bool, fill: fn() -> bool) {
     let waker = FILLER.get_or_init(|| {
         let (sender, receiver) = sync_channel(1);
-        // Without a thread everybody gets what he needs himself.
+        // Without a thread each caller gets its chunks itself.
         let started = rt::process::spawn("page_fill", move || run(&receiver, fill));
         started.ok().map(|_| sender)
     });

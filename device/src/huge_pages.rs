@@ -1,14 +1,14 @@
 //! Huge pages for mapped memory: at once where they are quickly had, and later where not.
 //!
-//! Fresh mappings are filled with pages outside of any lock. In a virtual machine whose host takes
-//! back what its guest left free, huge pages are of all memory the slowest to get: the host finds
-//! each of their 512 pages anew. So the time is taken, and where a huge page is slow the next
-//! mappings do with small ones, which the guest has at hand.
+//! Fresh mappings are filled with pages outside of any lock. Huge pages are the slowest memory to
+//! get in a virtual machine whose host reclaims what its guest left free: the host has to find each
+//! of their 512 pages again. So the time is measured, and after a slow huge page the next mappings
+//! use small ones, which the guest has at hand.
 //!
 //! A cache that stays is read faster through huge pages: a random read of 4 KiB takes a twentieth
-//! less time. Once no more memory is asked for, a thread has the kernel put small pages together,
+//! less time. Once no more memory is requested, a thread asks the kernel to collapse small pages,
 //! chunk by chunk, with pauses that leave the processors to others. (The kernel's own thread for
-//! that does a few in ten seconds.)
+//! that collapses only a few in ten seconds.)
 
 #![allow(
     unsafe_code,
@@ -33,7 +33,7 @@ const TIME_MAX: Duration = Duration::from_millis(1);
 const SMALL_CHUNKS: u32 = 256;
 /// Memory that is so old is put together.
 pub(crate) const AGE: Duration = Duration::from_secs(1);
-/// While more chunks than this come in that time, others are not looked at.
+/// While more chunks than this arrive in that time, no chunks are collapsed.
 const CALM: u32 = 16;
 /// The thread rests so much longer than it works.
 const REST: u32 = 3;
@@ -50,8 +50,8 @@ pub(crate) fn populate(base: NonNull<u8>, length: usize) -> bool {
     let order = Ordering::Relaxed;
     let less = |left: u32| left.checked_sub(1);
     let is_huge = SMALL_LEFT.fetch_update(order, order, less).is_err();
-    // SAFETY: the caller mapped the range and nobody else knows it yet; advice changes no contents.
-    // A kernel that does not know it refuses, and the pages come when they are touched.
+    // SAFETY: the caller mapped the range and has not shared it yet; advice changes no contents.
+    // A kernel without this advice refuses it; page faults then bring the pages.
     let advise = |advice| unsafe { rustix::mm::madvise(base.as_ptr().cast(), length, advice) };
     if is_huge {
         let _ = advise(Advice::LinuxHugepage);
@@ -78,7 +78,7 @@ pub(crate) fn collapse_later(find: fn() -> (Vec<usize>, bool)) {
         started.ok().map(|_| sender)
     });
     if let Some(waker) = waker {
-        // It is awake if the channel is full, and gone for good if it is closed.
+        // The thread is awake if the channel is full, and has ended if it is closed.
         let _ = waker.try_send(());
     }
 }
@@ -99,7 +99,7 @@ fn run(woken: &Receiver<()>, find: fn() -> (Vec<usize>, bool)) {
                 let start = Instant::now();
                 match collapse(chunk) {
                     Ok(()) => has_succeeded = true,
-                    // The kernel does not know it, or is told to have no huge pages.
+                    // The kernel does not support it, or is configured without huge pages.
                     Err(error) if !has_succeeded && is_refusal(&error) => return,
                     // Pages that a device is reading or writing stay as they are.
                     Err(_) => {}
@@ -119,7 +119,7 @@ fn collapse(chunk: usize) -> Result<(), Error> {
     /// Since Linux 6.1.
     const MADV_COLLAPSE: i32 = 25;
     let start = std::ptr::without_provenance_mut::<c_void>(chunk);
-    // SAFETY: advice changes no contents, whoever has the range by now, or nobody.
+    // SAFETY: advice changes no contents, even if the range has another owner or none by now.
     let result = unsafe { libc::madvise(start, HUGE, MADV_COLLAPSE) };
     match result {
         0 => Ok(()),
@@ -143,6 +143,6 @@ mod tests {
         let _ = collapse(chunk.as_ptr().addr());
         let is_right = |(index, byte): (usize, &u8)| *byte == (index * 7 / 5) as u8;
         assert!(chunk.iter().enumerate().all(is_right));
-        assert!(collapse(HUGE).is_err(), "that is nobody's memory");
+        assert!(collapse(HUGE).is_err(), "that memory is not mapped");
     }
 }

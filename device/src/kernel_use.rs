@@ -1,17 +1,17 @@
 //! What the kernel uses a device or a file for: mounts, swap, volumes above it, loop devices.
 //!
-//! A block device that is claimed exclusively cannot be opened by a pool; but that says neither
-//! why nor where, and it says nothing of files, and nothing of a disk whose partition is in use.
-//! The kernel tells all of it in `/proc` and `/sys`. Devices are compared by their numbers, files
-//! by theirs, never by names: one device has many.
+//! A pool cannot open a block device that is claimed exclusively. But that tells neither why nor
+//! where, and it does not cover files, nor a disk whose partition is in use. The kernel reports all
+//! of it in `/proc` and `/sys`. Devices are compared by their numbers, files by theirs, never by
+//! names: one device has many.
 //!
 //! Other mount namespaces (containers, services with a `/tmp` of their own) have mounts that this
-//! process does not see at its own places. `/proc` shows those of all processes; each namespace
-//! is looked at once.
+//! process does not see at its own places. `/proc` shows those of all processes; each namespace is
+//! read once.
 //!
-//! A file is looked for by its name first and compared by its number then: to ask for the numbers
-//! of all files that are mounted or shown as disks might wait for a server that is gone, or for a
-//! pool of this very process. So a file in use by another of its names is missed.
+//! A file is searched by its name first and compared by its number then. Querying the numbers of
+//! all files that are mounted or shown as disks might wait for a server that does not answer, or
+//! for a pool of this very process. So a file in use by another of its names is missed.
 //!
 //! What cannot be read (another user's process, a kernel without sysfs) counts as no use. For
 //! block devices the exclusive claim still holds.
@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 
 /// Volumes above a device that are followed: a volume of a volume is held through that one.
 const NAMES_MAX: usize = 4096;
-/// Namespaces and processes that are looked at.
+/// Namespaces and processes that are read at most.
 const PROCESSES_MAX: usize = 65_536;
 
 /// What the kernel uses a device for.
@@ -303,7 +303,7 @@ impl Kernel {
         let others = processes.map(|entry| entry.path()).filter(is_process);
         std::iter::once(own).chain(others).find_map(|process| {
             let namespace = std::fs::read_link(process.join("ns/mnt")).ok();
-            // A namespace that does not tell its name is looked at every time.
+            // A namespace without a readable name is read every time.
             if namespace.is_some_and(|namespace| !seen.insert(namespace)) {
                 return None;
             }

@@ -36,7 +36,7 @@ const LINK_SETTLES: Duration = Duration::from_secs(2);
 pub enum Lead {
     /// To the device, or nothing speaks against it.
     Here,
-    /// To nothing, or to what cannot be looked at. The device is still there: it was moved.
+    /// To nothing, or to a file that cannot be examined. The device is still there: it was moved.
     Nowhere,
     /// To nothing, and no other name is left: the file is gone as soon as it is closed.
     Deleted,
@@ -171,7 +171,7 @@ pub(crate) fn look(path: &Path, file: &File, identity: &Identity) -> Lead {
         Ok(Some(_)) => return Lead::Elsewhere,
         Ok(None) | Err(_) => {}
     }
-    // What may not be looked at says nothing.
+    // A file that may not be examined proves nothing.
     let is_absent = named.is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
     let is_file = matches!(identity, Identity::File { .. });
     let has_name = !is_file

@@ -26,7 +26,7 @@ pub struct Nature {
     pub kind: DeviceKind,
     /// Bytes of the smallest transfer that needs no read-modify-write below us.
     pub logical_block_size: u32,
-    /// Whether seeks are dear; `None` when nobody says.
+    /// Whether seeks are expensive; `None` if unknown.
     pub rotational: Option<bool>,
 }
 

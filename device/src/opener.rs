@@ -32,12 +32,12 @@ pub trait Opener: Debug + Send + Sync {
     /// Opens the device at `path`.
     fn open(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError>;
 
-    /// Opens the device at `path` for writing too, and locks it: nobody else may write to it
+    /// Opens the device at `path` for writing too, and locks it: no other program may write to it
     /// until it is closed.
     ///
     /// # Errors
-    /// [`DeviceError::InUse`] if somebody does already; [`DeviceError::ReadOnly`] from an opener
-    /// that only reads.
+    /// [`DeviceError::InUse`] if another program writes to it; [`DeviceError::ReadOnly`] from an
+    /// opener that only reads.
     fn open_writable(&self, path: &Path) -> Result<Arc<dyn Device>, DeviceError> {
         let path = path.into();
         Err(DeviceError::ReadOnly { path })

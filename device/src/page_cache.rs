@@ -36,7 +36,7 @@ struct Counts {
     recently_evicted: u64,
 }
 
-/// Whether all of `[offset, offset + length)` is in the page cache; `None` if nobody can say.
+/// Whether all of `[offset, offset + length)` is in the page cache; `None` if that is unknown.
 ///
 /// A page cache with pages larger than 4 KiB counts fewer of them and is taken for cold.
 pub(crate) fn is_cached(file: BorrowedFd<'_>, offset: u64, length: u64) -> Option<bool> {

@@ -1,10 +1,10 @@
 //! Runs of pages for the contents of blocks.
 //!
-//! Blocks come and go by the thousand each second. Taken from the C library, each brings fresh
-//! pages with it, and a page fault for every 4 KiB costs more than reading them from a fast disk.
-//! Here memory is mapped in chunks of 2 MiB, the size of a huge page, which the kernel is asked
-//! to use; runs of pages are cut out of chunks and given back to them. What was given back last
-//! is given out first: it may still be in a CPU's cache.
+//! Blocks come and go by the thousand each second. Memory from the C library comes with fresh
+//! pages, and a page fault for every 4 KiB costs more than reading them from a fast disk. Here
+//! memory is mapped in chunks of 2 MiB, the size of a huge page, which the kernel is asked to use.
+//! Runs of pages are cut out of chunks and returned to them. The run returned last is reused first:
+//! it may still be in a CPU's cache.
 //!
 //! ```text
 //! chunk   |#####..###########....|      512 pages, one bit each: free or not
@@ -46,11 +46,11 @@ const READY_SHARE: usize = 8;
 const READY_MAX: usize = 16;
 /// Lists by the binary logarithm of the longest run: 1 to 512 pages.
 const LISTS: usize = 10;
-/// Chunks looked at whose longest run may or may not be long enough.
+/// Chunks to check whose longest run may or may not be long enough.
 const PROBES: usize = 8;
 const WORDS: usize = CHUNK_PAGES / 64;
 
-/// Memory of whole pages that nobody else has.
+/// Memory of whole pages with a single owner.
 pub(crate) struct PageRun {
     base: NonNull<u8>,
     pages: usize,
@@ -116,7 +116,7 @@ fn map(length: usize) -> Option<(NonNull<u8>, bool)> {
     // SAFETY: `skip` and `skip + length` are at most `wide`, within the mapping.
     let (base, end) = unsafe { (start.add(skip), start.add(skip + length)) };
     if skip > 0 {
-        // SAFETY: this head of the mapping made above is ours, and nobody has seen it.
+        // SAFETY: this head of the mapping made above is ours and was never shared.
         unsafe { unmap(start, skip) };
     }
     // SAFETY: as for the head; the tail has at least the bytes that the head has not.
@@ -254,13 +254,13 @@ impl Arena {
         self.lists[LISTS - 1].len()
     }
 
-    /// How many of those are wanted for who takes more.
+    /// How many of those to keep ready for callers that take more.
     fn enough(&self) -> usize {
         let used = self.chunks.len() - self.vacant.len() - self.empty();
         (used / READY_SHARE).min(READY_MAX)
     }
 
-    /// Has fresh chunks got ready after one was taken.
+    /// Asks for fresh chunks after one was taken.
     fn replace_taken(&self) {
         let (empty, enough) = (self.empty(), self.enough());
         if empty < enough {
@@ -418,8 +418,8 @@ impl Deref for PageRun {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the run's pages are mapped, readable and initialized (the kernel's zeros, or what
-        // an earlier run left), and belong to nobody else until it is dropped.
+        // SAFETY: the run's pages are mapped, readable and initialized (the kernel's zeros, or
+        // what an earlier run left), and have no other owner until it is dropped.
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.length()) }
     }
 }
@@ -506,7 +506,7 @@ mod tests {
             let mut run = PageRun::take(size).expect("memory");
             assert!(run.len() >= size);
             assert_eq!(run.as_ptr().align_offset(PAGE), 0);
-            // The borders tell of overlaps as well as all bytes would.
+            // Checking the borders finds overlaps as well as checking all bytes would.
             let mark = [round as u8; 64];
             let twin = {
                 let mut twin = run[..size.min(8192)].to_vec();
@@ -521,7 +521,7 @@ mod tests {
         }
     }
 
-    /// Whoever takes much finds some more without waiting for it.
+    /// A caller that takes much memory finds more of it ready without waiting.
     #[test]
     fn fresh_chunks_are_got_ready() {
         let take = || PageRun::take(1 << 20).expect("memory");
@@ -530,7 +530,8 @@ mod tests {
         while arena().empty() < READY_MAX {
             assert!(Instant::now() < deadline, "nothing was got ready");
             std::thread::sleep(std::time::Duration::from_millis(1));
-            // Another test may have given back what was kept, which nobody replaces.
+            // Another test may have returned memory to the kernel, which is not replaced by
+            // itself.
             runs.push(take());
         }
     }

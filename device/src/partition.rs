@@ -1,8 +1,8 @@
 //! Partition tables of disks and disk images: GPT and MBR.
 //!
 //! Only what a search needs: where partitions begin and how long they are. Everything read is
-//! bounded and checked against the device's size; what makes no sense is left out rather than
-//! reported, because most files that are looked at are no disk images at all.
+//! bounded and checked against the device's size. Entries that make no sense are left out rather
+//! than reported, because most files that a search opens are no disk images at all.
 //!
 //! ```text
 //! MBR, sector 0:  446 + 16*i  status, -, -, -, type, -, -, -, first sector u32, sectors u32
@@ -14,7 +14,7 @@
 
 use crate::{Device, DeviceError};
 
-/// Entries of a GPT that are looked at; tables have 128.
+/// Entries of a GPT that are read at most; tables have 128.
 const GPT_ENTRIES_MAX: u64 = 1024;
 const GPT_ENTRY_SIZE_MAX: u64 = 4096;
 /// Logical partitions of an MBR that are followed.

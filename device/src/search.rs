@@ -1,14 +1,13 @@
 //! Which devices may hold a part of a pool.
 //!
-//! A search takes directories, files and devices, opens whatever is large enough, and shows
-//! each to the caller's judgement; what is not wanted is closed at once, so that a directory of
-//! thousands of files needs few descriptors. A whole disk or disk image is looked at as it is
-//! and partition by partition. Nothing that fails ends the search: failures are reported beside
-//! what was found.
+//! A search takes directories, files and devices, opens all that are large enough, and passes each
+//! to the caller's judgement. It closes rejected ones at once, so that a directory of thousands of
+//! files needs few descriptors. A whole disk or disk image is examined as it is and partition by
+//! partition. A failure does not end the search: failures are reported beside what was found.
 //!
-//! A device is looked at once, however many names it has in the given places. The labels of a
-//! disk say nothing about partitions on it: a disk that a pool used as a whole keeps labels of
-//! that pool at its ends when it gets a partition table. So partitions are always looked at.
+//! A device is examined once, however many names it has in the given places. The labels of a disk
+//! say nothing about partitions on it: a disk that a pool used as a whole keeps labels of that pool
+//! at its ends when it gets a partition table. So partitions are always examined.
 
 use crate::opener::EntryKind;
 use crate::{Device, DeviceError, Opener, Partition, WindowDevice, partitions};
@@ -35,9 +34,9 @@ pub enum Fit {
 pub struct Candidate {
     /// The path that it was opened by.
     pub path: PathBuf,
-    /// Whether somebody named this path, and not a directory that it is in.
+    /// Whether the caller named this path itself, and not a directory that it is in.
     pub is_named: bool,
-    /// The part of the path's device that it is, if not all of it.
+    /// Whether the caller gave this path itself, and not a directory that it is in.
     pub partition: Option<Partition>,
     /// The open device, or a window into it.
     pub device: Arc<dyn Device>,
@@ -76,7 +75,7 @@ pub fn search(
     found
 }
 
-/// What is to be looked at: each device once, by the name that somebody gave it, or by the first.
+/// The places to examine: each device once, by the name that the caller gave, or by the first.
 fn places(paths: &[PathBuf], opener: &dyn Opener, failures: &mut Vec<DeviceError>) -> Vec<Place> {
     let mut places: Vec<Place> = Vec::new();
     let mut known: HashMap<(u64, u64), usize> = HashMap::new();

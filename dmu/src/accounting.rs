@@ -1,4 +1,4 @@
-//! Who owns an object: the part of space accounting that only a file system can answer.
+//! The owner of an object: the part of space accounting that only a file system knows.
 
 /// The ids that an object is charged to, in the form that is the key of the accounting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

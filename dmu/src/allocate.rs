@@ -93,7 +93,7 @@ impl ObjectSet {
         self.live.as_ref().ok_or(DmuError::ReadOnly { objset })
     }
 
-    /// Says who finds the owners of this set's objects; a second call changes nothing.
+    /// Sets the hook that finds the owners of this set's objects; a second call changes nothing.
     pub fn set_owner_hook(&self, hook: Arc<dyn OwnerHook>) {
         if let Some(live) = &self.live {
             let _ = live.owner_hook.set(hook);
@@ -129,8 +129,8 @@ impl ObjectSet {
         self.note_dirty(tx, None)
     }
 
-    /// From now on the set takes blocks as they are stored elsewhere, whose MACs `header` belongs
-    /// to. The sets of files and of those who own them are not counted any more.
+    /// From now on the set takes blocks as they are stored elsewhere, whose MACs `header` contains.
+    /// Space used by files and by their owners is not accounted any more.
     pub fn begin_raw(
         self: &Arc<Self>,
         tx: &Transaction,
@@ -260,8 +260,8 @@ impl ObjectSet {
         Ok(taken)
     }
 
-    /// Takes the slots behind an object's dnode when that grows. Nobody else gets any while the
-    /// caller, who notes it in the dnode, holds what is returned.
+    /// Reserves the slots behind an object's dnode for it to grow. No other object gets them while
+    /// the caller, which notes the growth in the dnode, holds the returned reservation.
     pub(crate) fn reserve_slots(
         self: &Arc<Self>,
         id: ObjectId,

@@ -1,7 +1,7 @@
-//! What memory has of an object, for readers that must not wait, and what names its contents.
+//! What the cache has of an object, for readers that must not wait, and the root of its contents.
 //!
 //! A thread that serves many readers asks here first. It gets the blocks that the cache has, and
-//! sends somebody else for the rest: nothing here reads a device, or waits for another reader.
+//! leaves the rest to another thread: nothing here reads a device, or waits for another reader.
 //!
 //! The *content root* names the bytes of an object that is on disk: the pointers in its dnode. A
 //! pointer has the address, the birth and the checksum of the block that it leads to, or the block
@@ -98,8 +98,8 @@ impl Object {
         }
     }
 
-    /// The block behind a pointer that is no hole, if memory has it. What contradicts its place is
-    /// left to whoever reads it, who says why.
+    /// The block behind a pointer that is no hole, if memory has it. A pointer that contradicts its
+    /// place is left to a normal read, which reports the error.
     fn peek(&self, pointer: &BlockPointer, level: u8, block: BlockId) -> Option<Block> {
         if pointer.is_redacted() || self.check_place(pointer, level, block).is_err() {
             return None;

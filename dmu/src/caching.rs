@@ -39,7 +39,7 @@ impl CacheScope {
     }
 }
 
-/// What is done for those who want their data not to stay in the cache.
+/// Which direct I/O bypasses the cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DirectIo {
     /// Nothing: all are treated alike.
@@ -67,9 +67,9 @@ impl DirectIo {
 pub struct Caching {
     /// Blocks that stay in the cache; others only pass through it.
     pub primary: CacheScope,
-    /// Blocks that are read before somebody asks for them.
+    /// Blocks that are read ahead of need.
     pub prefetch: CacheScope,
-    /// Who else has his data only pass.
+    /// Which direct I/O only passes through the cache.
     pub direct: DirectIo,
 }
 

@@ -4,8 +4,8 @@
 //! the birth of its contents (format/2c 6.2). It goes into the other object by
 //! [`Object::set_block_pointer`]; the sink learns of it when the group is written.
 //!
-//! Whoever looks at a block holds a transaction already: what the group before freed is then seen
-//! as freed, and what this group frees is given up only after its clones were counted.
+//! The caller holds a transaction already when it examines a block. So it sees frees of the group
+//! before, and what this group frees is given up only after its clones were counted.
 
 use crate::error::DmuError;
 use crate::live::Place;

@@ -114,7 +114,7 @@ impl DmuError {
         }
     }
 
-    /// Whether a key is needed to go on.
+    /// Whether the operation needs a key that is not loaded.
     pub fn is_key_not_loaded(&self) -> bool {
         matches!(self, Self::Io(IoError::KeyNotLoaded { .. }))
     }

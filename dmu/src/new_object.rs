@@ -5,7 +5,7 @@ use cenote_ondisk::block_pointer::BLOCK_POINTER_SIZE;
 use cenote_ondisk::dnode::{DNODE_CORE_SIZE, DNODE_SIZE, DNODE_SLOTS_MAX, LEVELS_MAX};
 use cenote_ondisk::{BlockPointer, Dnode, ObjectType};
 
-/// log2 of the size of indirect blocks when nobody says otherwise.
+/// log2 of the default size of indirect blocks.
 pub const INDIRECT_SHIFT: u8 = 17;
 
 /// What a new object is to be.

@@ -97,7 +97,7 @@ impl Object {
         }
     }
 
-    /// The object for a reader who reads for something else.
+    /// The object, with `io` as the purpose of its reads.
     #[must_use]
     pub fn for_io(&self, io: &IoContext) -> Self {
         Self {
@@ -116,7 +116,7 @@ impl Object {
         }
     }
 
-    /// The object for a reader who wants nothing of its contents to stay in the cache.
+    /// The object, for reads that leave nothing of its contents in the cache.
     #[must_use]
     pub fn in_passing(&self) -> Self {
         Self {
@@ -149,7 +149,7 @@ impl Object {
         &self.dnode
     }
 
-    /// The dnode for those who keep it.
+    /// The dnode, for callers that keep it.
     pub(crate) fn shared_dnode(&self) -> Arc<Dnode> {
         Arc::clone(&self.dnode)
     }
@@ -270,7 +270,7 @@ impl Object {
         Ok(segments)
     }
 
-    /// The newest contents of a block for a reader, who may go on to the next.
+    /// The newest contents of a block; the reader may continue with the next one.
     fn read_block(&self, block: BlockId) -> Result<Option<Block>, DmuError> {
         let Some(live) = &self.live else {
             return self.read_committed(block);
@@ -359,7 +359,7 @@ impl Object {
             self.fetch_shared(&pointers, first.0);
             asked = Asked::Again;
         }
-        // Blocks are fetched in order, so whoever waits for the last one seldom waits again.
+        // Blocks are fetched in order, so a reader that waits for the last one seldom waits again.
         let each = pointers.iter().enumerate().rev();
         let blocks = each.map(|(index, pointer)| {
             let block = BlockId(first.0 + index as u64);

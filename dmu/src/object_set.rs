@@ -122,7 +122,7 @@ impl ObjectSet {
         Arc::ptr_eq(&self.state, &other.state)
     }
 
-    /// Whether anybody else has a handle of this set.
+    /// Whether there is another handle of this set.
     pub fn is_shared(self: &Arc<Self>) -> bool {
         Arc::strong_count(self) > 1 || Arc::strong_count(&self.state) > 1
     }
@@ -473,7 +473,7 @@ pub(crate) fn slots_of(bytes: &[u8]) -> usize {
 
 /// Iterates over the allocated objects of an object set.
 ///
-/// A damaged block of dnodes yields one error; the iterator then goes on behind it.
+/// A damaged block of dnodes yields one error; the iterator then continues behind it.
 #[derive(Debug)]
 pub struct Objects {
     meta: Object,

@@ -1,6 +1,6 @@
 //! Reading ahead of readers that go forward ([`Streams`](crate::streams::Streams)).
 //!
-//! The reads are jobs for the cache's workers: they fill the cache and bother nobody if they fail.
+//! The reads are jobs for the cache's workers: they fill the cache, and failures have no effect.
 //!
 //! Jobs come one by one, as the reader moves on: a burst of them would take the processors from
 //! the reader, and leave them idle until the next.
@@ -66,7 +66,7 @@ impl Object {
 
 /// Reads small objects of one object set into the cache, all at once and neighbours in one request.
 ///
-/// What cannot be read is left to whoever asks for it, who is told why.
+/// Blocks that cannot be read are left to the caller that needs them, which gets the error.
 pub fn fetch_whole(objects: &[Object]) {
     let Some(set) = objects.first().map(Object::set) else {
         return;

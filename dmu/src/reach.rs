@@ -1,11 +1,11 @@
-//! Whether what a change needs can be read.
+//! Whether the blocks that a change needs can be read.
 //!
-//! Syncing replaces the pointer to each block that was written and gives up all that was freed:
-//! it reads the indirect blocks above them. Unreadable ones would stop it, and with it the pool.
-//! So whoever changes an object in an open group learns of them before, as an error, and the
-//! pool goes on without that change. (OpenZFS's transactions read what they hold for the same
-//! reason.) What is damaged between the change and its sync still suspends the pool. A set that is
-//! changed in memory only is never synced, so nothing of it has to be readable for that.
+//! Syncing replaces the pointer to each block that was written and gives up all that was freed: it
+//! reads the indirect blocks above them. Unreadable ones would stop it, and with it the pool. So a
+//! change of an object in an open group checks them first and fails with an error, and the pool
+//! continues without that change. (OpenZFS's transactions read what they hold for the same reason.)
+//! What is damaged between the change and its sync still suspends the pool. A set that is changed
+//! in memory only is never synced, so nothing of it has to be readable for that.
 
 use crate::error::DmuError;
 use crate::live::{LiveObject, Place};
@@ -25,7 +25,7 @@ impl Object {
                 let on_disk = self.committed(Arc::clone(dnode));
                 on_disk.data_pointer(block).map(drop)
             }
-            // Who wrote or freed it before has checked that.
+            // The write or free of this block has checked that.
             Place::Contents(_) | Place::Pointer(_) | Place::Hole => Ok(()),
         })
     }

@@ -1,4 +1,4 @@
-//! Has an object set count anew what its owners use; [`crate::live::recount`] says how.
+//! Starts a new count of what an object set's owners use; see [`crate::live::recount`].
 
 use crate::error::DmuError;
 use crate::live::recount::Recount;

@@ -1,11 +1,11 @@
 //! Where in the array of dnodes a scan is.
 //!
-//! Files made together have dnodes together, so whoever lists one directory after another goes
-//! through the array of dnodes roughly from front to back. The array is divided into *regions*.
-//! A region of which several blocks were asked for is read as a whole, in large requests; when
-//! the scan comes to the region behind one that was read, the next ones are read ahead, more of
-//! them the longer it goes on. Directories found on the way have their first block read too,
-//! which is all of it for most: a listing then waits for no device at all.
+//! Files created together have dnodes together, so listing one directory after another goes through
+//! the array of dnodes roughly from front to back. The array is divided into *regions*. A region of
+//! which several blocks were requested is read as a whole, in large requests. When the scan comes
+//! to the region behind one that was read, the next ones are read ahead, more of them the longer it
+//! lasts. Directories found on the way have their first block read too, which is all of it for
+//! most: a listing then waits for no device at all.
 
 use cenote_base::rt::{Mutex, ranks};
 
@@ -18,7 +18,7 @@ const REGIONS_AHEAD_MAX: u64 = 4;
 /// Regions remembered; those seen longest ago are forgotten.
 const REGIONS_MAX: usize = 64;
 
-/// A piece of the array of dnodes that was looked at lately.
+/// A piece of the array of dnodes that was read lately.
 #[derive(Debug)]
 struct Region {
     number: u64,

@@ -4,7 +4,7 @@
 //! so the objects of one batch lie anywhere among some dnode blocks: those blocks are read in one
 //! sorted batch, and each is looked up once, however many of its dnodes are wanted.
 //!
-//! What is read ahead only fills the cache. Errors are left to whoever asks for the block.
+//! Reads ahead only fill the cache. Errors are left to the caller that needs the block.
 
 use crate::error::DmuError;
 use crate::object::Object;
@@ -195,7 +195,7 @@ fn read_region(meta: &Object, region: u64) {
     let mut wanted = Vec::new();
     let mut bytes = 0;
     for (pointer, number) in pointers.iter().zip(first..) {
-        // A block that could not be read is met again by who needs it.
+        // A block that could not be read fails again for the caller that needs it.
         if pointer.is_hole() || !set.cache().has(pointer) {
             continue;
         }

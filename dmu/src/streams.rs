@@ -33,7 +33,7 @@ pub(crate) struct Advance {
     pub(crate) ahead: Option<(u64, u64)>,
     /// Blocks that the reader has left behind.
     pub(crate) behind: Range<u64>,
-    /// Whether the read went on where another one had ended.
+    /// Whether the read continued where another one had ended.
     pub(crate) is_continued: bool,
 }
 

@@ -344,10 +344,10 @@ impl Object {
     /// Steps forward over whole subtrees: below a hole there is no data, below a full indirect
     /// block no hole. Each step moves on by at least one block.
     ///
-    /// Fill counts say what is empty or full, as they do to OpenZFS. In a tree whose counts are
-    /// true the way to what is looked for has a few steps at each level. Where they lie, so many
-    /// steps may follow that nobody lives to see the end: a search for data fails then, and one
-    /// for a hole finds the end of the object.
+    /// Fill counts say what is empty or full, as in OpenZFS. In a tree with correct counts the
+    /// search takes a few steps at each level. Wrong counts could make it practically endless, so
+    /// the steps are limited. At the limit a search for data fails, and one for a hole finds the
+    /// end of the object.
     fn next_block(&self, from: BlockId, find: Find) -> Result<Option<BlockId>, DmuError> {
         let dnode = self.dnode();
         let mut block = from.0;

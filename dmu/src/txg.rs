@@ -113,7 +113,7 @@ fn share(bytes: u64, percent: u64) -> u64 {
 /// No transaction is delayed for longer than this behind the one before it.
 const DELAY_MAX: Duration = Duration::from_millis(100);
 
-/// Whoever waits looks so often whether settings have changed.
+/// Waiting threads check at this interval whether settings have changed.
 const SETTINGS_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A group with so much data is written well with little overhead; more only waits.
@@ -129,10 +129,10 @@ const SMALL_GROUP: u64 = 8 << 20;
 /// Memory is leased in steps of so many bytes, at least, for changes that stay there.
 const LEASE_MIN: u64 = 256 << 10;
 
-/// Nobody writes if nothing became dirty for so long.
+/// Writers count as idle if nothing became dirty for so long.
 const WRITER_PAUSE: Duration = Duration::from_millis(100);
 
-/// `cenote_dirty_age_max`; `None` if it is off, or whoever set `zfs_txg_timeout` wants few groups.
+/// `cenote_dirty_age_max`; `None` if it is off, or if `zfs_txg_timeout` asks for few groups.
 fn dirty_age_max() -> Option<Duration> {
     let is_patient = settings::TXG_TIMEOUT.get() > settings::TXG_TIMEOUT.default;
     let age = settings::DIRTY_AGE_MAX.get();
@@ -144,7 +144,7 @@ fn dirty_age_max() -> Option<Duration> {
 pub enum SyncReason {
     /// The time was up.
     Timeout,
-    /// Somebody waits for the open group to be on disk.
+    /// A caller waits for the open group to be on disk.
     Requested,
     /// Enough is dirty.
     Dirty,
@@ -190,7 +190,7 @@ struct State {
     synced: Txg,
     holders: u64,
     quiescing: bool,
-    /// The newest group that somebody wants on disk.
+    /// The newest group that a caller waits for.
     wanted: Txg,
     reserved: u64,
     dirty_sets: Vec<Arc<ObjectSet>>,
@@ -198,7 +198,7 @@ struct State {
     dirty_since: Option<Duration>,
     frozen_since: Option<Duration>,
     suspended: Option<Arc<str>>,
-    /// When the transaction that was delayed last goes on.
+    /// When the transaction that was delayed last may proceed.
     last_wakeup: Option<Duration>,
     /// Of a gate whose changes stay in memory.
     memory: Option<LeasedMemory>,
@@ -341,14 +341,14 @@ impl TxgGate {
         self.dirty.load(Ordering::Relaxed)
     }
 
-    /// Whether the open group has changes, or somebody waits for it to be on disk.
+    /// Whether the open group has changes, or a caller waits for it to be on disk.
     pub fn has_changes(&self) -> bool {
         let state = self.lock();
         !state.dirty_sets.is_empty() || state.wanted >= state.open
     }
 
     /// How urgent it is that changes are written, in percent: the share of what may be dirty that
-    /// is, or everything while somebody waits for a group to be on disk.
+    /// is, or 100 while a caller waits for a group to be on disk.
     pub fn write_load(&self) -> u64 {
         let state = self.lock();
         if state.wanted > state.synced {
@@ -526,7 +526,7 @@ impl TxgGate {
         open
     }
 
-    /// Waits until `txg` is on disk, and asks for that if nobody has.
+    /// Waits until `txg` is on disk, and requests that if needed.
     ///
     /// If the group waits for devices and others are not to wait with it (`failmode=continue`),
     /// that is an error, too; the group may get there later.
@@ -550,7 +550,7 @@ impl TxgGate {
                 state.wanted = txg;
                 self.work.notify_all();
             }
-            // Nobody tells of the beginning of a wait for devices.
+            // A wait for devices begins without a notification.
             (state, _) = self.done.wait_timeout(state, SETTINGS_INTERVAL);
         }
     }
@@ -603,7 +603,7 @@ impl TxgGate {
     /// How long the open group's changes may still wait, if they may until `due`; nothing if it is
     /// time to write them.
     ///
-    /// A large group is left to grow while somebody writes: more and smaller groups would make
+    /// A large group is left to grow while writers are active: more and smaller groups would make
     /// bulk writes slower, and such a group is soon written for its size.
     fn until_aged(&self, (due, now): (Duration, Duration), last: &mut (Duration, u64)) -> Duration {
         let left = due.saturating_sub(now);
@@ -620,8 +620,8 @@ impl TxgGate {
         if grew { WRITER_PAUSE } else { Duration::ZERO }
     }
 
-    /// Stops the pool's changes: whoever waits or begins from now on gets an error. `false` if
-    /// they were stopped already, which keeps its cause.
+    /// Stops the pool's changes: callers that wait or begin from now on get an error. Returns
+    /// `false` if they were stopped already, which keeps its cause.
     pub fn suspend(&self, cause: &str) -> bool {
         let mut state = self.lock();
         let is_first = state.suspended.is_none();
@@ -634,8 +634,9 @@ impl TxgGate {
         is_first
     }
 
-    /// Lets go of changes that will never be written, once nobody writes groups any more. They hold
-    /// the gate, which holds them: of a pool that was let go of, they kept all memory and devices.
+    /// Drops changes that will never be written, after the syncing thread has ended. They hold the
+    /// gate, which holds them: without this call they would keep an exported pool's memory and
+    /// devices.
     pub fn drop_changes(&self) {
         let dirty_sets = std::mem::take(&mut self.lock().dirty_sets);
         // Not under the lock, which they may take when they go.
@@ -649,7 +650,7 @@ impl TxgGate {
 
     pub(crate) fn add_dirty_set(&self, set: &Arc<ObjectSet>) {
         if self.is_in_memory {
-            // Nobody would take it, and it holds the gate.
+            // Such changes are never written, and the set holds the gate.
             return;
         }
         let now = self.env.monotonic();
@@ -674,7 +675,7 @@ impl TxgGate {
     pub(crate) fn remove_dirty(&self, bytes: u64) {
         let before = self.dirty.fetch_sub(bytes, Ordering::Relaxed);
         assert!(before >= bytes, "bytes become clean once");
-        // Taken and given back, so that nobody looks just before and waits just after.
+        // Locking here makes sure that no waiter checks just before and waits just after.
         drop(self.lock());
         self.enter.notify_all();
     }
@@ -729,7 +730,7 @@ impl Drop for Hold {
         let is_half_done = rt::panicking();
         let mut unwritten = Vec::new();
         if is_half_done {
-            // Before the hold is given up: whoever waits for the last one freezes the group.
+            // Before the hold is released: with the last one, the group is frozen.
             unwritten = state.end(PANICKED);
         }
         assert!(state.holders > 0 && state.reserved >= self.reserved);

@@ -162,8 +162,8 @@ impl Object {
         Ok(())
     }
 
-    /// Whether `block` is known to be a hole, without reading. That nobody else writes there is
-    /// the caller's matter.
+    /// Whether `block` is known to be a hole, without reading. The caller must ensure that there is
+    /// no other writer.
     fn is_plain_hole(&self, block: BlockId) -> Result<bool, DmuError> {
         let (_, live) = self.writable()?;
         let state = live.read();
@@ -201,7 +201,7 @@ impl Object {
         self.put_block(tx, &mut state, (block, 0), Dirty::Contents(contents))
     }
 
-    /// The same of contents that somebody compressed already; `form` has to expand to them.
+    /// As [`Self::write_block`], for compressed contents; `form` has to expand to `contents`.
     pub fn write_compressed(
         &self,
         tx: &Transaction,
@@ -480,8 +480,8 @@ impl Object {
 
     /// Frees some of the object's data, from the front on; says whether any is left.
     ///
-    /// A large object is emptied in steps, each in a transaction of its own, before it is freed:
-    /// giving up its blocks would else hold up one sync for long.
+    /// A large object is emptied in steps, each in a transaction of its own, before it is freed.
+    /// Freeing all its blocks at once would hold up one sync for long.
     pub fn free_some(&self, tx: &Transaction) -> Result<bool, DmuError> {
         let Some(first) = self.next_data_block(BlockId(0))? else {
             return Ok(false);

@@ -272,7 +272,8 @@ impl Chain {
         // A writer allocates the next block before it has anything to put there: what follows
         // the last block may be anything, unless it was valid when the chain was claimed.
         let speculative = sequence >= self.claimed;
-        // What could not be read then may be there now, and leads to what nobody claimed.
+        // A block that could not be read at the claim may be readable now, but its successors were
+        // never claimed.
         if self.claimed > 0 && (sequence > self.claimed || speculative && self.is_gone()) {
             return Ok(None);
         }
@@ -281,7 +282,7 @@ impl Chain {
         let read =
             pipeline.read_log_block(&self.next, bookmark, speculative, &is_valid, self.set.io());
         let Some(mut bytes) = read.map_err(unreadable)? else {
-            // Of a log that was claimed it was told what is lost.
+            // Losses of a claimed log were reported when it was claimed.
             return match self.claimed == 0 && self.is_gone() {
                 true => Err(IntentLogError::Missing { objset, sequence }),
                 false => Ok(None),
@@ -329,7 +330,7 @@ impl Iterator for Chain {
 /// Decodes a block and brings it into little-endian form, if it is valid.
 ///
 /// Validity is the embedded checksum, which covers the verifier and so the block's place in the
-/// chain, and a next pointer that goes on with the following number (format/2e 2).
+/// chain, and a next pointer with the following number (format/2e 2).
 pub(crate) fn judge(
     pointer: &BlockPointer,
     bytes: &mut [u8],

@@ -36,7 +36,7 @@ pub enum IntentLogError {
         /// What reading met.
         source: IoError,
     },
-    /// What comes next in a chain that nobody claimed may be on a device that is missing.
+    /// The next block of an unclaimed chain may be on a device that is missing.
     #[error(
         "intent log of object set {objset}: block {sequence} may be on a log device that is missing"
     )]

@@ -1,8 +1,8 @@
-//! What a log owns: the blocks that go when it goes (format/2e 4).
+//! The blocks that a log owns: they are freed with it (format/2e 4).
 //!
-//! A log's blocks belong to no object, so nothing but the chain itself leads to them. Before its
-//! header is cleared they are listed, and whoever clears it frees them with the same transaction
-//! group: at no moment does a crash find the one without the other.
+//! A log's blocks belong to no object, so nothing but the chain itself leads to them. They are
+//! listed before the log's header is cleared. The caller that clears it frees them in the same
+//! transaction group: a crash never finds the one without the other.
 
 use crate::chain::{ChainBlock, PointingRecord};
 use crate::error::IntentLogError;
@@ -39,8 +39,8 @@ impl OwnedBlocks {
 impl IntentLog {
     /// The blocks to free when the log is destroyed.
     ///
-    /// Works without keys. Of a chain that nobody claimed only the blocks themselves count: those
-    /// that its records point to were never marked allocated.
+    /// Works without keys. Of an unclaimed chain only the blocks themselves count: those that its
+    /// records point to were never marked allocated.
     ///
     /// # Errors
     /// If a block of the chain cannot be read for another reason than that it was never written.
@@ -55,7 +55,7 @@ impl IntentLog {
     ///
     /// A claim may end within a block: at a record whose data was never written, or before a block
     /// that could not be read then. Later records own nothing. What they point to was not marked
-    /// allocated, and may be somebody else's by now.
+    /// allocated, and may belong to another block by now.
     pub fn owned_writes(&self, block: &ChainBlock) -> impl Iterator<Item = BlockPointer> {
         self.owned_records(block).map(|(_, pointer)| pointer)
     }

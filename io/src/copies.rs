@@ -1,9 +1,9 @@
-//! All copies of a block: reading the first that is right, judging each, mending.
+//! All copies of a block: reading the first that is right, verifying each, repairing.
 //!
-//! A copy is an address on one top-level vdev, with what redundancy that vdev has. Who reads takes
-//! the first copy that gives the right bytes ([`Copies`] says which those are), and leaves it to
-//! [healing](crate::heal) to set right what it met on the way. A scrub looks at everything and
-//! sets it right at once: [`Pipeline::mend`].
+//! A copy is an address on one top-level vdev, with what redundancy that vdev has. A read takes the
+//! first copy that gives the right bytes ([`Copies`] says which those are), and leaves the repair
+//! of bad copies that it met to [healing](crate::heal). A scrub reads everything and repairs it at
+//! once: [`Pipeline::mend`].
 
 use crate::checksum;
 use crate::error::IoError;
@@ -17,7 +17,7 @@ use cenote_ondisk::{BlockPointer, ChecksumKind, Dva};
 use cenote_vdev::{CopyHealth, CopyReport, FaultKind, IoContext, LeafFault, Shape, VdevError};
 use std::collections::BTreeMap;
 
-/// How often a block is looked at again because its space may have been given to another.
+/// How often a block is read again because its space may have been given to another.
 const TRIES_MAX: u32 = 4;
 
 /// The copies of a block or gang header.
@@ -73,7 +73,7 @@ pub struct Mended {
     pub data: Option<Vec<u8>>,
     /// Leaves whose part was wrong, unreadable or missed, each copy by itself.
     pub faults: Vec<LeafFault>,
-    /// Leaves that still lack a part that could be told: they did not take it.
+    /// Leaves that still lack a part after a repair: they did not take it.
     pub unrepaired: Vec<Guid>,
     /// Parts that were written again.
     pub repairs: u64,
@@ -133,8 +133,8 @@ fn is_lost(error: &VdevError) -> bool {
 }
 
 impl Pipeline {
-    /// The first copy that is right, as many bytes as were asked of it. What is found wrong on
-    /// the way is told of and healed. An error is the last copy's; `None` without any copy.
+    /// The first copy that is right, as many bytes as were asked of it. Faults found on the way are
+    /// reported and healed. An error is the last copy's; `None` without any copy.
     pub(crate) fn read_any(&self, copies: &Copies<'_>) -> Result<Vec<u8>, Option<VdevError>> {
         let stamp = self.healing.stamp().filter(|_| copies.is_verified);
         let vdevs = self.vdevs();
@@ -221,8 +221,8 @@ impl Pipeline {
         Some(bytes)
     }
 
-    /// Looks at the copies of a block, those of a gang's headers and members included, and writes
-    /// what is wrong or missing again, before it returns. Faults are told of; leaves that still
+    /// Verifies the copies of a block, those of a gang's headers and members included, and rewrites
+    /// wrong or missing parts before it returns. Faults are reported; leaves that still
     /// lack something have it noted ([`Shape::note_unrepaired_block`]).
     ///
     /// Repairs are of the class of `io`. Where repairs are not made
@@ -294,9 +294,9 @@ impl Pipeline {
         )
     }
 
-    /// The same for a block of an intent log, which carries its own checksum: `is_valid` knows it.
-    /// All copies are judged, as nobody notes which leaves missed such a block. No leaf is blamed
-    /// that lacks it, because of [`Self::read_log_block`].
+    /// As [`Self::mend`], for a block of an intent log, which carries its own checksum: `is_valid`
+    /// checks it. All copies are verified, since no dirty time log covers such a block. No leaf is
+    /// charged for lacking it, for the reason given at [`Self::read_log_block`].
     ///
     /// # Errors
     /// If the pointer is none.
@@ -333,8 +333,8 @@ impl Pipeline {
             }
             let length = data.as_deref().and_then(copies.right);
             let (Some(data), Some(length)) = (data, length) else {
-                // What is wrong everywhere is damage, which no resilver mends; but who missed the
-                // group may get the block from a device that is away now.
+                // Damage on all copies cannot be resilvered. But leaves that missed the group may
+                // get the block from a device that is away now.
                 for wound in &wounds {
                     let stale = wound.leaves.iter();
                     let stale = stale.filter(|fault| fault.kind == FaultKind::Stale);
@@ -482,9 +482,9 @@ impl Pipeline {
         }
     }
 
-    /// Writes a block again of which no copy is left, by stored bytes that somebody has from
-    /// elsewhere. False if they are not the block's, or if nobody can tell: gangs are in pieces,
-    /// and without a checksum no bytes are known to be right.
+    /// Rewrites a block of which no copy is left, from stored bytes that the caller got elsewhere.
+    /// Returns false if these are not the block's bytes, or if that cannot be checked: gangs are in
+    /// pieces, and a block without a checksum cannot be verified.
     ///
     /// # Errors
     /// If the pointer is none, or the devices do not take it.

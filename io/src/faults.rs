@@ -1,7 +1,7 @@
-//! Telling of what devices did wrong.
+//! Reporting what devices did wrong.
 //!
-//! Each fault that a read meets is told once, as it is met, to whoever wants to know: an event
-//! log, an administrator's daemon. Redundancy may have hidden it from the reader.
+//! Each fault that a read meets is reported once, as it is met, to a [`FaultSink`]: an event log,
+//! an administrator's daemon. Redundancy may have hidden it from the reader.
 
 use cenote_base::{Bookmark, Guid, Txg};
 use cenote_ondisk::Dva;
@@ -35,9 +35,9 @@ pub struct BlockFault {
     pub bookmark: Bookmark,
 }
 
-/// Who is told of faults.
+/// The receiver of faults.
 ///
-/// It is called by threads that somebody waits for, and may not read from the pool.
+/// It runs in threads that callers wait for, and must not read from the pool.
 pub trait FaultSink: Debug + Send + Sync {
     /// Takes note of a fault.
     fn fault(&self, fault: &BlockFault);

@@ -1,20 +1,20 @@
 //! Healing: a copy that a read found wrong is written again.
 //!
-//! A reader that needed redundancy knows the right bytes, and who did not have them: a leaf whose
-//! bytes failed the checksum, one that could not read its sectors, one that missed the group that
-//! wrote the block; or all leaves of a copy when another copy served. It hands these over and
-//! goes on. A thread writes them, one block after the other. What is handed over is bounded, and
-//! beyond that dropped: the next reader will find the same.
+//! A reader that needed redundancy knows the right bytes, and the leaves that did not have them: a
+//! leaf whose bytes failed the checksum, one that could not read its sectors, one that missed the
+//! group that wrote the block. If another copy served, all leaves of the bad copy count. The reader
+//! hands these over and continues. A thread writes them, one block after the other. The queue is
+//! bounded, and further repairs are dropped: the next reader will find the same.
 //!
-//! **What is never done.** Bytes that failed the block's checksum are not written, nor are those
-//! of a block that has none; without keys the checksum of an encrypted block is still its own.
-//! Nothing is written to a pool that is only read, since healing begins when somebody says who
-//! hands out space; and nothing where that one refuses ([`crate::repair_space`]).
+//! **What is never done.** Bytes that failed the block's checksum are not written, nor are those of
+//! a block that has none; without keys the checksum of an encrypted block is still its own. A pool
+//! that is only read is not written to: healing starts only once an allocator is set. Nor is a
+//! block written when the allocator refuses ([`crate::repair_space`]).
 //!
-//! **What is not done twice.** Healing does not make a leaf know again what it missed: that takes
-//! a resilver. And a device may take a write and still not give the bytes back. So what was
-//! healed on a stale leaf, and what could not be healed, is remembered, and for as long not tried
-//! again: a few thousand blocks, the oldest forgotten first.
+//! **What is not done twice.** Healing does not remove txgs from what a leaf missed: that takes a
+//! resilver. And a device may take a write and still not return the bytes. So blocks that were
+//! healed on a stale leaf, and blocks that could not be healed, are remembered, and not tried again
+//! for as long: a few thousand blocks, the oldest forgotten first.
 
 use crate::faults::{BlockFault, FaultClass, FaultSink};
 use crate::repair_space::{HeldPlaces, RepairSpace, SpaceStamp};
@@ -181,7 +181,7 @@ impl Healing {
         let _ = self.sink.set(sink);
     }
 
-    /// Who hands out space, if repairs are made at all.
+    /// The allocator as repairs see it, if repairs are made at all.
     pub(crate) fn space(&self) -> Option<&Arc<dyn RepairSpace>> {
         self.ward.space.get()
     }
@@ -259,7 +259,7 @@ impl Healing {
     }
 }
 
-/// A fault in the copy of a block at `dva`, to be told of.
+/// A fault to report in the copy of a block at `dva`.
 pub(crate) fn block_fault(dva: Dva, size: usize, birth: Txg, bookmark: Bookmark) -> BlockFault {
     BlockFault {
         class: FaultClass::Data,

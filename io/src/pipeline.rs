@@ -19,8 +19,8 @@ use cenote_vdev::{BatchRead, IoContext, Shape, VdevError, Vdevs};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// How long a read waits for memory that other reads have leased: far longer than any of them
-/// takes, so that only a budget that is really too small is told of.
+/// How long a read waits for memory that other reads have leased. That is far longer than any of
+/// them takes, so only a budget that is really too small is reported.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What a read needs to know beside the pointer.
@@ -101,7 +101,7 @@ impl Pipeline {
         &self.counters
     }
 
-    /// Sets who is told of what devices did wrong; only the first call counts.
+    /// Sets the receiver of device faults; only the first call counts.
     pub fn set_fault_sink(&self, sink: Arc<dyn FaultSink>) {
         self.healing.set_sink(sink);
     }
@@ -195,9 +195,9 @@ impl Pipeline {
     /// Reads a block of an intent log, which carries its own checksum: the first copy, by all
     /// redundancy, that `is_valid` accepts.
     ///
-    /// `None` when there is none. Then, if `speculative`, nothing says that the block was ever
-    /// written, and nobody is charged with an error. Nor is who has other bytes where another has
-    /// the block: a power cut leaves it so.
+    /// `None` when there is none. Then, if `speculative`, the block may never have been written,
+    /// and no leaf is charged with an error. Nor is a leaf charged for other bytes where another
+    /// has the block: a power cut leaves it so.
     pub fn read_log_block(
         &self,
         pointer: &BlockPointer,
@@ -283,7 +283,8 @@ impl Pipeline {
                 |data: &BlockBuffer| matches!(self.verify(pointer, data, *bookmark), Ok(true));
             stored[index] = match data {
                 Some(data) if good(&data) => Some(data),
-                // Whoever reads it by itself may be served by others than the one that is wrong.
+                // A single read may be served by other leaves than the wrong one and miss the
+                // fault.
                 Some(_) => self.examine(pointer, *bookmark, io).map(BlockBuffer::from),
                 None if is_suspect => self.examine(pointer, *bookmark, io).map(BlockBuffer::from),
                 None => None,
@@ -365,7 +366,7 @@ impl Pipeline {
         self.salt.get().is_none() && checksum::verify(pointer, &[], None).is_err()
     }
 
-    /// The headers and members of a gang block, for who accounts their space.
+    /// The headers and members of a gang block, for callers that account their space.
     pub fn gang_parts(
         &self,
         leader: &BlockPointer,

@@ -1,20 +1,21 @@
 //! Space in which a block is written again.
 //!
-//! Repairs write to space that is allocated, on behalf of a reader who holds no lock on anything:
-//! the block may be freed at any time, and its space given to another block. What protects
-//! *readers* is the deferral of frees: space that a group freed is handed out only after two more
-//! groups are on disk (format/1d 5), and whoever has a pointer reads at once. A reader that is
-//! late gets a checksum error. A repair that is late would destroy another block, so it must not
-//! rest on being quick. Hence two rules, which whoever hands out space keeps:
+//! Repairs write to allocated space on behalf of a reader that holds no lock: the block may be
+//! freed at any time, and its space given to another block. *Readers* are protected by the deferral
+//! of frees: space that a group freed is allocated again only after two more groups are on disk
+//! (format/1d 5), and a reader that has a pointer reads at once. A late reader gets a checksum
+//! error. A late repair would destroy another block, so it must not depend on being quick. Hence
+//! two rules, which the allocator keeps:
 //!
 //! 1. Before a block is read, its reader takes a *stamp*. A repair is refused if space nearby
 //!    became fit to be handed out since then: it may have been the block's.
 //! 2. A repair that is not refused *holds* the block's space until it is done. If that is freed
 //!    meanwhile, it stays back for another group, and so on, but it alone.
 //!
-//! So the block that is written is the one that was there when the stamp was taken, or nobody's.
-//! Nothing else is held back, however long a scrub takes. Whoever queues pointers for longer than
-//! a read takes has to drop those that are freed before it takes the stamp.
+//! So the repaired block is the one that was there when the stamp was taken, or the space belongs
+//! to no block. Nothing else is held back, however long a scrub takes. A caller that queues
+//! pointers for longer than a read takes has to drop those that are freed before it takes the
+//! stamp.
 
 use cenote_base::Txg;
 use cenote_ondisk::Dva;
@@ -25,7 +26,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SpaceStamp(pub u64);
 
-/// Who hands out space, as repairs see it.
+/// The allocator, as repairs see it.
 pub trait RepairSpace: Debug + Send + Sync {
     /// The present moment; cheap.
     fn stamp(&self) -> SpaceStamp;
@@ -36,8 +37,8 @@ pub trait RepairSpace: Debug + Send + Sync {
     /// freed, or if the pool takes no more writes.
     fn hold(&self, places: &[Dva], birth: Txg, stamp: SpaceStamp) -> bool;
 
-    /// Whether some of these places are known to be nobody's: the block there was freed, and
-    /// nobody needs it repaired.
+    /// Whether some of these places are known to be free: the block there was freed, and needs no
+    /// repair.
     fn is_freed(&self, places: &[Dva]) -> bool;
 
     /// Ends what [`Self::hold`] began, with the same places.

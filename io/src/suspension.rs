@@ -1,9 +1,9 @@
-//! Waiting for devices that are gone, as the property `failmode` has it.
+//! Waiting for devices that are gone, as the property `failmode` says.
 //!
 //! A group that cannot be written would be lost with everything that programs believe to have
-//! written. So whoever writes it waits where it failed until the administrator has mended the
-//! devices and says so, and tries again. Nothing else needs to know: a pool whose syncing thread
-//! waits takes no changes, and what is cached can be read.
+//! written. So the thread that writes it waits where it failed. Once the administrator has fixed
+//! the devices and resumes the pool, the thread tries again. Nothing else needs to know: a pool
+//! whose syncing thread waits takes no changes, and cached data can be read.
 
 use cenote_base::rt::{Condvar, Mutex, MutexGuard, ranks};
 use cenote_vdev::Patience;
@@ -26,7 +26,7 @@ pub enum FailMode {
 #[derive(Debug, Default)]
 struct State {
     mode: FailMode,
-    /// For good: whoever waits gives up.
+    /// For good: waiting threads give up.
     is_over: bool,
     cause: Option<Arc<str>>,
 }
@@ -41,9 +41,9 @@ pub struct Attempt(u64);
 #[derive(Default)]
 pub struct Suspension {
     state: Mutex<State, ranks::Suspension>,
-    /// How often work was to go on; changes under the lock.
+    /// How often work was resumed; changes under the lock.
     resumed: AtomicU64,
-    /// So that those who need not wait look without the lock.
+    /// Lets threads that need not wait check without the lock.
     is_waiting: AtomicBool,
     changed: Condvar,
     listener: OnceLock<Listener>,
@@ -54,19 +54,19 @@ impl Suspension {
         self.state.lock()
     }
 
-    /// Says what becomes of work that devices do not do, also of that which waits now.
+    /// Sets how failed device I/O is handled, also for threads that wait now.
     pub fn set_mode(&self, mode: FailMode) {
         self.lock().mode = mode;
         self.changed.notify_all();
     }
 
-    /// Sets who is told, with the cause, when work begins to wait or ends for good; only the
-    /// first call counts.
+    /// Sets the listener that is called, with the cause, when work begins to wait or ends for good.
+    /// Only the first call counts.
     pub fn set_listener(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
         let _ = self.listener.set(Box::new(listener));
     }
 
-    /// Tells the listener why work ended for good, unless it was told that it waits.
+    /// Reports to the listener why work ended for good, unless it knows already that work waits.
     pub fn tell_of_end(&self, cause: &str) {
         let state = self.lock();
         let is_news = state.cause.is_none() && !state.is_over;
@@ -182,12 +182,12 @@ mod tests {
     fn work_waits_until_it_is_resumed_or_over() {
         let suspension = Arc::new(Suspension::default());
         let attempt = suspension.attempt();
-        assert!(!suspension.wait(attempt, &"nobody waits by default"));
+        assert!(!suspension.wait(attempt, &"work does not wait by default"));
         assert_eq!(suspension.cause(), None);
 
         suspension.set_mode(FailMode::Wait);
         let (told, causes) = channel();
-        suspension.set_listener(move |cause| told.send(cause.to_owned()).expect("somebody hears"));
+        suspension.set_listener(move |cause| told.send(cause.to_owned()).expect("test listens"));
         let waiting = |what: &'static str| {
             let suspension = Arc::clone(&suspension);
             std::thread::spawn(move || suspension.wait(attempt, &what))

@@ -1,8 +1,8 @@
-//! Threads that read and decode blocks while their askers wait or go on.
+//! Threads that read and decode blocks while their callers wait or do other work.
 //!
 //! One bounded queue feeds a fixed number of threads. There are more threads than cores because
-//! most of them wait for devices. A full queue makes the asker do the work itself, so that
-//! nobody ever waits for room and no job can wait for a job behind it.
+//! most of them wait for devices. A full queue makes the caller do the work itself. So no caller
+//! waits for room, and no job can wait for a job behind it.
 //!
 //! The worker that fell idle last is woken first: its decoder's tables, a few hundred KiB, are
 //! still in a processor's cache. Woken in turns, each of the workers would find its own cold.
@@ -51,7 +51,7 @@ impl Queue {
             }
             waiting.idle.push(index);
             waiting = self.calls[index].wait(waiting);
-            // Who calls takes it off; a worker may wake without being called.
+            // The caller takes it off; a worker may wake up without being called.
             waiting.idle.retain(|idle| *idle != index);
         }
     }
@@ -166,14 +166,14 @@ fn drain<T, R>(items: &Items<T>, work: impl Fn(T) -> R, done: &SyncSender<(usize
     loop {
         let next = items.lock().next();
         let Some((index, item)) = next else { return };
-        // The receiver is gone only if the asker panicked; then nobody wants the result.
+        // The receiver is gone only if the caller panicked; then the result is not needed.
         let _ = done.send((index, work(item)));
     }
 }
 
 fn work(jobs: &Queue, index: usize) {
     loop {
-        // Who waits for a job that panics learns of it by what that drops. Others need the worker.
+        // A job that panics drops what it holds, which its waiters notice. Others need the worker.
         let done = AssertUnwindSafe(|| jobs.next(index).map(|job| job()));
         if matches!(rt::catch_unwind(done), Ok(None)) {
             return;
@@ -193,7 +193,7 @@ mod tests {
         assert!(workers.map(Vec::<u64>::new(), |n| n).is_empty());
     }
 
-    /// A job that panicked took its worker along, and in the end nobody took jobs from the queue.
+    /// Regression: a job that panicked ended its worker, until no worker was left for the queue.
     #[test]
     fn a_job_that_panics_ends_alone() {
         let workers = Workers::new(1);
@@ -202,7 +202,7 @@ mod tests {
             assert!(panics.is_ok(), "there is a worker, and room");
         }
         let (sender, receiver) = sync_channel(1);
-        let told = workers.offer(move || sender.send(7).expect("somebody waits"));
+        let told = workers.offer(move || sender.send(7).expect("the test waits"));
         assert!(told.is_ok());
         assert_eq!(receiver.recv(), Ok(7));
     }

@@ -1,13 +1,13 @@
 //! Requests, connections, and what happens between them.
 //!
-//! A *session* is a set of connections to one server, made together and given up together: when
-//! one fails, the server may be another one by then, and what it answered and had not flushed is
+//! A *session* is a set of connections to one server, made together and given up together. When one
+//! fails, another server may have taken over, and writes that were answered but not flushed are
 //! lost. The keeper, a thread, then makes a new session: it connects, checks that the export is
 //! still as large and as writable, sends all answered writes again that no flush has covered, and
 //! only then opens the session to callers. Requests that were under way are sent again, too.
 //!
-//! *Times.* A caller waits for its answer, disconnected times included, until its deadline, and
-//! has an error then. A session over which nothing came for so long, while somebody waited, is
+//! *Times.* A caller waits for its answer until its deadline, disconnected times included, and then
+//! gets an error. A session is given up if a caller waits and nothing arrives for so long.
 //! given up.
 //!
 //! *What this cannot do*: a server that lives while its connection is lost may still carry out
@@ -103,7 +103,7 @@ struct Attempts {
     /// Those that are over.
     done: u64,
     is_under_way: bool,
-    /// Somebody waits for one.
+    /// A caller waits for one.
     is_wanted: bool,
 }
 
@@ -225,7 +225,7 @@ impl Core {
         !state.is_closing
     }
 
-    /// Waits so long, unless the device is closed; less long if somebody wants it.
+    /// Waits so long, unless the device is closed; less long if a caller waits for a connection.
     fn rest(&self, pause: Duration) {
         let is_open = |state: &mut State| !state.is_closing;
         let is_patient = |state: &mut State| !state.is_closing && !state.attempts.is_wanted;
@@ -628,7 +628,7 @@ impl Core {
     pub fn write(&self, offset: u64, bytes: Arc<[u8]>) -> io::Result<()> {
         let kept = self.state.lock().journal.bytes();
         if kept > JOURNAL_BYTES_MAX {
-            // A lost write is for the next flush to tell, whose caller knows what it wrote.
+            // The next flush reports a lost write: its caller knows what it wrote.
             self.ask(command::FLUSH, 0, 0, None)?;
         }
         let length = bytes.len() as u64;

@@ -218,7 +218,7 @@ impl Device for NbdDevice {
         {
             return size.max(self.size());
         }
-        // Who cannot be asked has not grown.
+        // If the server does not answer, the size is taken to be unchanged.
         let export = ask(&self.core.location, Instant::now() + SIZE_TIME);
         let size = export.map_or(self.size(), |export| export.size);
         *asked = Some((Instant::now(), size));

@@ -12,7 +12,7 @@ pub enum NbdError {
     /// The name means nothing.
     #[error(transparent)]
     Location(#[from] LocationError),
-    /// Nobody answers, or not any more.
+    /// The server does not answer, or the connection was lost.
     #[error("{0}")]
     Io(#[from] io::Error),
     /// The certificates are of no use.

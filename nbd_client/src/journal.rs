@@ -1,8 +1,8 @@
 //! What was written and is not flushed.
 //!
-//! A server that ends may lose what it answered and did not flush. The client keeps those writes,
-//! in the order in which they were begun, and sends them again when it is connected anew; a flush
-//! that succeeds lets go of the writes that were answered before it was sent.
+//! A server that ends may lose writes that it answered and did not flush. The client keeps those
+//! writes in the order in which they were begun, and sends them again after it has reconnected. A
+//! flush that succeeds releases the writes that were answered before it was sent.
 //!
 //! *Invariant*: a write is here before it is sent for the first time, and at least until a flush
 //! covers it, or its caller has an error.
@@ -21,7 +21,7 @@ struct Entry {
     is_spoiled: bool,
 }
 
-/// Writes that are looked at to find one that nothing overlaps.
+/// Writes to check for one that nothing overlaps.
 const PROOFS_MAX: usize = 16;
 
 /// Writes that are not flushed.

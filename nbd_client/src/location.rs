@@ -109,7 +109,7 @@ pub enum LocationError {
         "TLS with pre-shared keys is not supported; use certificates (tls-certificates=DIRECTORY)"
     )]
     PreSharedKey,
-    /// TLS does not know whom to expect.
+    /// TLS needs a host name to verify the server.
     #[error("append &tls-hostname=NAME with the name in the server's certificate")]
     NoHostName,
     /// An option of TLS where there is none.

@@ -89,7 +89,7 @@ fn agree(mut handshake: Handshake, export: &str) -> Result<Negotiated, NbdError>
     })
 }
 
-/// Asks what the server says of the export by now, on a connection of its own.
+/// Asks the server for the export's current size and flags, on a connection of its own.
 pub(crate) fn ask(location: &Location, deadline: Instant) -> Result<Export, NbdError> {
     let mut handshake = Handshake::begin(location, deadline)?;
     let export = handshake.export(option::INFO, &location.export)?;
@@ -104,7 +104,7 @@ pub(crate) fn agree_over(transport: Arc<dyn Transport>) -> Result<Negotiated, Nb
     agree(Handshake::greet(transport, deadline)?, "")
 }
 
-/// Connects to a socket of this machine. Where nobody accepts, connect(2) waits for ever.
+/// Connects to a socket of this machine. If no server accepts, connect(2) waits for ever.
 fn open_unix(path: &Path, deadline: Instant) -> io::Result<UnixStream> {
     use rustix::net;
     let address = net::SocketAddrUnix::new(path)?;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// Opens exports of NBD servers.
 ///
-/// The protocol has no locks: nobody is kept from writing to an export that is open here.
+/// The protocol has no locks: other clients can write to an export that is open here.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NbdOpener {
     /// Whether exports that this process serves are refused.

@@ -1,16 +1,16 @@
 //! Whether a server is this very process.
 //!
-//! A daemon that stores a pool on an export that it serves itself waits for itself sooner or
-//! later. The protocol does not say who a server is, but the system does: of a unix socket it
-//! knows which process listens, and of a TCP connection on this machine both ends are sockets of
-//! the same table. A server behind a proxy, or behind another machine, is not recognized.
+//! A daemon that stores a pool on an export that it serves itself waits for itself sooner or later.
+//! The protocol does not identify a server, but the system does: it knows the process that listens
+//! on a unix socket, and the two ends of a TCP connection within this machine are sockets of the
+//! same table. A server behind a proxy, or behind another machine, is not recognized.
 
 use crate::transport::Socket;
 use std::fs::{self, File};
 use std::io::Read;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// Bytes of the system's table of connections that are looked at: 200,000 connections.
+/// Bytes of the system's table of connections to read at most: 200,000 connections.
 const TABLE_BYTES_MAX: u64 = 32 << 20;
 
 /// Whether the other end of a connection belongs to this process.

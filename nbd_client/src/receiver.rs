@@ -21,7 +21,7 @@ pub struct Receiver {
     end: usize,
     /// When everything has to be there.
     deadline: Option<Instant>,
-    /// The transport may have been told how long to wait.
+    /// Whether the transport may have a time limit set.
     is_limited: bool,
 }
 
@@ -34,7 +34,7 @@ impl Receiver {
             start: 0,
             end: 0,
             deadline: None,
-            // By whoever had the transport before.
+            // The transport's previous user may have set one.
             is_limited: true,
         }
     }

@@ -34,7 +34,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Why TLS cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read, or has not what it should.
+    /// A file cannot be read or has the wrong contents.
     #[error("{}: {reason}", path.display())]
     File {
         /// The file.
@@ -42,7 +42,7 @@ pub enum TlsError {
         /// What is wrong with it.
         reason: String,
     },
-    /// The system trusts nobody.
+    /// The system has no trusted certificates.
     #[error("the system has no certificates to trust; install ca-certificates")]
     NoRoots,
     /// The certificate and key do not go together, or cannot be used.
@@ -85,12 +85,12 @@ fn unusable(error: impl ToString) -> TlsError {
     TlsError::Unusable(error.to_string())
 }
 
-/// How a server proves who it is: by `server-cert.pem` and `server-key.pem` of `directory`.
+/// How a server identifies itself: by `server-cert.pem` and `server-key.pem` of `directory`.
 ///
 /// With `checks_clients` a client needs a certificate that `ca-cert.pem` has signed.
 ///
 /// # Errors
-/// The files are not there, or not what they should be.
+/// The files are missing or unusable.
 pub fn server_config(
     directory: &Path,
     checks_clients: bool,
@@ -113,12 +113,12 @@ pub fn server_config(
     Ok(Arc::new(config))
 }
 
-/// Whom a client trusts: `ca-cert.pem` of `directory`, or the system's certificates.
+/// The certificates that a client trusts: `ca-cert.pem` of `directory`, or the system's.
 ///
-/// If the directory has `client-cert.pem`, the client proves who it is.
+/// If the directory has `client-cert.pem`, the client identifies itself with it.
 ///
 /// # Errors
-/// The files are not there, or not what they should be.
+/// The files are missing or unusable.
 pub fn client_config(directory: Option<&Path>) -> Result<Arc<ClientConfig>, TlsError> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
@@ -152,7 +152,7 @@ pub fn server_name(host: &str) -> Result<ServerName<'static>, TlsError> {
     ServerName::try_from(host.to_owned()).map_err(|_| TlsError::HostName(host.to_owned()))
 }
 
-/// Encrypted bytes that came, and which of them were not looked at yet.
+/// Encrypted bytes that arrived, and how many of them were decrypted.
 #[derive(Debug)]
 struct Received {
     buffer: Box<[u8]>,
@@ -211,7 +211,7 @@ impl Tls {
     /// Does the handshake with a server, until `deadline`.
     ///
     /// # Errors
-    /// The server is not whom the certificate names, or does not trust this client.
+    /// The certificate does not match the name, or the server does not trust this client.
     pub fn connect(
         inner: Arc<dyn Transport>,
         config: &Arc<ClientConfig>,
@@ -271,7 +271,7 @@ impl Tls {
         }
     }
 
-    /// Sends what the protocol itself has to say, unless somebody sends already.
+    /// Sends the protocol's own messages, unless another thread is sending already.
     fn send_own(&self) -> io::Result<()> {
         if !self.state.lock().wants_write() {
             return Ok(());
@@ -282,7 +282,8 @@ impl Tls {
         }
     }
 
-    /// Sends all that is encrypted already, which is one piece for whoever limits [`Self::send`].
+    /// Sends all that is encrypted already, in one piece, to which the limit of [`Self::send`]
+    /// applies.
     fn send_encrypted(&self, sending: &mut Vec<u8>) -> io::Result<()> {
         let deadline = match self.send_limit.load(Ordering::Relaxed) {
             0 => None,

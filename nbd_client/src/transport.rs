@@ -111,8 +111,8 @@ pub enum Socket {
 }
 
 impl Socket {
-    /// A socket over the network, without delays, whose other side is looked after when nothing
-    /// is said for long.
+    /// A socket over the network, without delays, with keep-alive probes when the connection is
+    /// idle.
     pub fn tcp(stream: TcpStream) -> io::Result<Self> {
         use rustix::net::sockopt;
         stream.set_nodelay(true)?;

@@ -48,7 +48,7 @@ const OBJECT_SIZE: usize = 48;
 const OLD_SIZE: usize = 12;
 const KIND_FLAGS: u16 = FLAG_OWNER | FLAG_GROUP | FLAG_EVERYONE | FLAG_IDENTIFIER_GROUP;
 
-/// Whom an entry is about.
+/// The subject of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// The file's owner.
@@ -68,11 +68,11 @@ pub enum Who {
 pub struct Ace {
     /// `TYPE_*`, audit (2), alarm (3) or an object type (5 to 8).
     pub ace_type: u16,
-    /// Inheritance flags, and those that say whom it is about.
+    /// Inheritance flags, and those that name the kind of subject.
     pub flags: u16,
     /// What is allowed or denied.
     pub mask: u32,
-    /// Whom it is about.
+    /// The user or group that it applies to.
     pub who: Who,
 }
 

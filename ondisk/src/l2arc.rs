@@ -9,7 +9,7 @@
 //! 0xc8 bytes of log blocks   0xd0 log blocks   0xd8 trim time   0xe0 trim state
 //! ```
 //!
-//! The contents are a cache: whoever ignores them loses nothing.
+//! The contents are only a cache: software may ignore them without loss.
 
 use crate::DecodeError;
 use crate::wire;

@@ -1,4 +1,4 @@
-//! Intent logs that could not be looked at: two entries of the object directory of our own.
+//! Intent logs that could not be read: two entries of the object directory of our own.
 //!
 //! A log is found through its dataset's object set block. Where that block cannot be read, neither
 //! a claim nor a destruction reaches the log's blocks, and OpenZFS stores nothing about it. When

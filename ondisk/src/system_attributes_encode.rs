@@ -2,9 +2,9 @@
 //!
 //! A file's attributes have an order, in which they fill the bonus buffer and, from the first
 //! that no longer fits, the spill block; each part is a buffer whose header names the layout of
-//! exactly its sequence. A value that keeps its length is replaced in place ([`patch`]); any
-//! other change takes the values apart, changes the list ([`SaValues`]), and lays them out anew.
-//! Registering a layout that does not exist yet is the caller's, who owns the tables' ZAPs.
+//! exactly its sequence. A value that keeps its length is replaced in place ([`patch`]). Any other
+//! change decodes the values, changes the list ([`SaValues`]), and lays it out again. The caller
+//! registers a layout that does not exist yet, since it owns the tables' ZAPs.
 
 use crate::DecodeError;
 use crate::system_attributes::{

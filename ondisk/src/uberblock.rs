@@ -40,7 +40,7 @@ const INTERVAL_VALID: u64 = 1;
 const SEQUENCE_VALID: u64 = 2;
 const FAIL_INTERVALS_VALID: u64 = 4;
 
-/// Multihost state: who wrote last and how often they promise to.
+/// Multihost state: the last writer and its promised write interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multihost {
     /// Decaying average of nanoseconds between heartbeats; 0 when multihost is off.
@@ -64,7 +64,7 @@ pub enum ReflowScratch {
     InvalidSynced,
     /// Copied back while importing.
     InvalidSyncedOnImport,
-    /// Copied back, and the reflow went on.
+    /// Copied back before the reflow continued.
     InvalidSyncedReflow,
     /// A state that this software does not know.
     Unknown(u16),

@@ -1,8 +1,8 @@
 //! The configuration of a vdev and its children, as labels and the MOS keep it.
 //!
 //! Source: format/1a 2, "vdev nvlist". A label holds the tree below one top-level vdev, the MOS
-//! configuration the tree below the root. Keys that mean nothing to this software are ignored
-//! here; whoever rewrites a configuration keeps the list that it came from.
+//! configuration the tree below the root. Keys that mean nothing to this software are ignored here;
+//! code that rewrites a configuration starts from the original list to keep them.
 
 use crate::label::{ASHIFT_MAX, ASHIFT_MIN};
 use crate::{DecodeError, NvList};

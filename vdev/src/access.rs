@@ -15,13 +15,13 @@ use cenote_device::{Device, Lead};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// A device that was let go.
+/// A device that was released.
 #[derive(Debug)]
 pub struct LeftLeaf {
     /// The leaf that it was.
     pub leaf: Guid,
-    /// The device, still open: its labels may have to be cleared. Who is done with it calls
-    /// [`Device::unlock`].
+    /// The device, still open: its labels may have to be cleared. The caller must call
+    /// [`Device::unlock`] when it is done.
     pub device: Arc<dyn Device>,
 }
 
@@ -40,15 +40,15 @@ const ELSEWHERE: u8 = 2;
 pub(crate) type Entered<'a> = RwLockReadGuard<'a, bool>;
 
 impl Access {
-    /// Begins a use of the device; `None` if it was let go.
+    /// Begins a use of the device; `None` if it was released.
     pub(crate) fn enter(&self) -> Option<Entered<'_>> {
         let is_over = self.is_over.read();
         (!*is_over).then_some(is_over)
     }
 
-    /// Whether the device was let go.
+    /// Whether the device was released.
     pub(crate) fn is_over(&self) -> bool {
-        // Whoever is just ending it will have by the time that this is looked at.
+        // While [`Self::end`] holds the lock, the use counts as not over yet.
         self.is_over.try_read().is_some_and(|is_over| *is_over)
     }
 
@@ -71,7 +71,7 @@ impl Access {
         }
     }
 
-    /// Lets the device go: returns when nobody uses it.
+    /// Releases the device: returns when all uses have ended.
     pub(crate) fn end(&self) {
         *self.is_over.write() = true;
     }

@@ -33,8 +33,8 @@ fn chunk_max() -> u64 {
 const FETCH_MAX: usize = 16 << 20;
 /// Smaller extents are copied out of a larger buffer: that costs less than a piece of a transfer.
 const IN_PLACE_MIN: usize = 16 << 10;
-/// Bytes between the extents of one request that nobody wants and that are read all the same: on
-/// a raidz leaf the parity of a few rows. Copying the extents would cost more.
+/// Bytes between the extents of one request that are read although no block needs them: on a raidz
+/// leaf the parity of a few rows. Copying the extents would cost more.
 const GAPS_MAX: u64 = 1 << 20;
 /// Pieces of memory that the kernel fills at once.
 const SLICES_MAX: usize = 1024;
@@ -245,7 +245,7 @@ impl Shape {
         extents: &mut Vec<Extent>,
     ) -> Option<()> {
         for column in map.data_columns() {
-            // The padding at the end of the last column is nobody's.
+            // The padding at the end of the last column belongs to no block.
             let start = column.block_range().start;
             let length = (column.length as usize).min(read.size.saturating_sub(start));
             if length == 0 {
@@ -284,7 +284,7 @@ impl Shape {
         blocks: &mut [Option<BlockBuffer>],
     ) -> Option<()> {
         let mut gaps = AlignedBuf::take(usize::try_from(gaps_of(chunk)).ok()?);
-        // Each gap needs memory for itself, though nobody looks at it.
+        // Each gap needs memory for itself, though its bytes are never used.
         let mut gap_rest: &mut [u8] = &mut gaps;
         let mut taken: Vec<BlockBuffer> = chunk
             .iter()

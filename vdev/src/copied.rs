@@ -82,9 +82,9 @@ impl Shape {
         })
     }
 
-    /// Notes that a block that is there already got one more reference. A walk that is past that
-    /// place does not come again, and the reference that it would have followed may go before: so
-    /// a resilver under way does not count for the groups in which the block was written.
+    /// Notes that an existing block got one more reference. A walk that is past that place does not
+    /// come again, and the reference that it would have followed may be removed before. So a
+    /// resilver under way does not count for the groups in which the block was written.
     pub fn note_shared(&self, pointer: &BlockPointer) {
         let missing = self.tree.leaves.iter().filter(|leaf| leaf.missed.is_any());
         let missing: Vec<_> = missing.map(|leaf| &leaf.missed).collect();

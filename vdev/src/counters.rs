@@ -62,7 +62,7 @@ impl VdevCounters {
         }
     }
 
-    /// Starts counting errors anew.
+    /// Resets the error counts to zero.
     pub(crate) fn clear_errors(&self) {
         for (cleared, errors) in self.cleared.iter().zip(self.errors()) {
             cleared.store(errors, Ordering::Relaxed);

@@ -1,10 +1,10 @@
-//! How what nobody waits for makes room on a device for what somebody waits for.
+//! How background work yields a device to requests that callers wait for.
 //!
 //! The queue alone does not do it: a device that answers one large request of a scrub after the
 //! other is busy all the time, and each of a user's small ones waits for one of them. So while
-//! users' requests come, the background leaves the device alone for some time after each of its
-//! requests, in proportion to how long that took: its share of the device's time is bounded,
-//! however fast the device is, and it never starves. Without users it goes on at full speed.
+//! users' requests come, the background pauses after each of its requests, in proportion to how
+//! long the request took. Its share of the device's time is thus bounded, however fast the device
+//! is, and it never starves. Without users it runs at full speed.
 
 use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,7 +38,7 @@ impl Courtesy {
         self.background.lock()
     }
 
-    /// A request came that somebody waits for.
+    /// Notes a request that a caller waits for.
     pub fn note_user(&self, now: Duration) {
         let now = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         self.used.store(now.max(1), Ordering::Relaxed);
@@ -75,7 +75,7 @@ mod tests {
     fn the_background_takes_its_part_of_a_used_device_and_all_of_an_unused_one() {
         let courtesy = Courtesy::default();
         courtesy.note_background(ms(2));
-        assert_eq!(courtesy.delay(ms(100)), ms(0), "nobody uses it");
+        assert_eq!(courtesy.delay(ms(100)), ms(0), "the device is unused");
         courtesy.note_user(ms(100));
         let delays = [101, 101, 101, 125].map(|now| courtesy.delay(ms(now)));
         // One begins at once, the others 10 ms after the one before.

@@ -1,15 +1,15 @@
-//! Making durable what was written, for everybody who needs that.
+//! Making writes durable, for all callers that need it.
 //!
-//! A leaf's flush covers whatever arrived there before, no matter who sent it. So a flush by a
-//! commit of an intent log may be the one that loses the data of a transaction group, and the
-//! other way round. Each leaf counts its failed flushes, and whoever needs its own writes to be
-//! durable compares: an intent log with a [`FlushMark`] from before it wrote, a group's commit
-//! with what the commit before it saw.
+//! A leaf's flush covers all writes that arrived there before, from any caller. So a flush by a
+//! commit of an intent log may be the one that loses the data of a transaction group, and vice
+//! versa. Each leaf counts its failed flushes. A caller that needs its own writes to be durable
+//! compares the counts: an intent log with a [`FlushMark`] from before it wrote, a group's commit
+//! with the counts that the commit before it saw.
 //!
 //! *Whose flush counts.* A group has nothing on log vdevs: an intent log flushes its blocks there
-//! itself, before it promises anything. So a log device that fails a flush costs its commits time,
-//! and costs the group nothing. It is given up until it answers again ([`Shape::try_log`]).
-//! Devices for spares and caches are in no tree, and no flush asks them.
+//! itself, before it promises anything. So a log device that fails a flush delays its commits and
+//! does not affect the group. It is given up until it answers again ([`Shape::try_log`]). Devices
+//! for spares and caches are in no tree, so no flush reaches them.
 //!
 //! *What a failed flush costs.* A leaf whose siblings have the same blocks has missed them. If a
 //! block may be nowhere, the group cannot be committed; it is *in doubt* which leaves have it
@@ -59,8 +59,8 @@ impl Shape {
 
     /// Makes durable everything that arrived before.
     ///
-    /// A leaf that fails counts as having missed what it was given since its last flush. What an
-    /// earlier flush lost, whoever asked for that was told: see [`Self::flush_since`].
+    /// A leaf that fails counts as having missed what it was given since its last flush. Losses of
+    /// an earlier flush were reported to the caller of that flush: see [`Self::flush_since`].
     ///
     /// # Errors
     /// If so many leaves failed that blocks may be lost. Those on log vdevs do not count.
@@ -72,7 +72,8 @@ impl Shape {
     /// Makes durable what was written to some top-level vdevs since a moment.
     ///
     /// # Errors
-    /// If so many leaves of these failed since then, whoever flushed them, that it may be lost.
+    /// If writes may be lost because too many leaves of these failed a flush since then, by any
+    /// caller.
     pub fn flush_since(&self, mark: &FlushMark, vdevs: &[VdevId]) -> Result<(), VdevError> {
         let tops = vdevs.iter().filter_map(|vdev| self.top(*vdev));
         let nodes: Vec<usize> = tops.map(|top| top.node).collect();
@@ -100,8 +101,8 @@ impl Shape {
     /// group was written again since the last failure if `is_again` is set.
     ///
     /// # Errors
-    /// If so many leaves failed since the last call, whoever flushed them, that blocks of the
-    /// group may be lost, unless all of them are written again.
+    /// If too many leaves failed a flush since the last call, by any caller: blocks of the group
+    /// may be lost, unless all of them are written again.
     pub fn flush_group(&self, is_again: bool) -> Result<(), VdevError> {
         let is_main = |leaf: usize| !self.is_of_log(leaf);
         let is_behind =
@@ -157,7 +158,7 @@ impl Shape {
         if is_back {
             let is_alone = self.tree.leaves[leaf].node == self.top_of_leaf(leaf);
             if is_alone {
-                // Nothing that it missed was promised to anybody.
+                // No commit counted on what it missed.
                 let missed = self.tree.leaves[leaf].missed.missing();
                 self.tree.leaves[leaf].missed.strike(&missed);
             }

@@ -98,11 +98,11 @@ impl Shape {
         Some(allocatable_size(device.size_now())?.saturating_sub(known))
     }
 
-    /// Takes note of what the devices of a top-level vdev have become, and makes the labels at
-    /// their ends anew, durably.
+    /// Adopts the new sizes of a top-level vdev's devices, and durably writes new labels at their
+    /// ends.
     ///
     /// # Errors
-    /// If a device does not take them.
+    /// If a device fails these writes.
     pub fn move_labels(&self, vdev: VdevId) -> Result<(), VdevError> {
         let Some(top) = self.top(vdev) else {
             return Ok(());

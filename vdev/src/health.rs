@@ -74,8 +74,8 @@ impl Shape {
         self.tree.leaves[*leaf].written.is_faulted()
     }
 
-    /// Forgets the errors of a leaf, or of all: counters start anew, and what was given up is used
-    /// again. What it missed meanwhile stays noted.
+    /// Resets the errors of a leaf, or of all: counters restart at zero, and faulted leaves are
+    /// used again. What they missed meanwhile stays noted.
     pub fn clear_errors(&self, leaf: Option<Guid>) {
         for (index, node) in self.tree.nodes.iter().enumerate() {
             if leaf.is_some_and(|leaf| leaf != node.guid && index != 0) {

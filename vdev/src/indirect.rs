@@ -140,7 +140,7 @@ impl Shape {
         }
     }
 
-    /// Reads a block of a removed vdev, and notes who did not have their part of it.
+    /// Reads a block of a removed vdev, and notes the leaves that lacked their part of it.
     pub(crate) fn read_indirect(
         &self,
         request: &Request<'_>,

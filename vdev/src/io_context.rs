@@ -1,7 +1,7 @@
-//! What a request to devices is made for.
+//! The purpose of a request to devices.
 //!
-//! Who asks decides how urgent a request is and whether it waits in an outage. Requests pass
-//! through many layers and hop between threads on their way down. So the answers travel with the
+//! The purpose decides how urgent a request is and whether it waits in an outage. Requests pass
+//! through many layers and hop between threads on their way down. So the purpose travels with the
 //! handle that reads or as an argument, and never in the thread: a thread-local would be lost at
 //! each hop, and would stay behind in a worker that does other work next.
 

@@ -1,8 +1,8 @@
-//! What devices that come back have of what was written before they went away.
+//! Which of the writes from before an outage the devices have kept.
 //!
-//! A device is known again by its labels. These do not tell whether it has what was written after
-//! them. Whoever knows of such blocks looks for each of them on the devices, and notes here what
-//! it found.
+//! A device that returns is recognized by its labels. These do not tell whether it has the blocks
+//! written after them. A layer that knows such blocks looks for each of them on the devices, and
+//! notes the result here.
 
 use cenote_base::Guid;
 use std::collections::HashSet;

@@ -1,11 +1,11 @@
 //! Reading the four labels of a device, whatever is left of them.
 //!
 //! Each label holds the configuration and a ring of uberblocks (format/1 1.2, 1.3). Two stand at
-//! each end of the device, so a device that lost its head, its tail or some sectors still says
-//! who it is. Every piece is judged by its own checksum, which also covers its position on the
-//! device; a configuration that decodes although its checksum is wrong is kept and marked, since
-//! `zpool import` goes by such labels too. When no configuration tells the ashift, uberblock
-//! slots of every size are tried: a checksum holds for one size only.
+//! each end of the device, so a device that lost its head, its tail or some sectors can still be
+//! identified. Every piece is verified by its own checksum, which also covers its position on the
+//! device. A configuration that decodes although its checksum is wrong is kept and marked, since
+//! `zpool import` uses such labels too. When no configuration has the ashift, uberblock slots of
+//! every size are tried: a checksum is right for one size only.
 
 use cenote_base::{Guid, Txg};
 use cenote_codec::checksum::sha256_pieces;

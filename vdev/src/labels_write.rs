@@ -5,9 +5,9 @@
 //! labels. At every moment one of the two pairs of labels fits the newest uberblock. Each step
 //! here ends with a flush, so that the next one begins when it is durable.
 //!
-//! Log devices get the uberblock of every group, and before all other devices: so a log device
-//! without the newest uberblock of another device was away, or is an older copy. Without that an
-//! older copy could not be told from a log that has ended.
+//! Log devices get the uberblock of every group, and before all other devices. So a log device
+//! without the newest uberblock of another device was away, or is an older copy. Without that rule,
+//! an older copy would look like a log that has ended.
 
 use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::shape::Shape;
@@ -367,9 +367,9 @@ fn no_room(device: &dyn Device) -> DeviceError {
     }
 }
 
-/// Makes all four labels of a device anew: blank but for an empty boot environment block and,
-/// if given, the configuration. Whatever pool the device belonged to, it is not found any more
-/// (format/1e 4), nor is what other software had on it.
+/// Writes all four labels of a device from scratch: blank but for an empty boot environment block
+/// and, if given, the configuration. Neither the pool that the device belonged to nor other
+/// software on it is found any more (format/1e 4).
 ///
 /// # Errors
 /// As [`write_device_labels`].

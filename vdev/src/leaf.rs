@@ -66,7 +66,7 @@ pub(crate) struct Leaf {
     pub(crate) missed: Arc<Missed>,
     /// What writing did to it.
     pub(crate) written: Arc<WrittenState>,
-    /// Who may use the device now.
+    /// Admits requests to the device.
     pub(crate) queue: Arc<Queue>,
 }
 
@@ -119,7 +119,7 @@ impl Leaf {
         }
     }
 
-    /// Goes on with what the same leaf did and suffered in the tree before this one.
+    /// Takes over the state that the same leaf had in the tree before this one.
     pub(crate) fn go_on(&mut self, old: &Self) {
         self.counters = Arc::clone(&old.counters);
         self.missed = Arc::clone(&old.missed);

@@ -1,8 +1,8 @@
 //! Writing to a leaf: what it takes, what it missed, and when it is given up.
 //!
 //! A leaf that does not take a write misses the txg of the block, which its dirty time log keeps
-//! (format/1c 7). One that fails again and again is *faulted*: nothing is written to it any
-//! more, and it is read from only when nobody else has the bytes.
+//! (format/1c 7). One that fails again and again is *faulted*: it gets no more writes, and it is
+//! read from only when no other leaf has the bytes.
 
 use crate::access::Entered;
 use crate::error::LeafProblem;
@@ -57,7 +57,7 @@ impl Leaf {
         }
     }
 
-    /// The device, for a write that ends before it is let go.
+    /// The device, for a write that ends before it is released.
     fn writable_device(&self) -> Result<(&dyn Device, Entered<'_>), LeafProblem> {
         let (state, aux) = self.live_state();
         let absent = || LeafProblem::NotOpen(state, aux);
@@ -156,13 +156,13 @@ impl Leaf {
         }
     }
 
-    /// Makes durable what arrived before. A flush that somebody else has under way is waited for.
+    /// Makes durable what arrived before. Waits for a flush that another thread has under way.
     ///
     /// If that fails, it is in doubt whether the leaf has what was written since the last flush,
     /// and no resilver that is under way counts for the leaf.
     ///
-    /// A device that strayed is flushed, too: it is what has the bytes if its name leads to it
-    /// again. That it is not the pool's device now, the next write to it says.
+    /// A device that strayed is flushed, too: it has the bytes if its name leads to it again. The
+    /// next write to it reports that it is no longer the pool's device.
     pub(crate) fn flush(&self) -> Result<(), LeafProblem> {
         self.flush_by(|| {
             let strayed = self.access.strayed().and(self.device.as_deref());
@@ -174,7 +174,7 @@ impl Leaf {
         })
     }
 
-    /// The same on the device of a leaf that was let go.
+    /// The same on the device of a leaf that was released.
     pub(crate) fn flush_left(&self, device: &dyn Device) -> Result<(), LeafProblem> {
         let flushed = self.flush_by(|| self.judge(device.flush()));
         self.missed.settle_doubts(false);

@@ -134,9 +134,9 @@ impl Device for SlowDevice {
     }
 }
 
-/// A leaf counted a write as written when it was sent. A flush by somebody else, while the write
-/// was on its way, took the mark; the flush before the uberblock then found nothing to do, and
-/// the uberblock was written before its data was durable.
+/// Regression: a leaf counted a write as written when it was sent. Another thread's flush, while
+/// the write was on its way, took the mark. The flush before the uberblock then found nothing to
+/// do, and the uberblock was written before its data was durable.
 #[test]
 fn a_flush_does_not_cover_writes_that_arrive_after_it_began() {
     let device = SlowDevice::new();
@@ -162,8 +162,8 @@ fn a_flush_does_not_cover_writes_that_arrive_after_it_began() {
     assert_eq!(device.progress.lock().flushes_ended, before + 1);
 }
 
-/// Whoever finds that another's flush has taken the marks of its writes waits for that flush, and
-/// fails with it.
+/// A caller whose write marks were taken by another thread's flush waits for that flush, and fails
+/// with it.
 #[test]
 fn a_flush_waits_for_the_one_that_covers_its_writes() {
     for fails in [false, true] {
@@ -192,7 +192,7 @@ fn a_flush_waits_for_the_one_that_covers_its_writes() {
         assert_eq!(leaf.missed.missing().is_empty(), !fails);
         assert_eq!(leaf.written.losses(), u64::from(fails));
         assert_eq!(leaf.written.take_unreported(), fails);
-        assert!(!leaf.written.take_unreported(), "it was told");
+        assert!(!leaf.written.take_unreported(), "it was reported");
     }
 }
 
@@ -218,9 +218,9 @@ fn a_failed_flush_costs_what_is_under_way_too() {
     assert!(missing.contains(Txg(5)) && missing.contains(Txg(9)));
 }
 
-/// A write that arrived while a flush was under way that failed may have been in the cache that was
-/// lost, and the flush after that one succeeds without it. Where only labels were to be flushed
-/// nobody heard of lost blocks.
+/// A write that arrives during a flush that fails may have been in the cache that was lost, and the
+/// flush after that one succeeds without it. Regression: where only labels were to be flushed, the
+/// lost blocks were not reported.
 #[test]
 fn a_failed_flush_costs_what_arrives_meanwhile() {
     let device = SlowDevice::new();
@@ -240,5 +240,9 @@ fn a_failed_flush_costs_what_arrives_meanwhile() {
     });
     let missing = leaf.missed.missing();
     assert!(missing.contains(Txg(5)) && missing.contains(Txg(9)));
-    assert_eq!(leaf.written.losses(), 1, "whoever wrote the block is told");
+    assert_eq!(
+        leaf.written.losses(),
+        1,
+        "the writer of the block learns of it"
+    );
 }

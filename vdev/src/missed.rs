@@ -1,15 +1,15 @@
 //! What one leaf missed: its dirty time logs (format/1c 7).
 //!
 //! A txg is *missing* if the leaf was not given all that was written in it, or did not take it.
-//! That is what is stored with the pool. A resilver brings the leaf what it misses, and strikes it
-//! off when it has ended; what it could not bring is *unrepaired* meanwhile, and missing
-//! afterwards. What is unrepaired counts as missing from the scan's next note on, so that nothing
-//! of it is forgotten if the pool goes down. A leaf that was out of use for a while, however
-//! short, may have lost part of what it got, so *outages* are counted: a resilver counts only for
-//! leaves that had none.
+//! That is what is stored with the pool. A resilver copies to the leaf what it misses, and strikes
+//! the txg off when it has ended. What it could not copy is *unrepaired* meanwhile, and missing
+//! afterwards. What is unrepaired counts as missing from the scan's next note on, so that it is not
+//! forgotten if the pool goes down. A leaf that was out of use for a while, however short, may have
+//! lost part of what it got. So *outages* are counted: a resilver counts only for leaves that had
+//! none.
 //!
-//! What a failed flush may have lost is missing and *in doubt*: whoever wrote it may still have it
-//! and write it again. Then it is struck off, unless the leaf missed something else of that txg.
+//! What a failed flush may have lost is missing and *in doubt*: the writer may still have it and
+//! write it again. Then it is struck off, unless the leaf missed something else of that txg.
 
 use crate::txg_set::TxgSet;
 use cenote_base::Txg;

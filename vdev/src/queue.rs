@@ -1,13 +1,13 @@
-//! Who may use a device now: a queue for each leaf, with a class for each purpose.
+//! Admission of requests to a device: a queue for each leaf, with a class for each purpose.
 //!
 //! A device works best with a few requests at once, and answers each of many slowly. So every
-//! request enters the leaf's queue in its class, and waits while the class has its most under
-//! way. When a place gets free, the classes that have fewer than their *least* under way go
-//! first, then the others, both in the order of [`IoClass`]: nobody starves, and what a person
-//! waits for goes before what happens in the background. The limits are those of OpenZFS, by
-//! the same names (`zfs_vdev_sync_read_min_active` and so on).
+//! request enters the leaf's queue in its class, and waits while its class is at its maximum. When
+//! a request ends, the classes below their *least* number of active requests go first, then the
+//! others, both in the order of [`IoClass`]. So no class starves, and requests that a person waits
+//! for go before background work. The limits are those of OpenZFS, by the same names
+//! (`zfs_vdev_sync_read_min_active` and so on).
 //!
-//! The queue only admits: requests are made by the threads that want them.
+//! The queue only admits: the threads that need the requests also carry them out.
 
 use crate::courtesy::Courtesy;
 use cenote_base::Env;
@@ -19,9 +19,9 @@ use std::time::Duration;
 /// What a request is for, the most urgent first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum IoClass {
-    /// Somebody waits for the data.
+    /// A caller waits for the data.
     SyncRead,
-    /// Somebody waits until it is written: labels, uberblocks, intent logs.
+    /// A caller waits until it is written: labels, uberblocks, intent logs.
     SyncWrite,
     /// Read ahead of need.
     AsyncRead,
@@ -141,8 +141,8 @@ impl QueueLimits {
     }
 }
 
-/// How many writes of transaction groups may be under way: few while little is dirty, so that
-/// they disturb nobody, and the more the closer writers are to being held up.
+/// How many writes of transaction groups may be under way: few while little is dirty, to leave the
+/// device to others, and more the closer writers are to being throttled.
 fn writes_at_once(limits: ClassLimits, load: u64) -> u32 {
     let from = settings::ASYNC_WRITE_MIN_DIRTY_PERCENT.get();
     let to = settings::ASYNC_WRITE_MAX_DIRTY_PERCENT.get();
@@ -197,7 +197,7 @@ pub(crate) struct Queue {
     load: AtomicU64,
     /// Whether the device answers many requests as fast as one.
     is_deep: AtomicBool,
-    /// One for each class, so that only those who may go are woken.
+    /// One for each class, to wake only threads that may proceed.
     turns: [Condvar; CLASSES],
 }
 
@@ -302,7 +302,7 @@ mod tests {
     fn the_least_of_each_class_goes_first() {
         let limits = QueueLimits::now(100);
         let mut counts = Counts::default();
-        assert_eq!(counts.next(&limits), None, "nobody waits");
+        assert_eq!(counts.next(&limits), None, "no request waits");
         counts.waiting = [5; CLASSES];
         counts.active = [10, 10, 0, 2, 1, 1, 1];
         assert_eq!(counts.next(&limits), Some(IoClass::AsyncRead as usize));

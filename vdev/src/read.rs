@@ -20,9 +20,9 @@ const SECTOR: usize = 512;
 impl Shape {
     /// Reads the `size` stored bytes at `dva` of a block physically born in `birth`.
     ///
-    /// All redundancy is used until `verify` accepts; the answer says who did not have the right
-    /// bytes. Of a gang block, `size` is that of the header, whatever the address's own size
-    /// says.
+    /// All redundancy is used until `verify` accepts. The outcome lists the leaves that did not
+    /// have the right bytes. Of a gang block, `size` is that of the header, whatever the address's
+    /// own size says.
     pub fn read(
         &self,
         dva: Dva,
@@ -42,8 +42,8 @@ impl Shape {
     }
 
     /// As [`Self::read`], of a block of an intent log. A power cut leaves such a block on some
-    /// leaves and not on others, which is no fault of theirs: a checksum error is counted only
-    /// when nobody has a block that `is_known` to have been written.
+    /// leaves and not on others, which is no fault of theirs. A checksum error is counted only when
+    /// no leaf has a block that `is_known` to have been written.
     pub fn read_log_block(
         &self,
         dva: Dva,
@@ -162,7 +162,8 @@ impl Shape {
                         self.charge(&faults.to_charge());
                     }
                     for other in &candidates {
-                        // Nobody asks it while others have the block; it lacks it all the same.
+                        // It is not read while others have the block, but it lacks the block all
+                        // the same.
                         if other.fitness == Fitness::Stale && other.leaf != candidate.leaf {
                             faults.note(other.leaf, FaultKind::Stale);
                         }
@@ -205,9 +206,10 @@ impl Shape {
         })
     }
 
-    /// A block of which every source has unreadable sectors, each piece from whoever gives it.
+    /// Reads a block piecewise when every source has unreadable sectors: each piece from a leaf
+    /// that can read it.
     ///
-    /// `None` when there is only one source, or a sector that nobody gives.
+    /// `None` when there is only one source, or a sector that no leaf can read.
     fn read_pieces(&self, slot: &Slot, offset: u64, request: &Request<'_>) -> Option<Vec<u8>> {
         let candidates = self.candidates(slot, offset, request.size, request.birth);
         if candidates.len() < 2 {

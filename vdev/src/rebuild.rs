@@ -1,11 +1,11 @@
 //! Bringing a leaf what it misses in the order of the disk, without knowing blocks.
 //!
-//! On a mirror every side holds the same bytes at the same place, and of a draid every row of
-//! sectors has its parity, whatever blocks lie in it: rows are written whole, with zeros where a
-//! block has nothing (format/1c 4). So a range of the vdev's space can be read as if it were one
-//! block, from leaves that have it, and written to one that has not. Nobody can tell whether the
-//! bytes are right: a scrub has to follow. On a raidz the parity of a sector depends on where its
-//! block begins, and there is no such way.
+//! On a mirror every side holds the same bytes at the same place. On a draid every row of sectors
+//! has its parity, whatever blocks lie in it: rows are written whole, with zeros where a block has
+//! nothing (format/1c 4). So a range of the vdev's space can be read as if it were one block, from
+//! leaves that have it, and written to one that has not. A rebuild cannot tell whether the bytes
+//! are right, so a scrub has to follow. On a raidz the parity of a sector depends on where its
+//! block begins, so a rebuild is not possible there.
 
 use crate::dtl::ResilverTarget;
 use crate::error::{LeafFailures, VdevError};
@@ -104,8 +104,8 @@ impl Shape {
         Ok(data)
     }
 
-    /// Whether a leaf in use that is none of the targets lacks something too: then its bytes may
-    /// be old, and who knows no blocks cannot tell.
+    /// Whether a leaf in use that is none of the targets lacks something too. Then its bytes may be
+    /// old, and a rebuild, which knows no blocks, cannot tell.
     pub fn has_doubtful_source(&self, vdev: VdevId, targets: &[Guid]) -> bool {
         let Some(top) = self.top(vdev).map(|top| top.node) else {
             return true;

@@ -1,10 +1,9 @@
 //! Writing a block again to leaves that do not have it: repairs.
 //!
-//! A repair writes to space that somebody has allocated, so it has to be sure that the block is
-//! still the one that lives there. That is not this layer's to know. Whoever repairs keeps the
-//! places of the block ([`Shape::places`]) from being given to another block between the moment
-//! when it knew the block's address to be in use and the end of the repair: see
-//! `cenote_io::RepairSpace`.
+//! A repair writes to allocated space, so it has to be sure that the same block still lives there.
+//! This layer cannot know that. The caller must keep the places of the block ([`Shape::places`])
+//! from being allocated to another block. It does so from the moment when it knew the block's
+//! address to be in use until the end of the repair: see `cenote_io::RepairSpace`.
 //!
 //! What is written is the same as when the block was new: the columns of the leaves that are
 //! named, parity and skip sectors included. Through the mapping of a removed vdev a repair goes

@@ -1,4 +1,4 @@
-//! What is asked of the vdevs for one block, and what they answer.
+//! Requests to the vdevs for one block, and their outcome.
 
 use crate::io_context::IoContext;
 use crate::leaf::Fitness;
@@ -15,20 +15,20 @@ pub(crate) struct Request<'a> {
     pub birth: Txg,
     /// Whether bytes are the block's.
     pub verify: &'a dyn Fn(&[u8]) -> bool,
-    /// Who is charged with a checksum error.
+    /// The leaves that are charged with a checksum error.
     pub blame: Blame,
     /// What it is read for.
     pub io: &'a IoContext,
 }
 
-/// Who is charged with a checksum error for bytes that are not the block's.
+/// The leaves that are charged with a checksum error for bytes that are not the block's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blame {
     /// Every leaf that gave some.
     Each,
     /// Those that gave some, if the block is nowhere: a power cut leaves it on some leaves only.
     IfLost,
-    /// Nobody: it may never have been written.
+    /// None: the block may never have been written.
     Nobody,
 }
 
@@ -52,13 +52,13 @@ pub struct LeafFault {
     pub kind: FaultKind,
 }
 
-/// A block that was read, and who did not have it.
+/// A block that was read, and the leaves that did not have it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReadOutcome {
     /// The stored bytes, which the caller's check accepted.
     pub bytes: Vec<u8>,
-    /// The leaves that were asked and did not have their part of these bytes, each once. Leaves
-    /// that nobody had to ask may be wrong all the same.
+    /// The leaves that were read and did not have their part of these bytes, each once. Leaves that
+    /// did not have to be read may be wrong all the same.
     pub wrong: Vec<LeafFault>,
 }
 
@@ -107,7 +107,7 @@ impl Faults {
 }
 
 impl Shape {
-    /// The answer to a request: these bytes, and who did not have them.
+    /// The answer to a request: these bytes, and the leaves that did not have them.
     pub(crate) fn outcome(&self, bytes: Vec<u8>, faults: &Faults) -> ReadOutcome {
         let wrong = faults.0.iter().map(|(leaf, kind)| LeafFault {
             leaf: self.guid_of_leaf(*leaf),

@@ -1,13 +1,13 @@
 //! Finding the devices of pools.
 //!
-//! What `zpool import -d` does first: look at every given device, file and directory, and keep
-//! what carries labels. A disk image whose *partition* holds a member shows the ends of that
-//! member's labels in odd places of the whole image; their checksums cover their position, so
-//! the whole image counts only when no partition does or its checksums are right.
+//! What `zpool import -d` does first: examine every given device, file and directory, and keep what
+//! carries labels. A disk image whose *partition* holds a member shows the ends of that member's
+//! labels in odd places of the whole image. Their checksums cover their position, so the whole
+//! image counts only when no partition does or its checksums are right.
 //!
-//! What a device was before it got a partition table, or before a smaller device was copied onto
-//! it, stays in labels that nobody wrote over. So one device can be a member of several pools,
-//! and each is told of: which of them is still whole shows when it is opened.
+//! Old labels stay until they are overwritten: after a device got a partition table, or after a
+//! smaller device was copied onto it. So one device can be a member of several pools, and each is
+//! reported. Opening them shows which of them is still whole.
 
 use crate::DeviceLabels;
 use cenote_device::{Candidate, Device, DeviceError, Fit, Opener, search};
@@ -29,7 +29,7 @@ pub struct Scan {
     /// Devices with labels, in order of the paths. A device with labels of two vdevs is there
     /// once for each.
     pub members: Vec<Member>,
-    /// What could not be looked at.
+    /// The devices that could not be examined.
     pub failures: Vec<DeviceError>,
 }
 

@@ -40,9 +40,9 @@ impl Shape {
         })
     }
 
-    /// The tree below `root` after a change: what is known of vdevs that were there already, by
-    /// guid, goes on. Their devices stay open but for those that `opened` has others for, and
-    /// those of leaves that are not to be open any more.
+    /// The tree below `root` after a change. Vdevs that were there already, by guid, keep their
+    /// state and their open devices. The exceptions are leaves for which `opened` has another
+    /// device, and those that are not to be open any more.
     pub(crate) fn changed(
         &self,
         root: &VdevConfig,

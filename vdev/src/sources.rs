@@ -1,4 +1,4 @@
-//! Who holds the bytes of a slot: disks, and distributed spares that lead to other slots.
+//! The holders of a slot's bytes: disks, and distributed spares that lead to other slots.
 
 use crate::error::{LeafFailure, LeafFailures, LeafProblem};
 use crate::leaf::{Fitness, Leaf};

@@ -1,11 +1,11 @@
 //! Reading a block that is striped with parity: raidz and draid.
 //!
-//! The usual read touches data columns only, straight into the block. When a column fails, as
-//! much parity is read as columns are lost and the block is computed. When the bytes are all
-//! there but wrong, somebody lies without saying so: then every set of children, up to as many
-//! as there is parity left, is suspected in turn, its columns recomputed from the others, and
-//! the caller's judgement decides. A child that missed the block's txg is suspected from the
-//! start, and its bytes are used only when there is no other way.
+//! The usual read touches data columns only, straight into the block. When columns fail, as much
+//! parity is read as columns are lost and the block is computed. When the bytes are all there but
+//! wrong, some child returned wrong data without an error. Then every set of children, up to as
+//! many as there is parity left, is suspected in turn, its columns are recomputed from the others,
+//! and the caller's check decides. A child that missed the block's txg is suspected from the start,
+//! and its bytes are used only when there is no other way.
 //!
 //! A column that cannot be read as a whole may be readable in part. When too many columns fail,
 //! the block is read once more in rows of one sector, each of which may lose other columns.
@@ -85,13 +85,13 @@ pub(crate) struct Stripe<'a> {
     /// The cells' bytes, one after the other.
     arena: Vec<u8>,
     pub failures: LeafFailures,
-    /// Who gave wrong bytes, or none.
+    /// The leaves that gave wrong bytes, or none.
     faults: Faults,
     /// Bytes that were read without an error were refused.
     silent_damage: bool,
 }
 
-/// A data column computed anew.
+/// A recomputed data column.
 type Patch = (usize, Vec<u8>);
 
 impl<'a> Stripe<'a> {
@@ -116,7 +116,7 @@ impl<'a> Stripe<'a> {
         }
     }
 
-    /// The block, from data alone if possible; notes who did not have their part of it.
+    /// Reads the block, from data alone if possible; notes the leaves that lacked their part of it.
     pub(crate) fn read(
         &mut self,
         request: &Request<'_>,

@@ -1,9 +1,9 @@
 //! The open vdevs of a pool, and how they change.
 //!
-//! The tree itself never changes while somebody uses it: it is a [`Shape`], which everybody who
-//! reads or writes gets from here. A change of the configuration makes a new one, which those who
-//! come later get. Whoever is under way ends with the old one; devices, counters and notes of
-//! what was missed belong to both.
+//! The tree itself never changes while it is in use. It is a [`Shape`], which every reader and
+//! writer gets from here. A change of the configuration makes a new one for later requests.
+//! Requests under way end with the old one; devices, counters and notes of what was missed belong
+//! to both.
 
 use crate::access::LeftLeaf;
 use crate::error::VdevError;
@@ -50,8 +50,8 @@ impl Vdevs {
         Ok(Self { shape })
     }
 
-    /// The vdevs as they are now: for one read, one write, one question. Whoever keeps this does
-    /// not see changes.
+    /// The vdevs as they are now: for one read, one write, one question. A caller that keeps this
+    /// does not see changes.
     pub fn shape(&self) -> Arc<Shape> {
         Arc::clone(&self.shape.read())
     }
@@ -88,11 +88,11 @@ impl Vdevs {
     /// writes, which `missed` has to allow for: of a leaf that is attached in txg T it is
     /// everything before T + 3 (format/1c 7).
     ///
-    /// Devices that are in the tree no more, or whose leaves are offline or removed, are let go:
-    /// when this returns, nobody writes to them and what was written is flushed. What a leaf
-    /// that stays in the tree did not get or did not flush, it has missed.
+    /// Devices that are no longer in the tree, or whose leaves are offline or removed, are
+    /// released. When this returns, no thread writes to them and what was written is flushed. What
+    /// a leaf that stays in the tree did not get or did not flush, it has missed.
     ///
-    /// Who takes a leaf away has to see that it is not [needed](Shape::is_required).
+    /// A caller that takes a leaf away must check that it is not [needed](Shape::is_required).
     ///
     /// # Errors
     /// As [`Self::open`]; then nothing has changed.
@@ -109,13 +109,13 @@ impl Vdevs {
         Ok(left.filter_map(|leaf| before.let_go(leaf)).collect())
     }
 
-    /// Goes on with other devices for leaves whose own were gone: `root` is the tree as it is.
+    /// Replaces the devices of leaves that were gone: `root` is the tree as it is.
     ///
-    /// A device that was away may have lost what it had taken and not yet made durable. One that
-    /// is a copy from before lacks what was made durable, too. If others have the same, the leaf
-    /// counts as having missed that; if not, `look`, which is asked in any case and with the new
-    /// devices in place, has to know that nothing of it is lost. Returns those of the leaves that
-    /// lack anything it knows of.
+    /// A device that was away may have lost what it had taken and not yet made durable. One that is
+    /// an older copy lacks what was made durable, too. If other leaves have the same blocks, the
+    /// leaf counts as having missed them. Otherwise `look` must prove that nothing of it is lost.
+    /// `look` is called in any case, with the new devices in place. Returns those of the leaves
+    /// that lack any block that it knows of.
     ///
     /// # Errors
     /// [`VdevError::Unflushed`] if something is lost; then nothing has changed. Otherwise as

@@ -8,8 +8,8 @@
 //! A place that one leaf at least took is a *cell* that holds; a row of a raidz or draid may
 //! lack as many cells as it has parity, and no row more.
 //!
-//! A write that names its leaves ([`VdevWrite::leaves`]) rewrites what these leaves should have
-//! had all along. It is done if each of them took its part, and nobody counts as having missed
+//! A write that names its leaves ([`VdevWrite::leaves`]) rewrites what these leaves should have had
+//! all along. It succeeds if each of them took its part, and no leaf counts as having missed
 //! anything by it.
 
 use crate::error::{LeafFailures, VdevError};
@@ -71,7 +71,7 @@ pub(crate) enum Bytes {
     Parity(usize),
     /// Zeros that readers rely on.
     Zeros,
-    /// Space that nobody reads, written only to join its neighbours.
+    /// Space that is never read, written only to join its neighbours.
     Filler,
 }
 

@@ -1,25 +1,25 @@
 //! How urgent the writing of transaction groups is.
 //!
-//! The vdevs do not know what waits above them. Whoever does gives them a way to ask: they do so
-//! before each write, and let the more writes go at once the higher the answer is.
+//! The vdevs do not know what waits above them. The layer above sets a function that tells them.
+//! They call it before each write, and the higher the result, the more writes go at once.
 
 use std::fmt;
 use std::sync::OnceLock;
 
 type Ask = Box<dyn Fn() -> u64 + Send + Sync>;
 
-/// Tells how much of what may be dirty is dirty.
+/// The share of dirty data in what may be dirty.
 #[derive(Default)]
 pub(crate) struct WriteLoad(OnceLock<Ask>);
 
 impl WriteLoad {
-    /// Sets whom to ask, once for all.
+    /// Sets the function to call, once for all.
     pub(crate) fn set(&self, ask: impl Fn() -> u64 + Send + Sync + 'static) {
-        // Whoever comes second would be asking the same pool.
+        // A second caller belongs to the same pool, so its function gives the same answers.
         let _ = self.0.set(Box::new(ask));
     }
 
-    /// The share in percent; everything while nobody can be asked.
+    /// The share in percent; 100 while no function is set.
     pub(crate) fn percent(&self) -> u64 {
         self.0.get().map_or(100, |ask| ask())
     }

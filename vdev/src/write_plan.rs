@@ -2,8 +2,8 @@
 //!
 //! The fragments of all blocks are sorted by leaf and place and joined into *chunks* of about a
 //! megabyte, because a request costs a device as much as some tens of KiB. Chunks are independent
-//! of each other: whoever has threads sends several at once. The results are drawn when all
-//! chunks were sent. A plan has repairs only, or none.
+//! of each other, so a caller with several threads sends several at once. The results are computed
+//! when all chunks were sent. A plan has repairs only, or none.
 
 use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::leaf::Place;
@@ -281,7 +281,7 @@ impl Shape {
         }
     }
 
-    /// What the leaves said to a write's chunks; each problem is told once.
+    /// The failures of the leaves in a write's chunks; each problem is reported once.
     fn failures_of(&self, plan: &WritePlan, write: usize) -> LeafFailures {
         let mut failures = LeafFailures::default();
         let mut failed = plan.failed.lock();

@@ -5,9 +5,9 @@
 //! a write counts when it *arrives*: were it counted when it is sent, a flush in between would
 //! take the mark, and the next one would find nothing to do while the bytes are in a cache.
 //!
-//! **Invariants**: one flush of a leaf is under way at a time; whoever needs what it covers waits
+//! **Invariants**: one flush of a leaf is under way at a time; a caller that needs its result waits
 //! for its end. A flush that fails is counted. Its caller alone cannot draw the conclusions,
-//! because the flush also took the marks of writes that others rely on: they compare the counts
+//! because the flush also took the marks of other callers' writes. These compare the counts
 //! ([`crate::FlushMark`]).
 
 use cenote_base::Txg;
@@ -43,7 +43,7 @@ struct Unflushed {
     losses: u64,
     /// Losses that a group's commit has taken into account.
     reported: u64,
-    /// Those who wait for a flush, or have not gone on since.
+    /// Threads that wait for a flush, or have not run since.
     #[cfg(test)]
     waiting: u32,
 }
@@ -55,7 +55,7 @@ struct Arrived {
     txgs: Option<(Txg, Txg)>,
     /// There are repairs among them, which may be of any txg.
     is_repaired: bool,
-    /// There are blocks among them that nobody else may have: no labels, no repairs.
+    /// There are blocks among them that no other leaf may have: no labels, no repairs.
     has_blocks: bool,
 }
 
@@ -221,7 +221,7 @@ impl WrittenState {
         self.lock().arrived.is_repaired = true;
     }
 
-    /// Whether a flush would do anything, or somebody's is under way.
+    /// Whether a flush would do anything, or another thread's is under way.
     pub(crate) fn has_unflushed(&self) -> bool {
         let unflushed = self.lock();
         !unflushed.arrived.is_empty() || unflushed.flushing.is_some()
@@ -262,7 +262,7 @@ impl WrittenState {
         })
     }
 
-    /// Whether somebody waits for the flush that is under way.
+    /// Whether a thread waits for the flush that is under way.
     #[cfg(test)]
     pub(crate) fn is_waited_for(&self) -> bool {
         self.lock().waiting > 0

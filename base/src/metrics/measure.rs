@@ -1,4 +1,4 @@
-//! What a measurement is called, and who takes its samples.
+//! The names and units of measurements, and the trait that collects their samples.
 
 use super::histogram::Distribution;
 

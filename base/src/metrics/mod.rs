@@ -2,12 +2,12 @@
 //!
 //! Code that does the work keeps plain cells: a [`Counter`] where many threads count at once, a
 //! [`Count`] where few do, a [`Histogram`] for durations and sizes. A cell has no name and costs
-//! one relaxed addition for each event, whether anybody looks or not.
+//! one relaxed addition for each event, whether or not its value is ever read.
 //!
-//! Collecting is pull. Somebody who wants figures makes a [`Sink`], and each layer puts samples
-//! into it: a [`Measure`], which is a static with the name, the unit and the labels, and the values
-//! of these labels. So a measurement exists as long as the pool, vdev, dataset or mount that has
-//! the cell, and nothing has to be removed when that goes away. Parts that are not reached from
+//! Collecting is pull. A reader passes a [`Sink`] down the layers, and each layer puts samples into
+//! it. A sample comes with its [`Measure`], a static with the name, the unit and the labels, and
+//! with the values of these labels. So a measurement exists as long as the pool, vdev, dataset or
+//! mount that has the cell, and nothing has to be unregistered. Parts that are not reachable from
 //! the pools register themselves in a [`Registry`], which does not keep them alive.
 //!
 //! There is no table in a static: two daemons or two worlds in one process never see each other's

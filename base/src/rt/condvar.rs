@@ -1,9 +1,9 @@
 //! Condition variables.
 //!
-//! Waits may end without a notification, in simulated worlds too (there by the seed), so a
-//! condition is looked at again after each. While a thread waits it holds its mutex no more, and
-//! the order of locks is checked as if it took it anew: whoever waits with another lock held that
-//! comes later in the order would deadlock with its waker.
+//! Waits may end without a notification, in simulated worlds too (there by the seed), so callers
+//! check their condition again after each wait. A waiting thread has released its mutex and locks
+//! it again when it wakes up. The order of locks is checked as for any other lock: a thread that
+//! holds a lock that comes later in the order could deadlock with the thread that wakes it.
 
 use super::mutex::MutexGuard;
 use super::simulation::{Key, Point, Task, Woken};
@@ -14,7 +14,7 @@ use std::panic::Location;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-/// A place to wait until somebody says that something has changed.
+/// Threads wait here until another thread notifies them of a change.
 #[derive(Default)]
 pub struct Condvar {
     // Its address is its identity in a simulated world; a condition variable of the standard

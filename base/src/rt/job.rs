@@ -1,19 +1,19 @@
 //! Long work in the background: scrubs, rebuilds, trims, uploads, heartbeats, watchers.
 //!
 //! *What all of it shares.* One thread at a time works in small steps, for hours or for as long as
-//! a pool is open. Anybody may ask for the work, hold it back for a moment, or end it. Somebody
-//! looks at how far it is. What it has done must survive the process, at least roughly. And it
-//! waits: for the next beat, for a rate limit, for something to do.
+//! a pool is open. Any thread may start the work, pause it, stop it, or query its progress. The
+//! progress must survive the process, at least roughly. And the work waits: for the next beat, for
+//! a rate limit, for something to do.
 //!
 //! *A job* is the owner's side of that. [`Job::start`] asks for work: the thread that is there
 //! makes another step, or a thread is started. A step says in its [`Next`] when the one after it
 //! is due. The work is a closure, or a [`Work`] where it has a record that outlives the process:
 //! the job saves that now and then, before it rests and before it ends.
 //!
-//! *No request is lost.* Whether a thread is there and whether a step is wanted are answered under
-//! one lock: who asks notes that first, and the thread ends or waits only where nobody asked since
-//! its last step began. Work that is asked for while the run before it is being ended starts after
-//! that one. Only a panic voids what was asked of the work that panicked.
+//! *No request is lost.* One lock guards both whether a thread exists and whether a step is wanted.
+//! A caller notes its request first. The thread ends or waits only if there was no request since
+//! its last step began. A request that arrives while a run is being stopped starts a new run after
+//! it. Only a panic drops requests: those made to the work that panicked.
 //!
 //! *No wait outlasts its reason.* Steps do not sleep; they return [`Next::After`]. A stop, a pause
 //! and a request end each wait of a job at once. Steps that take long look at
@@ -21,11 +21,11 @@
 //!
 //! *The end.* After [`Job::stop`] and [`Job::close`] no step runs, and the thread is gone. Dropping
 //! a job ends its work without waiting, since the last owner may be the work itself. A panic ends
-//! the work as a stop does, without a last save: the record is the one before. The work is
-//! told ([`Work::panicked`], [`guarded`]), so that it can fail those who wait for it.
+//! the work as a stop does, but without a last save: the record is the one before. The job reports
+//! the panic to the work ([`Work::panicked`], [`guarded`]), so that the work can fail its waiters.
 //!
-//! All waits go through the module above, so simulated worlds run the same code. A job's lock is
-//! held for a few instructions only, and anybody may ask for work under locks of his own.
+//! All waits go through the module above, so simulated worlds run the same code. A job holds its
+//! lock for a few instructions only, so callers may start work while they hold locks of their own.
 
 use super::condvar::Condvar;
 use super::mutex::{Mutex, MutexGuard};
@@ -47,11 +47,11 @@ const SAVE_INTERVAL: Duration = Duration::from_secs(5);
 pub enum Next {
     /// At once.
     Now,
-    /// After this time, or earlier if somebody asks.
+    /// After this time, or earlier on a request.
     After(Duration),
-    /// When somebody asks.
+    /// On the next request.
     WhenAsked,
-    /// Never: the work is done. If somebody asked since this step began there is another one.
+    /// Never: the work is done. A request since this step began still causes another step.
     Done,
 }
 
@@ -73,7 +73,7 @@ pub trait Work: Send + 'static {
 
     /// A step, load or save ended with a panic that says this; called last, in the same thread.
     ///
-    /// Those who wait for what the work does must learn here that it will not be done.
+    /// The work must fail its waiters here: what they wait for will not be done.
     fn panicked(&mut self, _words: &str) {}
 }
 
@@ -185,7 +185,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// Somebody asked since the last step began.
+    /// Whether the work was requested since the last step began.
     is_asked: bool,
     /// The run that is under way: the steps of one work.
     run: Option<u64>,
@@ -193,7 +193,7 @@ struct State {
     runs: u64,
     /// Runs up to this one are to end.
     ends_to: u64,
-    /// Who holds the work back.
+    /// How many pauses hold the work back.
     pauses: usize,
     /// There is no step under way or due: it waits for a request.
     is_idle: bool,
@@ -255,14 +255,13 @@ impl Job {
         Self::default()
     }
 
-    /// Asks for the work: a step begins after this call, whatever else happens, unless somebody
-    /// stops it.
+    /// Requests the work: a step begins after this call, unless the job is stopped first.
     ///
-    /// A thread that is there makes it, with the work that it has; `work` is dropped. Otherwise a
-    /// thread of this name is started.
+    /// A running thread makes this step, with its own work; `work` is dropped. Otherwise a thread
+    /// of this name is started.
     ///
     /// # Errors
-    /// If there is no thread to be had; nobody does the work then until it is asked for again.
+    /// If the system cannot start a thread. The work then waits for the next request.
     pub fn start(&self, name: &str, work: impl Work) -> io::Result<()> {
         let shared = &self.shared;
         let mut state = shared.lock();
@@ -314,7 +313,7 @@ impl Job {
 
     /// Holds the work back until the returned value is dropped: the step under way is asked to
     /// return early, and there is no other. This does not wait for it.
-    #[must_use = "the work goes on when this is dropped"]
+    #[must_use = "the work resumes when this is dropped"]
     pub fn pause(&self) -> Pause {
         let mut state = self.shared.lock();
         state.pauses += 1;
@@ -481,7 +480,7 @@ impl Shared {
         self.state.lock()
     }
 
-    /// Wakes whom a change of the state concerns.
+    /// Wakes the threads that wait for a change of the state.
     fn tell(&self, state: MutexGuard<'_, State>) {
         let is_ending = state.run.is_some_and(|run| state.is_ending(run));
         let is_interrupted = state.pauses > 0 || is_ending;
@@ -512,7 +511,7 @@ impl Shared {
         }
     }
 
-    /// The work of the run that was begun; if somebody took it away meanwhile the run is over.
+    /// The work of the run that was begun, or `None` if it was taken away, which ends the run.
     fn take_work(&self) -> Option<(u64, Box<dyn Work>)> {
         let mut state = self.lock();
         let is_ending = state.run.is_some_and(|run| state.is_ending(run));
@@ -594,7 +593,7 @@ impl Control {
         }
     }
 
-    /// The run ends here: from now on whoever asks starts another one. Whether one has begun.
+    /// Ends the run: a request from now on starts another one. Returns whether one has begun.
     fn leave(&self, mut state: MutexGuard<'_, State>) -> bool {
         if state.run != Some(self.run) {
             return false;

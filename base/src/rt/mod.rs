@@ -20,8 +20,8 @@
 //!
 //! *Long work* in the background is a [`Job`]: started, paused, paced and ended in one way.
 //!
-//! *Deliberately absent.* A pool of threads, futures, priorities: those who need workers have
-//! their own. Why this is not one of the crates that exist is in decision 007.
+//! *Deliberately absent.* A pool of threads, futures, priorities: layers that need workers start
+//! their own. Decision 007 says why this is not one of the existing crates.
 
 mod channel;
 mod condvar;

@@ -78,7 +78,7 @@ impl<T: ?Sized, R: Rank> Mutex<T, R> {
         Some(self.guard(inner, lock, at))
     }
 
-    /// The value, of which nobody else can know.
+    /// The value. The exclusive reference proves that no other thread uses it.
     pub fn get_mut(&mut self) -> &mut T {
         let value = self.inner.get_mut();
         value.unwrap_or_else(PoisonError::into_inner)

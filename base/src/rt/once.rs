@@ -51,7 +51,7 @@ impl<T> OnceLock<T> {
         }
     }
 
-    /// The value, which nobody else can know.
+    /// The value. `self` is owned, so no other thread uses it.
     pub fn into_inner(self) -> Option<T> {
         self.cell.into_inner()
     }

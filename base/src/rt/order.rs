@@ -115,8 +115,8 @@ mod imp {
     /// Whether a wrong order is reported and not a panic.
     static REPORTS: AtomicBool = AtomicBool::new(false);
 
-    /// Debug builds only report a wrong order from now on, each pair of ranks once: a daemon that
-    /// people use does better to go on, since a wrong order is only a possible deadlock.
+    /// Debug builds only report a wrong order from now on, each pair of ranks once. A daemon in use
+    /// should keep running, since a wrong order is only a possible deadlock.
     pub fn report_wrong_order() {
         REPORTS.store(true, Ordering::Relaxed);
     }

@@ -75,7 +75,7 @@ ranks! {
         UnflushedWrites [] "Held while a write that is not flushed is kept below /run.";
     }
     http {
-        HttpRules [] "What a server of files may be told anew while it runs.";
+        HttpRules [] "Settings of a server of files that may change while it runs.";
         HttpConnections [] "Connections of a server of files.";
         HttpAddresses [] "What clients' addresses did.";
         HttpWaiting [] "Requests that wait for a thread that may wait.";
@@ -87,7 +87,7 @@ ranks! {
         Clouds [] "Devices in stores that are open.";
         MemoryShares [] "Memory divided among pools.";
         MountsElsewhere [] "Mounts that only other mount namespaces have.";
-        PoolChecks [] "When pools were last looked at.";
+        PoolChecks [] "When pools were last checked.";
         Alarms [] "What alarms were sent about.";
         AlarmQueue [] "Alarms that wait for a way.";
         DaemonRecord [] "The daemon's record on disk.";
@@ -112,7 +112,7 @@ ranks! {
         Registry [] "The pools of the daemon.";
         OpenHeads [] "Which heads are open for writing.";
         ReplayResults [] "How the last replay of each intent log ended.";
-        SeenStores [] "Devices in stores that were looked at.";
+        SeenStores [] "Devices in stores that were examined.";
         SentSnapshots [] "Snapshots that are being sent.";
         Approvals [] "Which values of properties may act on this machine.";
         WaitingValues [] "Values of a pool that wait for a yes.";
@@ -124,7 +124,7 @@ ranks! {
         Exchanges [] "Files that were open and gone after an exchange.";
         Ghosts [] "Attributes of open files that are gone.";
         HeadTree [] "The head that a mount shows.";
-        MountGate [] "Requests of a mount, and who stops them.";
+        MountGate [] "Requests of a mount, and the threads that block them.";
         OpenFiles [] "How files are open.";
         SnapshotTrees [] "Snapshots that are open below .zfs.";
     }
@@ -133,7 +133,7 @@ ranks! {
     }
     posix {
         DirectoryMoves [] "Held by renames of directories: two of them could make a loop.";
-        DirectoryViewers [] "Who reads which directory.";
+        DirectoryViewers [] "The readers of each directory.";
         DirectoryWalks [] "Where readers of directories are.";
         NameIndex [] "The names of the last directory.";
         ObjectLocks [nested] "Files and directories that an operation changes.";
@@ -193,7 +193,7 @@ ranks! {
         SpaceFigures [no_io] "Figures of space as they were last.";
         TopSpace [nested no_io] "The allocator of a top-level vdev.";
         SpaceCommitted [no_io] "The meta object set that space maps are read from.";
-        SpaceFreedTo [no_io] "Who is told of freed space.";
+        SpaceFreedTo [no_io] "The receiver of freed ranges of space.";
         SpaceHolds [no_io] "Ranges of space that are held.";
         Treatments [] "Trims and initializations.";
         Uberblock [no_io] "The newest uberblock.";
@@ -244,7 +244,7 @@ ranks! {
         EventLog [] "Events, for clients that follow them.";
     }
     pool {
-        KnownConfig [no_io] "The newest configuration that was looked at.";
+        KnownConfig [no_io] "The newest configuration that was read.";
         LiveConfig [no_io] "The configuration that a sync writes.";
     }
     dsl {
@@ -258,7 +258,7 @@ ranks! {
     }
     io {
         RandomPool [] "Random bytes for IVs and salts.";
-        Suspension [no_io] "Whether devices are gone, and who waits.";
+        Suspension [no_io] "Whether the pool is suspended, and the requests that wait.";
         Unflushed [no_io] "Devices that were written to since the last flush.";
         WorkItems [no_io] "Items that workers divide among themselves.";
         WorkQueue [no_io] "Jobs that wait for workers.";

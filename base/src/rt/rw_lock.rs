@@ -110,7 +110,7 @@ impl<T: ?Sized, R: Rank> RwLock<T, R> {
         Some(RwLockWriteGuard { inner, held })
     }
 
-    /// The value, of which nobody else can know.
+    /// The value. The exclusive reference proves that no other thread uses it.
     pub fn get_mut(&mut self) -> &mut T {
         let value = self.inner.get_mut();
         value.unwrap_or_else(PoisonError::into_inner)

@@ -20,7 +20,7 @@ const SIMULATED_PARALLELISM: NonZero<usize> = NonZero::new(2).expect("two");
 /// Where a task leaves its result.
 struct Packet<T> {
     result: Mutex<Option<Result<T>>>,
-    /// The scope that fails if nobody looks at a panic in here.
+    /// The scope that fails if no thread joins this one after a panic.
     scope: Option<(Task, u64)>,
 }
 
@@ -62,7 +62,7 @@ fn run_task<T>(place: Place, task: &Task, packet: Arc<Packet<T>>, work: impl FnO
         work()
     }));
     packet.put(result);
-    // If nobody joins, the result is dropped here, as part of the task.
+    // If no thread joins, the result is dropped here, as part of the task.
     let _ = std_catch_unwind(AssertUnwindSafe(|| drop(packet)));
     task.leave();
 }
@@ -130,7 +130,7 @@ fn outcome<T>(packet: &Packet<T>) -> Result<T> {
         .unwrap_or_else(|| Err(simulation::abandonment()))
 }
 
-/// A thread that can be waited for. It goes on by itself if this is dropped.
+/// A thread that can be waited for. The thread keeps running if this is dropped.
 pub struct JoinHandle<T>(Joined<std::thread::JoinHandle<T>, std::thread::JoinHandle<()>, T>);
 
 impl<T> JoinHandle<T> {
@@ -183,7 +183,7 @@ impl<T> std::fmt::Debug for JoinHandle<T> {
 /// Starts threads that may borrow, and waits for all of them before it returns.
 ///
 /// # Panics
-/// If `work` does, or a thread that nobody joined.
+/// If `work` panics, or a thread that was not joined.
 #[track_caller]
 pub fn scope<'env, T>(work: impl for<'scope> FnOnce(Scope<'scope, 'env>) -> T) -> T {
     let Some(task) = world::task() else {
@@ -362,7 +362,7 @@ pub fn current() -> Thread {
     Thread::new(std::thread::current(), world::task())
 }
 
-/// Waits until somebody calls [`Thread::unpark`]; may return earlier.
+/// Waits until another thread calls [`Thread::unpark`]; may return earlier.
 #[track_caller]
 pub fn park() {
     match world::task() {
@@ -430,11 +430,11 @@ pub fn panic_words(payload: &(dyn Any + Send)) -> &str {
 
 /// Stops all other tasks of a simulated world where they are, as a power cut does.
 ///
-/// They unwind; their destructors run. Returns when all of them are over. The calling task goes
-/// on, and may start others.
+/// They unwind; their destructors run. Returns when all of them are over. The calling task keeps
+/// running, and may start others.
 ///
 /// # Panics
-/// In a real world, in which nobody can be stopped.
+/// In a real world, where threads cannot be stopped from outside.
 #[track_caller]
 pub fn abandon_others() {
     let task = world::task();

@@ -96,8 +96,8 @@ impl World {
         self
     }
 
-    /// Ends a simulated world with a report, as at a deadlock, if tasks are left when its clock
-    /// shows this: who waits so long waits for ever.
+    /// Ends a simulated world with a report, as at a deadlock, if tasks are left at this time of
+    /// its clock. A task that waits so long is taken to wait for ever.
     #[must_use]
     pub fn time_limit(self, limit: Duration) -> Self {
         if let Some(scheduler) = &self.inner.scheduler {

@@ -10,7 +10,7 @@ use super::{Assignment, SettingError};
 /// The longest file that is read, in bytes.
 const FILE_LENGTH_MAX: usize = 1 << 20;
 
-/// After so many faults the rest is not looked at: near names are dear to find.
+/// The parser stops after so many faults: finding near names is expensive.
 const FAULTS_MAX: usize = 100;
 
 /// A line of a settings file that cannot be carried out.
@@ -35,7 +35,7 @@ pub enum FileError {
     /// A file that is about something else.
     #[error("{FAULTS_MAX} faults are enough: the rest was not read")]
     TooMany,
-    /// Nobody writes so much by hand.
+    /// The file is too long to have been written by hand.
     #[error("the file has more than {FILE_LENGTH_MAX} bytes")]
     TooLong,
 }

@@ -4,7 +4,7 @@ use super::table;
 use crate::rt::with_world_settings;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Memory taken for granted until somebody tells how much there is.
+/// The assumed memory until [`set_memory_bytes`] sets the real size.
 const MEMORY_BYTES: u64 = 1 << 30;
 
 /// Less could not hold a transaction of the largest block.

@@ -1,10 +1,10 @@
 //! Settings that an administrator may change while pools are open.
 //!
-//! They have the names of OpenZFS's module parameters, because those are what administrators
-//! know and what their files say. Like there, a setting holds for the whole process and all of
-//! its pools, and whoever is bound by one reads it each time: a new value counts from the next
-//! decision on. A read costs as much as one of an atomic number. Threads of another world than
-//! the default one ([`crate::rt::World`]) see the settings of their world.
+//! They have the names of OpenZFS's module parameters, because administrators and their
+//! configuration files use those. As in OpenZFS, a setting holds for the whole process and all of
+//! its pools. Code reads a setting each time it needs it, so a new value applies at once. A read
+//! costs as much as one of an atomic number. Threads of another world than the default one
+//! ([`crate::rt::World`]) see the settings of their world.
 //!
 //! One table has all of them, with unit, range, default and effect: the command that lists them
 //! and the handbook are made from it. A name that means nothing here, because what it tunes does
@@ -158,7 +158,7 @@ pub enum SettingError {
         /// The most.
         max: u64,
     },
-    /// A value without meaning that is longer than anybody would keep.
+    /// An ignored setting's value is too long to keep.
     #[error("{name}: the value has more than {VALUE_LENGTH_MAX} bytes")]
     TooLong {
         /// The setting.

@@ -1,7 +1,7 @@
 //! The settings that have an effect.
 //!
-//! Each is a static that whoever it binds reads. The numbers in brackets are default, least and
-//! most. Limits of requests of one class never let it starve: none is below one.
+//! Each is a static, which the code that obeys it reads. The numbers in brackets are default, least
+//! and most. Limits of requests of one class never let it starve: none is below one.
 
 use super::Setting;
 use super::Unit::{Bytes, Count, Milliseconds, Nanoseconds, Percent, Seconds, Shift, Switch};
@@ -20,7 +20,7 @@ macro_rules! settings {
 
 /// The largest number of a setting that is a 32-bit number in OpenZFS.
 const WORD: u64 = u32::MAX as u64;
-/// As many bytes as nobody has.
+/// More bytes than any machine has.
 const BYTES: u64 = 1 << 60;
 /// More requests than any device takes at once.
 const QUEUE: u64 = 1 << 16;
@@ -50,9 +50,9 @@ settings! {
     FETCH_DISTANCE_MAX = "zfetch_max_distance", Bytes, [16 << 20, 4 << 10, 1 << 30],
         "Bytes read ahead of a reader at most.";
     TXG_TIMEOUT = "zfs_txg_timeout", Seconds, [5, 1, WORD],
-        "Changes wait for company for so long before they are written.";
+        "Changes are collected for so long before they are written together.";
     DIRTY_AGE_MAX = "cenote_dirty_age_max", Milliseconds, [1000, 0, 3_600_000],
-        "Changes are written after so long if the group is small or nobody writes any more: the \
+        "Changes are written after so long if the group is small or writes have stopped: the \
          kernel does not pass sync(2) on. Small changes in a large group go to the intent log \
          about then. 0 turns both off; so does a zfs_txg_timeout above 5.";
     DIRTY_DATA_MAX = "zfs_dirty_data_max", Bytes, [0, 0, BYTES],
@@ -83,18 +83,18 @@ settings! {
         "An import watches a pool with multihost=on for so many intervals, if the system that had \
          it last promised never to suspend it; otherwise twice as long as that would take.";
     HOST_ID = "spl_hostid", Count, [0, 0, WORD],
-        "Who this system is among those that can reach a pool; 0 is what /etc/hostid says. Pools \
+        "Identifies this system among those that can reach a pool; 0 uses /etc/hostid. Pools \
          that are imported already keep what they have.";
     VDEV_MAX_ACTIVE = "zfs_vdev_max_active", Count, [1000, 1, QUEUE],
         "Requests of all classes that a device has at once at most.";
     SYNC_READ_MIN_ACTIVE = "zfs_vdev_sync_read_min_active", Count, [10, 1, QUEUE],
-        "Reads that somebody waits for: so many go before other classes' surplus.";
+        "Reads that a caller waits for: so many go before other classes' surplus.";
     SYNC_READ_MAX_ACTIVE = "zfs_vdev_sync_read_max_active", Count, [10, 1, QUEUE],
-        "Reads that somebody waits for: so many at once at most.";
+        "Reads that a caller waits for: so many at once at most.";
     SYNC_WRITE_MIN_ACTIVE = "zfs_vdev_sync_write_min_active", Count, [10, 1, QUEUE],
-        "Writes that somebody waits for: so many go before other classes' surplus.";
+        "Writes that a caller waits for: so many go before other classes' surplus.";
     SYNC_WRITE_MAX_ACTIVE = "zfs_vdev_sync_write_max_active", Count, [10, 1, QUEUE],
-        "Writes that somebody waits for: so many at once at most.";
+        "Writes that a caller waits for: so many at once at most.";
     ASYNC_READ_MIN_ACTIVE = "zfs_vdev_async_read_min_active", Count, [1, 1, QUEUE],
         "Reads ahead of need: so many go before other classes' surplus.";
     ASYNC_READ_MAX_ACTIVE = "zfs_vdev_async_read_max_active", Count, [3, 1, QUEUE],
@@ -123,7 +123,7 @@ settings! {
     ASYNC_WRITE_MIN_DIRTY_PERCENT = "zfs_vdev_async_write_active_min_dirty_percent", Percent,
         [30, 0, 100],
         "Up to this share of zfs_dirty_data_max, zfs_vdev_async_write_min_active holds, unless \
-         somebody waits for the transaction group.";
+         a caller waits for the transaction group.";
     ASYNC_WRITE_MAX_DIRTY_PERCENT = "zfs_vdev_async_write_active_max_dirty_percent", Percent,
         [60, 0, 100],
         "From this share of zfs_dirty_data_max on, zfs_vdev_async_write_max_active holds; \

@@ -50,8 +50,7 @@ impl Machine {
     }
 }
 
-/// Reads blocks of metadata in no order, as a walk over directories does that is not helped by
-/// anybody.
+/// Reads blocks of metadata in random order, like a walk over directories without prefetch.
 fn look(device: &CloudDevice) -> Result<()> {
     let mut noise = Noise::new(5);
     let blocks = METADATA_BYTES / BLOCK;

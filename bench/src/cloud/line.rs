@@ -62,7 +62,7 @@ fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }
 
-/// Where the server's programs are installed when nobody says otherwise.
+/// Where the server's programs are installed by default.
 fn programs() -> Result<PathBuf> {
     if let Some(set) = std::env::var_os("S3_DEV_BIN") {
         return Ok(set.into());

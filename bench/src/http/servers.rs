@@ -1,4 +1,4 @@
-//! Who serves: the daemon, and nginx on other file systems.
+//! The servers: the daemon, and nginx on other file systems.
 
 use super::options::{LARGE_FILES, Options};
 use crate::read::rivals::output;
@@ -48,7 +48,7 @@ impl Drop for Served {
     }
 }
 
-/// A port that nobody has.
+/// A free port.
 fn free_port() -> Result<u16> {
     Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
 }

@@ -1,11 +1,10 @@
 //! Streams sent and received, beside OpenZFS's library on the same pool.
 //!
-//! A case is large files or small ones, whole or what changed, expanded or as compressed. Sides
-//! take turns, each with caches dropped and a process that begins anew. What is sent goes nowhere,
-//! so that the sender is measured alone; what is received comes from a file that is in memory, and
-//! counts up to the end of the sync. Our figures are of commands, by a daemon that was told to use
-//! little memory; OpenZFS's are of calls. Processor time is the daemon's, or that of the
-//! process with the library.
+//! A case is large files or small ones, full or incremental, expanded or as compressed. The sides
+//! take turns, each with caches dropped and a new process. The sent stream is discarded, so that
+//! the sender is measured alone. A received stream comes from a file in memory, and its time ends
+//! with the sync. Our figures are of commands, with a daemon that is set to use little memory;
+//! OpenZFS's are of calls. Processor time is the daemon's, or that of the process with the library.
 
 mod options;
 mod pools;

@@ -91,7 +91,7 @@ pub(super) fn source(options: &Options) -> Result<PathBuf> {
     Ok(directory)
 }
 
-/// Writes large files, or one MiB of ten in them anew.
+/// Writes large files, or rewrites one MiB of ten in them.
 fn large(root: &Path, mebibytes: usize, is_change: bool) -> Result<()> {
     let mut bytes = vec![0; MIB];
     for number in 0..LARGE_FILES {
@@ -135,7 +135,7 @@ fn write_small(root: &Path, number: u64, seed: u64, bytes: &mut [u8]) -> Result<
     Ok(file.write_all(&bytes[..length])?)
 }
 
-/// One of ten is written anew, one of twenty goes, and as many come.
+/// Rewrites one file of ten, removes one of twenty, and adds as many.
 fn change_small(root: &Path, files: u64) -> Result<()> {
     let mut bytes = vec![0; 10 << 10];
     for number in (0..files).step_by(10) {

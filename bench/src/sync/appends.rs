@@ -16,7 +16,7 @@ const BLOCK: usize = 4096;
 /// Callers at a time, and how much faster than XFS we want to be then.
 const CASES: [(usize, f64); 3] = [(1, 1.0), (4, 1.0), (16, 1.5)];
 
-/// The disk, without a file system of anybody's between.
+/// The disk, without any file system between.
 const DISK: &str = "ceiling: one flush each";
 /// MiB of the file in which the disk's own rate is measured.
 const RAW_MEBIBYTES: usize = 64;

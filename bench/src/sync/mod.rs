@@ -1,8 +1,8 @@
-//! What it costs to have something on disk for sure: `fsync` beside XFS, btrfs and ext4.
+//! The cost of durable writes: `fsync` beside XFS, btrfs and ext4.
 //!
-//! All file systems lie on files of the same size on one disk, which have their space already: ours
-//! as devices, the kernel's by loop devices. They stay mounted during a run, and each case is
-//! measured on all of them in turns, so that what else the machine does meets all of them.
+//! All file systems lie on preallocated files of the same size on one disk: ours as devices, the
+//! kernel's by loop devices. They stay mounted during a run, and each case is measured on all of
+//! them in turns, so that other load of the machine affects all of them.
 //!
 //! The ceiling is the disk's own: 4 KiB written into such a file, and `fdatasync`, by one caller.
 //! A file system that gives each commit a flush of its own can do no more, whatever the number of

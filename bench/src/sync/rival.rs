@@ -132,7 +132,7 @@ impl Rival {
         }
     }
 
-    /// The clocks of whoever does the work.
+    /// The clocks of the process that does the work.
     pub fn clocks(&self) -> Result<Clocks> {
         match &self.system {
             System::Ours { daemon, .. } => daemon.clocks(),

@@ -102,7 +102,7 @@ pub fn small(options: &Options) -> Result<Report> {
     Ok(report)
 }
 
-/// Between two files that are looked at: far, and without a common factor with any of the counts.
+/// The step between two files to stat: far, and without a common factor with any of the counts.
 const STRIDE: u64 = 618_033_989;
 
 /// How the cost of a file changes from the smallest count to the largest.
@@ -182,7 +182,7 @@ fn many(report: &mut Report, root: &Path, is_tree: bool, count: u64) -> Result<(
     std::fs::write("/proc/sys/vm/drop_caches", "2").context("dropping caches needs root")?;
     let began = Instant::now();
     for number in 0..looked {
-        // Each once: the kernel would answer for those that were looked at before.
+        // Each once: the kernel would answer for files that were read before.
         std::fs::metadata(place(root, is_tree, number * STRIDE % count))?;
     }
     add_rate(report, &format!("{shape}: stat"), count, looked, began);

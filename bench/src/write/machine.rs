@@ -57,7 +57,7 @@ pub struct Clocks {
 }
 
 impl Clocks {
-    /// The clocks now. Without a server only the machine's tell who did the work.
+    /// The clocks now. Without a server only the machine's clock covers the work.
     pub fn now(server: Option<u32>) -> Result<Self> {
         let processes = match server {
             Some(process) => Some(cpu_seconds() + cpu_seconds_of(process)?),

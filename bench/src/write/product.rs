@@ -106,7 +106,7 @@ impl Daemon {
     pub fn crash(&mut self) -> Result<()> {
         self.process.kill()?;
         self.process.wait()?;
-        // Whoever is asked first finds the dead one's socket.
+        // Otherwise the next command would find the dead daemon's socket.
         let _ = std::fs::remove_file(self.socket());
         self.process = serve(&self.cenote, self.directory.path())?;
         Ok(())

@@ -20,7 +20,7 @@ pub struct Figures {
 pub struct Row {
     /// What was done, such as a layout and a compression.
     pub case: String,
-    /// Who did it.
+    /// The system that did it.
     pub who: String,
     /// In the order of the rounds.
     pub rounds: Vec<Figures>,
@@ -202,7 +202,7 @@ mod tests {
         }
         report.want_rate("case", ("us", "them"), 2.0);
         report.want_cpu("case", ("us", "them"), 0.4);
-        report.want_rate("case", ("us", "nobody"), 2.0);
+        report.want_rate("case", ("us", "none"), 2.0);
         assert_eq!(report.goals.len(), 2);
         assert!((report.goals[0].ratio - 20.0 / 9.0).abs() < 1e-9);
         assert!(report.goals[0].is_reached() && !report.goals[1].is_reached());

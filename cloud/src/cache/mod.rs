@@ -155,7 +155,7 @@ impl Cache {
         }
     }
 
-    /// Writes down what is on disk, so that the next one who opens it need not do without.
+    /// Saves the index of the cache on disk, so that the next opening can use it.
     pub(crate) fn save(&self) {
         if let Some(disk) = &self.disk {
             disk.save();

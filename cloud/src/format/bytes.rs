@@ -1,8 +1,8 @@
 //! Putting numbers into bytes and taking them out again.
 //!
 //! Integers are little-endian, or variable-length (seven bits a byte, least significant first, at
-//! most ten bytes). The decoder never looks beyond its slice, and never allocates by a count that
-//! it has read: whoever reads a list bounds it by the bytes that are left.
+//! most ten bytes). The decoder never reads beyond its slice, and never allocates by a count that
+//! it has read: code that reads a list bounds it by the bytes that are left.
 
 use super::values::FormatError;
 

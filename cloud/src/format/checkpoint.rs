@@ -3,7 +3,7 @@
 //! The map is a tree of two levels, pages ([`super::page`]) below a directory of them, and on top
 //! of it the *tail*: what commits have changed since the pages were written. A *full* checkpoint
 //! merges the tail into pages and writes the directory; a *light* one only writes the tail, and
-//! names the full one that it goes on from.
+//! names the full one that it builds on.
 //!
 //! ```text
 //! hash      of the commit, 32 bytes
@@ -22,9 +22,9 @@
 //! inline    bytes that the tail's inline extents point to
 //! ```
 //!
-//! *Waste* is what no newer checkpoint needs. It is kept for a while for those who read as of an
-//! older commit, and is written down so that it is removed by whoever writes then. Times are those
-//! of the store's clock; 0 means that nobody has asked for it yet.
+//! *Waste* is what no newer checkpoint needs. It is kept for a while for readers that use an older
+//! commit, and is listed here so that a later writer removes it. Times are those of the store's
+//! clock; 0 means that the time is not known yet.
 //!
 //! Why the directory is no tree itself: it has 16 bytes for a page of 64 KiB. The map of 10 TB in
 //! extents of 16 KiB has 170,000 pages, so its directory is 3 MB, and is written after an eighth of
@@ -67,7 +67,7 @@ pub struct PageRef {
 pub struct ObjectEntry {
     /// Which one.
     pub number: ObjectNumber,
-    /// Who wrote it.
+    /// The writer.
     pub writer: WriterId,
     /// Bytes of all of it.
     pub length: u64,
@@ -96,7 +96,7 @@ impl ObjectEntry {
 /// A writer's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// Who.
+    /// The writer.
     pub writer: WriterId,
     /// Its first commit.
     pub first: CommitNumber,

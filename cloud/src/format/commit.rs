@@ -13,9 +13,9 @@
 //! All numbers without a size are varints. Flags: 1 released, 2 ends at a flush, 4 the txg is
 //! complete, 8 begins a session.
 //!
-//! *The fence*: it is put under its number on the condition that nothing has that name, so two
-//! writers cannot both go on from one commit. The put's answer may be lost; whoever finds the name
-//! taken compares the bytes.
+//! *The fence*: a commit is put under its number on the condition that the name is free, so two
+//! writers cannot both continue from one commit. The put's answer may be lost; a writer that finds
+//! the name taken compares the bytes.
 
 use super::{
     Class, CommitNumber, Decoder, Encoder, Envelope, Extent, FormatError, Hash, Kind, ObjectNumber,
@@ -41,7 +41,7 @@ pub struct LogPoint {
 pub struct Tip {
     /// The commit.
     pub number: CommitNumber,
-    /// Who made it.
+    /// The writer.
     pub writer: WriterId,
     /// The first commit of that writer.
     pub session: CommitNumber,
@@ -49,7 +49,7 @@ pub struct Tip {
     pub host: String,
     /// When, in seconds since 1970 by the writer's clock.
     pub written: u64,
-    /// The writer is done, and anybody may go on.
+    /// The writer is done, and any other may continue.
     pub is_released: bool,
     /// Everything that was written before some flush is in it, and nothing that came later.
     pub ends_flush: bool,

@@ -4,7 +4,7 @@ use super::{CommitNumber, ObjectNumber, WriterId};
 
 /// The identity.
 pub const DEVICE: &str = "device";
-/// The identity once more: who opens the device needs one of them.
+/// A copy of the identity: opening the device needs one of the two.
 pub const DEVICE_COPY: &str = "device-copy";
 /// The newest checkpoint's number.
 pub const CURRENT: &str = "current";

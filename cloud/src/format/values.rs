@@ -73,7 +73,7 @@ impl fmt::Display for Uuid {
     }
 }
 
-/// Who writes, random at each opening for writing.
+/// Identifies a writer; random at each opening for writing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WriterId(pub u64);
 

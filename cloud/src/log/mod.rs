@@ -1,13 +1,13 @@
 //! The local log: what was written, until it is in the store.
 //!
-//! A ring of records on a device whose space is reserved. A position counts bytes since the log
-//! was made and never goes back; a [`LogPoint`], of position and hash, says what lies before it as
-//! exactly as the bytes themselves. Each commit carries the point that it goes up to, so a log and
-//! a store know from each other where one goes on from the other.
+//! A ring of records on a device whose space is reserved. A position counts bytes since the log was
+//! made and never goes back; a [`LogPoint`], of position and hash, identifies what lies before it
+//! as exactly as the bytes themselves. Each commit carries the point up to which it has the writes.
+//! So a log and a store can tell where one continues the other.
 //!
 //! *Trimming*: once a commit is in the store, the log's tail moves up to its point, but not past
-//! bytes that somebody still reads. The space is used again only after the header that says so is
-//! durable: whoever opens the log must find a chain from the tail that the header names.
+//! bytes that are still being read. The space is used again only after the header that says so is
+//! durable: opening the log must find a chain from the tail that the header names.
 //!
 //! *Order*: records are in the order of writes. After a crash the log has everything up to the last
 //! flush, and some beginning of what came later.
@@ -303,8 +303,8 @@ impl Log {
         })
     }
 
-    /// Moves the tail up to `point`, which commit `commit` goes up to, as far as nobody reads what
-    /// lies before it; says whether it has moved. The space can be used after [`Self::trimmed`].
+    /// Moves the tail up to `point`, which commit `commit` covers, except past bytes that are still
+    /// being read. Returns whether it has moved. The space can be used after [`Self::trimmed`].
     ///
     /// # Errors
     /// The device fails.
@@ -429,8 +429,8 @@ mod tests {
         assert_eq!(memory.load(std::sync::atomic::Ordering::Relaxed), 0);
     }
 
-    /// A record behind a torn one was valid again after the torn one was written anew with the same
-    /// bytes: what a power cut had taken came back later, in front of what was written since.
+    /// Regression: a record behind a torn one became valid again when the torn one was rewritten
+    /// with the same bytes. So writes that a power cut had taken came back, in front of newer ones.
     #[test]
     fn a_session_keeps_leftovers_from_coming_back() {
         let device = Arc::new(VolatileDevice::new("log", LOG_SIZE_MIN));

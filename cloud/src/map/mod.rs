@@ -282,7 +282,7 @@ impl Map {
         }
     }
 
-    /// Those who have written, in order.
+    /// The sessions of writers, in order.
     pub(crate) fn sessions(&self) -> &[Session] {
         &self.sessions
     }
@@ -414,7 +414,7 @@ impl Map {
         self.tail = whole;
     }
 
-    /// Says that a checkpoint which others go on from has all objects before `next`.
+    /// Notes that the checkpoint on which later ones build has all objects before `next`.
     pub(crate) fn rebase(&mut self, next: ObjectNumber) {
         self.base = (next, self.sessions.len());
         self.removed.clear();

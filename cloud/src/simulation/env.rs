@@ -1,4 +1,4 @@
-//! A clock that moves when somebody waits.
+//! A clock that advances when a thread waits.
 
 use super::Random;
 use cenote_base::Env;

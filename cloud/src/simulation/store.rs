@@ -36,7 +36,7 @@ struct State {
     versions: u64,
     random: Random,
     faults: Faults,
-    /// Requests on their way that nobody waits for any more.
+    /// Requests on their way whose callers wait no more.
     late: Vec<Request>,
     requests: u64,
 }
@@ -194,13 +194,13 @@ impl State {
         Ok(Answer::Put(self.objects.get(key).map(Object::tag)))
     }
 
-    /// Carries out some of the requests that nobody waits for.
+    /// Carries out some of the requests whose callers wait no more.
     fn catch_up(&mut self, now: u64) {
         let mut index = 0;
         while index < self.late.len() {
             if self.random.permille(100) {
                 let request = self.late.swap_remove(index);
-                // Nobody hears of it.
+                // The caller does not get the answer.
                 let _ = self.carry_out(&request, now);
             } else {
                 index += 1;

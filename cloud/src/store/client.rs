@@ -1,14 +1,14 @@
 //! Requests that are tried until they have a certain end.
 //!
-//! *Trying again*: what fails in passing is tried for ever (or as long as patience was given),
-//! after a delay that doubles from 200 ms to 30 s and has a random part; a refusal is tried each
-//! minute, because credentials are mended by people. What does not pass is not tried again: which
-//! failure is which is said in the module `damage`.
+//! *Trying again*: a passing failure is retried for ever (or for as long as the patience lasts),
+//! after a delay that doubles from 200 ms to 30 s and has a random part. A refusal is retried each
+//! minute, because people have to fix credentials. A permanent failure is not retried: the module
+//! `damage` says which failure is which.
 //!
 //! *Lost answers*: a put that timed out may have been done, now or later. So a put of a free name
-//! that finds the name taken reads it: the same bytes mean success, whoever put them.
+//! that finds the name taken reads it: the same bytes mean success, whichever request put them.
 //!
-//! *Ending*: [`Client::close`] makes whoever waits give up within a quarter of a second.
+//! *Ending*: [`Client::close`] makes waiting callers give up within a quarter of a second.
 
 use super::damage::{DamageList, DamagedObject, PROOFS, Verdict, verdict};
 use super::pace::Pace;
@@ -25,7 +25,7 @@ use std::time::Duration;
 const DELAY_MIN: Duration = Duration::from_millis(200);
 const DELAY_MAX: Duration = Duration::from_secs(30);
 const DELAY_DENIED: Duration = Duration::from_secs(60);
-/// How long anybody sleeps without looking whether it is over.
+/// The longest sleep before a waiting thread checks whether the client is closed.
 const NAP: Duration = Duration::from_millis(250);
 
 /// The outcome of a put of a free name.
@@ -118,7 +118,7 @@ impl Client {
         self.store.name()
     }
 
-    /// The same, with what the store calls itself, for those who have to judge it.
+    /// The name, with the store's name for itself, for people who judge it.
     pub fn described(&self) -> String {
         match self.store.software() {
             Some(software) => format!("{} ({software})", self.name()),
@@ -131,7 +131,7 @@ impl Client {
         *self.patience.lock() = patience;
     }
 
-    /// Makes all who wait give up, now and later.
+    /// Makes all waiting callers give up, now and later.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
     }
@@ -176,7 +176,7 @@ impl Client {
             let mut waits = waits.iter();
             open.retain(|_| waits.next().is_some_and(Option::is_some));
             let wait = wait.mul_f64(0.5 + self.random_part());
-            // Somebody may have lost patience meanwhile.
+            // The patience may have been changed meanwhile.
             let patience = *self.patience.lock();
             let took = self.env.monotonic().saturating_sub(begun);
             let is_over = |patience| took.saturating_add(wait) > patience;
@@ -315,7 +315,7 @@ impl Client {
         self.damage.list()
     }
 
-    /// A number from 0 to 1, so that many who wait do not come back at once.
+    /// A number from 0 to 1, so that many waiting callers do not come back at once.
     fn random_part(&self) -> f64 {
         let mut byte = [128];
         // Without randomness all wait equally long, which is no harm.
@@ -323,7 +323,7 @@ impl Client {
         f64::from(byte[0]) / 255.0
     }
 
-    /// Sleeps, unless it is over; says whether it goes on.
+    /// Sleeps, unless the client is closed; returns whether to continue.
     fn nap(&self, wait: Duration) -> bool {
         let end = self.env.monotonic().saturating_add(wait);
         loop {
@@ -463,7 +463,7 @@ impl Client {
                 match found {
                     Some(bytes) if bytes == objects[index].1 => outcomes[index] = Some(Put::Done),
                     Some(bytes) => outcomes[index] = Some(Put::Taken(bytes)),
-                    // Somebody removed it meanwhile, or is about to put it.
+                    // Another writer removed it meanwhile, or is about to put it.
                     None => {
                         open.push(index);
                         is_restless = true;
@@ -478,10 +478,10 @@ impl Client {
         Ok(outcomes.map(|put| put.expect("all have ended")).collect())
     }
 
-    /// Puts bytes under a name that never had others, whatever is there now: it was damaged. Says
-    /// whether it is done. What is there is replaced by one try: a store may keep it for a time
-    /// that
-    /// its owner chose, or have a directory in its place, and nobody is to wait for that.
+    /// Puts the only valid bytes of a name over whatever is there, because that was damaged.
+    /// Returns whether it is done. An existing object is replaced by one try: the store's owner may
+    /// have protected it, or there may be a directory in its place, and the caller shall not wait
+    /// for that.
     ///
     /// # Errors
     /// Those that remain once patience is over, while the name is free.
@@ -508,10 +508,10 @@ impl Client {
 
     /// Replaces the version `tag` of `key`, or puts it if there is no version.
     ///
-    /// A store that never takes the right version (Ceph 16 compares it with its quotes) is asked
-    /// without condition, once it is certain that nobody else has replaced it.
+    /// Some stores never accept the right version (Ceph 16 compares it with its quotes). There it
+    /// is replaced without condition, once it is certain that no other writer has replaced it.
     ///
-    /// Says whether it is done; not so if somebody else has replaced it.
+    /// Returns whether it is done; `false` if another writer has replaced it.
     ///
     /// # Errors
     /// Those that remain once patience is over.
@@ -628,14 +628,14 @@ impl Client {
             condition: Condition::Absent,
         };
         match self.run_one(request) {
-            // Who does not know the condition cannot keep to it.
+            // A store that does not know the condition does not honour it.
             Ok(_) | Err(StoreError::Unsupported(_)) => Ok(false),
             Err(StoreError::Precondition) => Ok(true),
             Err(error) => Err(error),
         }
     }
 
-    /// Whether one of two who race for a free name wins, for `pairs` names; removes them again.
+    /// Whether one of two racing puts of a free name wins, for `pairs` names; removes them again.
     ///
     /// # Errors
     /// Those that remain once patience is over.
@@ -672,13 +672,13 @@ impl Client {
             // Both may have lost: to an attempt of their own whose answer was lost.
             one_wins &= won <= 1;
         }
-        // What cannot be removed costs a few bytes, and is in nobody's way.
+        // What cannot be removed costs a few bytes, and does no harm.
         self.try_delete(keys);
         Ok(one_wins)
     }
 }
 
-/// Whether the store refused because of who asked, or when.
+/// Whether the store refused because of the credentials, or of the time.
 fn is_denial(error: &StoreError) -> bool {
     matches!(
         error,

@@ -1,4 +1,4 @@
-//! What is an outage and what is damage. This is decided here and nowhere else.
+//! Distinguishing an outage from damage. This module alone decides.
 //!
 //! An *outage* is of the store, and it passes: the request is tried again, for as long as it takes.
 //! *Damage* is of one object, and it stays: the request fails, so that the layers above count it,
@@ -11,11 +11,11 @@
 //! * 429, 503, the store is busy: outage, whatever the witness says;
 //! * expired credentials, a wrong clock: outage, until people act;
 //! * 401, 403, `EACCES`, `EPERM`: damage if the witness answers, else an outage until people act;
-//! * `EIO`, refusals that nobody expects: the same;
+//! * `EIO`, unexpected refusals: the same;
 //! * another length, a range behind the end, a directory in its place: damage if the witness
 //!   answers or there is none yet, else an outage: a portal answers everything;
 //! * no such key: missing; damage where the map names it, which the reader knows;
-//! * the right length and wrong bytes: damage; whoever has the checksum finds it.
+//! * the right length and wrong bytes: damage; the reader that has the checksum finds it.
 //!
 //! *The witness* is another object of the same device, whose bytes are known: `device`, or
 //! `current` if that one is damaged. It is asked only when something went wrong.
@@ -23,15 +23,15 @@
 //! Requests that change something are never judged by a witness: a put that is refused has lost
 //! nothing. Only an object that cannot be replaced, such as a directory, ends them.
 //!
-//! *The list* of damaged objects serves two ends: people are told their names, and an object that
-//! is known to be damaged is not tried again and again for each read of it.
+//! *The list* of damaged objects serves two ends: people see their names, and an object that is
+//! known to be damaged is not tried again and again for each read of it.
 
 use super::{Request, StoreError};
 use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use std::collections::BTreeMap;
 
-/// Tries after which a request that fails in passing is looked at more closely: 200 ms, doubled
-/// each time, make about six seconds.
+/// Tries after which a request that fails in passing is checked for damage: 200 ms, doubled each
+/// time, make about six seconds.
 pub(super) const TRIES: u32 = 5;
 /// How often the witness has to answer beside such a request: two tries more, of 6 and 12 seconds.
 pub(super) const PROOFS: u32 = 2;
@@ -140,7 +140,7 @@ impl DamageList {
         }
     }
 
-    /// Forgets objects that nobody needs any more, or that are well.
+    /// Forgets objects that are no longer needed, or that are well.
     pub(super) fn retain(&self, mut is_needed: impl FnMut(&str) -> bool) {
         let mut listed = self.listed();
         listed.entries.retain(|key, _| is_needed(key));

@@ -1,9 +1,9 @@
 //! A directory as a store: for tests, and for file servers.
 //!
 //! An object is a file of its name below the directory. It is written under a temporary name, made
-//! durable, and then linked to its own: the link is what fails if the name is taken, so of two who
-//! try one wins, on network file systems too. What replaces a version is renamed under a lock on
-//! the directory. A version is the digest of its bytes.
+//! durable, and then linked to its own: the link fails if the name is taken, so one of two
+//! concurrent puts wins, on network file systems too. Replacing a version is a rename under a lock
+//! on the directory. A version is the digest of its bytes.
 //!
 //! *The file system below it may go.* Of a directory that is not there no name is free, and an
 //! empty one that stands in its place, such as a mount point, is not it: it is known by its number,
@@ -212,7 +212,7 @@ fn is_wanted(key: &str, prefix: &str, after: Option<&str>) -> bool {
 
 /// An object's file, which is nothing but a file, and its length.
 fn open_file(path: &Path, key: &str) -> Result<(File, u64), StoreError> {
-    // Nobody waits for the other end of a pipe.
+    // With a pipe, this does not wait for the other end.
     let flags = OFlags::NONBLOCK.bits().cast_signed();
     let file = File::options().read(true).custom_flags(flags).open(path);
     let file = file.map_err(|error| reading(key, error))?;
@@ -335,8 +335,9 @@ mod tests {
         store.run(&[request]).pop().expect("one answer")
     }
 
-    /// To compare a version, whatever was in its place was read: of a pipe that waited for ever,
-    /// and with it the checkpoint, the export and whoever asked the daemon about the pool.
+    /// Regression: to compare a version, whatever was in its place was read. A read of a pipe
+    /// waited for ever, and with it the checkpoint, the export and commands that asked the daemon
+    /// about the pool.
     #[test]
     fn what_is_no_file_is_another_version_and_is_replaced() {
         let home = tempfile::tempdir().expect("a directory");

@@ -1,14 +1,14 @@
 //! Where objects are: a flat set of names with bytes, that is far away and fails.
 //!
-//! Above this module everything is synchronous. A [`Store`] is given a batch of requests and comes
-//! back when all of them have an answer; how many of them are under way at once is its own matter.
-//! It tries each request once. [`Client`] is what the rest of the crate talks to: it tries again
-//! for as long as there is hope, finds out what became of requests whose answers were lost, keeps
-//! to rates and counts. What passes and what does not is said in the module `damage`.
+//! Above this module everything is synchronous. A [`Store`] gets a batch of requests and returns
+//! when all of them have an answer; it decides how many of them are under way at once. It tries
+//! each request once. The rest of the crate uses [`Client`]: it retries for as long as there is
+//! hope, finds out what became of requests whose answers were lost, keeps to rates and counts. The
+//! module `damage` says which failures pass and which do not.
 //!
-//! Two promises are asked of a store: that a put on the condition that the name is free is done for
-//! one of many who try, and that a name reads as what was put under it last. S3 has made both since
-//! 2024; a store that does not is found out by [`Client::probe`].
+//! A store must keep two promises: of several puts on the condition that the name is free, one
+//! succeeds; and a read returns what was put last. S3 has made both since 2024; [`Client::probe`]
+//! finds a store that does not.
 
 mod client;
 mod damage;

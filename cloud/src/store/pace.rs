@@ -1,4 +1,4 @@
-//! Keeping to a rate: whoever sends waits until what was sent before has had its time.
+//! Keeping to a rate: a sender waits until what was sent before has had its time.
 
 use cenote_base::rt::{Mutex, ranks};
 use std::time::Duration;
@@ -19,7 +19,7 @@ impl Pace {
         }
     }
 
-    /// How long somebody waits before sending `bytes` at the time `now`.
+    /// How long the caller waits before sending `bytes` at the time `now`.
     pub(super) fn reserve(&self, now: Duration, bytes: u64) -> Duration {
         let Some(rate) = self.bytes_per_second.filter(|_| bytes > 0) else {
             return Duration::ZERO;

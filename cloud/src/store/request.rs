@@ -169,7 +169,7 @@ pub enum StoreError {
     /// Something that trying again at once will not mend.
     #[error("{0}")]
     Other(String),
-    /// Nobody waits for an answer any more.
+    /// No caller waits for an answer any more.
     #[error("given up")]
     Closed,
 }

@@ -94,7 +94,7 @@ pub struct StoreHealth {
     pub is_put: bool,
 }
 
-/// An object for whose answer somebody waits, although other requests are answered.
+/// An object that a caller waits for, although other requests are answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AwaitedObject {
     /// Its name.
@@ -178,13 +178,13 @@ impl Statistics {
         entry.1 = error;
     }
 
-    /// Nobody waits for an object any more.
+    /// Notes that no caller waits for an object any more.
     pub(super) fn end_awaited(&self, key: &str) {
         let mut awaited = self.awaited.lock();
         awaited.remove(key);
     }
 
-    /// The object for which somebody has waited longest.
+    /// The object that a caller has waited for longest.
     pub fn longest_awaited(&self) -> Option<AwaitedObject> {
         let awaited = self.awaited.lock();
         let longest = awaited.iter().min_by_key(|(_, (since, _))| *since);

@@ -147,7 +147,7 @@ impl World {
         self.moments = vec![self.now.clone()];
     }
 
-    /// It stops in the middle, and goes on from its log.
+    /// Stops in the middle, and resumes from its log.
     fn crash(&mut self) {
         self.device().close(Close::Keep).expect("in the log");
         drop(self.device.take());
@@ -157,14 +157,14 @@ impl World {
         self.device = Some(device);
     }
 
-    /// What lies on this side is lost, or somebody else comes and has none of it.
+    /// The local side is lost, or another machine without it opens the device.
     fn lose(&mut self, is_alive: bool) {
         let old = self.device.take().expect("open");
         if !is_alive {
             old.close(Close::Keep).expect("in the log");
         }
         self.side += 1;
-        let held = open(&self.name, self.side(), false).expect_err("somebody has it");
+        let held = open(&self.name, self.side(), false).expect_err("the other side has it");
         assert!(matches!(held, CloudError::Held { .. }), "{held}");
         let device = open(&self.name, self.side(), true).expect("by force");
         let found = device.read_vec(0, SIZE as usize).expect("readable");
@@ -226,7 +226,7 @@ fn a_device_in_a_bucket_is_a_buffer() {
         world.taken_over, world.lost
     );
     assert!(lost > 0);
-    // Somebody else finds it, on a better line.
+    // Another machine finds it, on a better line.
     world.name.endpoint = Some(format!("http://{}", server.address));
     let other = open(&world.name, world.home.path().join("other"), false).expect("released");
     let found = other.read_vec(0, SIZE as usize).expect("readable");
@@ -262,7 +262,10 @@ fn an_outage_is_waited_out() {
         if health.failing_since.is_some() && error.contains("no connection") {
             break health;
         }
-        assert!(start.elapsed() < Duration::from_secs(20), "nobody notices");
+        assert!(
+            start.elapsed() < Duration::from_secs(20),
+            "the outage is not noticed"
+        );
         std::thread::sleep(Duration::from_millis(20));
     };
     assert!(!health.is_denied && device.status().pending_bytes > 0);
@@ -278,7 +281,7 @@ fn an_outage_is_waited_out() {
     let other = open(&name, home.path().join("1"), false).expect("released");
     assert_eq!(other.read_vec(100 << 10, 1).expect("readable"), [2]);
 
-    // Nobody is kept who gives up.
+    // Closing with `Keep` does not wait for the server.
     server.stop();
     other.write_at(0, &[3; 512]).expect("room in the log");
     let start = Instant::now();

@@ -251,7 +251,7 @@ fn answer(root: &Path, asked: &Asked, damaged: &str, damage: Damage) -> Answered
     answered
 }
 
-/// What was told of an object while a device was read and verified.
+/// What was reported of an object while a device was read and verified.
 #[derive(Debug, Default)]
 struct Told(Mutex<Vec<String>>);
 

@@ -266,7 +266,7 @@ impl World {
         status.damaged_count > 0 || status.loss.is_some() || status.failure.is_some()
     }
 
-    /// Whether the device could go on.
+    /// Returns whether the device could continue.
     fn round(&mut self) -> bool {
         let few = 5 + self.random.below(40);
         if !self.live(few) || self.device.upload().is_err() {
@@ -306,7 +306,7 @@ impl World {
         let is_well = self.stands_alone(&BTreeSet::new());
         let (wrong, lost) = self.scrub();
         let says = wrong > 0 || self.says_something();
-        assert!(is_well || says, "{}: nobody noticed", self.at());
+        assert!(is_well || says, "{}: the loss went unnoticed", self.at());
         match is_well {
             true => self.counts.harmless += 1,
             false => self.counts.noticed += 1,
@@ -327,7 +327,7 @@ impl World {
         true
     }
 
-    /// The local side is lost. What the store has goes on; lost blocks are written anew.
+    /// The local side is lost. The state of the store continues; lost blocks are written again.
     fn lose_local_side(&mut self, lost: &BTreeSet<usize>) {
         self.counts.lost_blocks += lost.len() as u64;
         let is_kept = self.random.permille(300);
@@ -382,7 +382,7 @@ fn what_a_store_loses_is_noticed_and_put_again() {
         for round in 0..rounds {
             world.round = round;
             if !world.round() {
-                // It has said so; another one goes on.
+                // The device has reported its failure; another one takes its place.
                 let counts = std::mem::take(&mut world.counts);
                 world = World::new(seed ^ ((round + 1) << 32));
                 world.counts = counts;

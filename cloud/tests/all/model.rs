@@ -6,11 +6,12 @@
 //! - while the device is open, it reads as the buffer;
 //! - after a crash with its log it is as of some operation not before the last flush, and if the
 //!   power stayed on, not before any operation at all;
-//! - who opens it for reading sees one moment of it for as long as objects are kept, and after that
-//!   either the same or an error;
+//! - a device that is opened for reading shows one moment of it for as long as objects are kept,
+//!   and after that either the same or an error;
 //! - a writer that was taken over changes nothing, whatever it still tries;
-//! - after a crash without its log, or once somebody else has taken it over, it is as of some flush
-//!   (or, where a full log forced it, some operation) not before what was confirmed as uploaded.
+//! - after a crash without its log, or once another machine has taken it over, it is as of some
+//!   flush (or, where a full log forced it, some operation) not before what was confirmed as
+//!   uploaded.
 
 use cenote_base::Env;
 use cenote_cloud::local::Place;
@@ -82,7 +83,7 @@ struct World {
     /// So many are certainly on the local side.
     durable: usize,
     counts: Counts,
-    /// Those who read as of some moment.
+    /// Readers of the device as of some moment.
     followers: Vec<Follower>,
     /// Writers that were taken over and may not know, with their machines.
     zombies: Vec<(usize, Arc<CloudDevice>)>,
@@ -319,11 +320,11 @@ impl World {
         self.reopen(self.owner, least.max(self.uploaded), is_forced, !has_log);
     }
 
-    /// Somebody else takes the device over, while it is open or not.
+    /// Another machine takes the device over, while it is open or not.
     fn take_over(&mut self) {
         self.counts.take_overs += 1;
         let old = Arc::clone(&self.device);
-        // It goes on with what it does beside writing, for a while or until it notices.
+        // The old writer continues its other work, for a while or until it notices.
         self.zombies.push((self.owner, Arc::clone(&old)));
         if self.zombies.len() > 2 {
             self.zombies.remove(0);
@@ -395,7 +396,7 @@ impl World {
         self.counts.deleted += done.deleted;
     }
 
-    /// Somebody opens the device for reading.
+    /// Another machine opens the device for reading.
     fn follow(&mut self) {
         let options = Options {
             is_read_only: true,
@@ -423,7 +424,7 @@ impl World {
         }
     }
 
-    /// Those who follow see what they saw.
+    /// Readers still see what they saw.
     fn check_followers(&mut self) {
         let (offset, length) = self.random_range(60 << 10);
         let mut passed = 0;
@@ -444,7 +445,7 @@ impl World {
         self.counts.passed += passed;
     }
 
-    /// Those who were taken over go on with what they do, and find that out.
+    /// Writers that were taken over continue their work, and find out.
     fn let_zombies_live(&mut self) {
         for _ in 0..3 {
             self.zombies.retain(|(_, zombie)| zombie.step().is_ok());

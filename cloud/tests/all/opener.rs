@@ -51,7 +51,7 @@ fn a_device_is_known_by_its_name() {
     second.flush().expect("in the log");
     drop(second);
 
-    // It was not released. Who has its log goes on from it; others need force, and lose it.
+    // It was not released. A machine with its log resumes; others need force, and lose the log.
     drop(device);
     let here_again = here.open_writable(&small);
     assert_eq!(kind(here_again), Some(ErrorKind::ResourceBusy));

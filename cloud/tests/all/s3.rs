@@ -228,7 +228,7 @@ fn refusals_are_what_they_are() {
     };
     use cenote_cloud::store::{Condition, Tag};
     let taken = error(4, put(Condition::Absent));
-    assert_eq!(taken, StoreError::Precondition, "to be looked at");
+    assert_eq!(taken, StoreError::Precondition, "the client reads the name");
     let busy = error(4, put(Condition::Matches(Tag("\"1\"".into()))));
     assert!(matches!(busy, StoreError::Transient(_)), "{busy}");
 }
@@ -337,7 +337,7 @@ fn answers_that_cannot_be_are_refused() {
     assert!(matches!(error, StoreError::Transient(_)), "{error}");
     let outside = Request::Head { key: "../k".into() };
     assert!(matches!(one(&store, outside), StoreError::Other(_)));
-    // Nobody answers at all.
+    // No server answers at all.
     drop(store);
     let mut name = BucketName::parse("bucket").expect("a name");
     name.endpoint = Some("http://127.0.0.1:1".into());

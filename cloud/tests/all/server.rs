@@ -49,7 +49,7 @@ pub(crate) fn peer(name: &str) -> Option<PathBuf> {
     path.is_file().then_some(path)
 }
 
-/// A port that nobody has at the moment.
+/// A port that is free at the moment.
 pub(crate) fn free_port() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     listener.local_addr().expect("bound")
@@ -75,11 +75,14 @@ pub(crate) struct Server {
 static SERVER: Mutex<Weak<Server>> = Mutex::new(Weak::new());
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Waits until somebody listens there.
+/// Waits until a server listens there.
 pub(crate) fn wait_for(address: SocketAddr) {
     let start = Instant::now();
     while TcpStream::connect(address).is_err() {
-        assert!(start.elapsed() < Duration::from_secs(60), "nobody listens");
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "no server listens"
+        );
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -100,7 +103,7 @@ fn start(program: &Path, directory: &Path, address: SocketAddr, options: &[&str]
     Running(command.spawn().expect("started"))
 }
 
-/// A server that proves who it is, with a certificate of its own.
+/// A server that uses TLS, with a certificate of its own.
 pub(crate) struct SecureServer {
     pub(crate) port: u16,
     directory: tempfile::TempDir,
@@ -236,7 +239,7 @@ impl Server {
         Some(server)
     }
 
-    /// A name of a store that nobody has used.
+    /// The name of a store that is unused so far.
     pub(crate) fn fresh(&self) -> BucketName {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let run = std::process::id();
@@ -273,7 +276,7 @@ pub(crate) fn store(name: &BucketName) -> Arc<BucketStore> {
     Arc::new(BucketStore::new(name, &keys()).expect("a description"))
 }
 
-/// A line on which answers are lost: what was asked is done, and nobody hears of it.
+/// A line that loses answers: the server carries requests out, but the client gets no answer.
 pub(crate) struct LosingLine {
     pub(crate) address: SocketAddr,
     pub(crate) lost: Arc<AtomicU64>,

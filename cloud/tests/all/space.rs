@@ -137,7 +137,7 @@ fn quiet_devices_cost_few_requests() {
     }
 }
 
-/// Whoever looks for metadata in no order fetches each of its bytes once.
+/// Reads of metadata in random order fetch each of its bytes once.
 #[test]
 fn metadata_is_fetched_once() {
     const BYTES: u64 = 3 * MIB;
@@ -320,7 +320,8 @@ fn the_cache_outlives_the_device() {
     assert_eq!((requests, more), (0, 0));
 }
 
-/// Whoever reads keeps the commit that it opened, hinders nobody, and is told when it is too old.
+/// A reader keeps the commit that it opened, blocks no writer, and gets an error when it is too
+/// old.
 #[test]
 fn readers_keep_their_commit() {
     let options = Options {
@@ -351,7 +352,7 @@ fn readers_keep_their_commit() {
     };
     let (reader, _) = world
         .try_open(&reading, None)
-        .expect("nobody is in the way");
+        .expect("readers are not blocked");
     assert_eq!(reader.read_vec(8 * MIB, 1).expect("readable"), [1]);
     for fill in 2..6 {
         world.env.sleep(Duration::from_secs(100));
@@ -372,7 +373,7 @@ fn readers_keep_their_commit() {
     );
     let (reader, _) = world
         .try_open(&reading, None)
-        .expect("nobody is in the way");
+        .expect("readers are not blocked");
     assert_eq!(reader.read_vec(8 * MIB, 1).expect("readable"), [11]);
 }
 
@@ -422,7 +423,7 @@ fn busy() -> Options {
     }
 }
 
-/// With a thread, a real directory and a real cache: readers go on while the uploader makes
+/// With a thread, a real directory and a real cache: readers continue while the uploader makes
 /// checkpoints, compacts and removes.
 #[test]
 fn upkeep_hinders_nobody() {

@@ -4,7 +4,7 @@
 //! padding) and returns four words, or a digest that [`digest_words`] turns into words. Which
 //! function a block uses, and how protected blocks fold the words, is the caller's knowledge
 //! (format/2a 3). Fletcher is a sum and only detects accidents; the others are cryptographic, and
-//! three of them are salted per pool so that nobody can prepare colliding blocks.
+//! three of them are salted per pool so that an attacker cannot prepare colliding blocks.
 
 mod edonr;
 mod fletcher;

@@ -1,9 +1,10 @@
 //! Compressed blocks: the five stored streams of the format and their encoders.
 //!
-//! A decoder is told the exact logical size by the block pointer and must fill it exactly; the
-//! stored bytes may have zero padding behind the stream. No decoder trusts a length it reads:
-//! each is compared with what is really there. An encoder gets the capacity below which storing
-//! the result would save anything and gives up when the output does not fit (format/2a 4).
+//! The caller passes a decoder the exact logical size, from the block pointer, and the decoder must
+//! produce exactly that. The stored bytes may have zero padding behind the stream. No decoder
+//! trusts a length it reads: each is compared with what is really there. An encoder gets the
+//! capacity below which storing the result would save anything and gives up when the output does
+//! not fit (format/2a 4).
 //!
 //! Encoders need not match OpenZFS's bytes: readers accept any valid stream. Only dedup and
 //! no-op writes against blocks written by another implementation profit from equal bytes.

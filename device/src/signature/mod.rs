@@ -1,20 +1,20 @@
 //! What other software keeps on a device: file systems, swap, volumes of LVM, MD and LUKS,
 //! partition tables.
 //!
-//! A device that is about to become part of a pool loses its contents, so whoever names the wrong
-//! one has to be stopped. Software marks what it owns by a *signature*: a few bytes at a place
-//! that the format fixes. The places and bytes are public facts of the formats; they are those
-//! that `blkid(8)` and `wipefs(8)` of util-linux go by, and so are the names here. Most signatures
-//! are in one table (`table`). Two bytes alone are no proof, nor is one place enough for software
-//! that writes at the end of a device: these are in `checked`.
+//! A device that is about to become part of a pool loses its contents, so a mistyped name must be
+//! caught. Software marks what it owns by a *signature*: a few bytes at a place that the format
+//! fixes. The places and bytes are public facts of the formats. They are those that `blkid(8)` and
+//! `wipefs(8)` of util-linux use, and so are the names here. Most signatures are in one table
+//! (`table`). Two bytes alone are no proof, nor is one place enough for software that writes at the
+//! end of a device: these are in `checked`.
 //!
 //! Labels of ZFS are no signature here: the layers above read them.
 //!
-//! Once a device is taken, its signatures are wiped. What is left of them would have udev,
-//! `blkid`, or the next administrator believe that the device is still what it was. Only what
-//! identifies the old contents is overwritten, as `wipefs` does it. Second copies that programs
-//! look for only on request (superblocks of ext4 in later groups, the mirrors of btrfs) stay: no
-//! scan of devices finds them.
+//! Once a pool takes a device, its signatures are wiped. Otherwise udev, `blkid`, or the next
+//! administrator would believe that the device is still what it was. Only what identifies the old
+//! contents is overwritten, as `wipefs` does it. Second copies that programs look for only on
+//! request (superblocks of ext4 in later groups, the mirrors of btrfs) stay: no scan of devices
+//! finds them.
 //!
 //! **What is not here**: the parts of a partition table, see [`partitions`](crate::partitions);
 //! formats whose only mark is a checksum (the RAID of some mainboards).

@@ -1,7 +1,7 @@
 //! What a signature is, and the bytes of a device in which signatures are looked for.
 //!
-//! Nearly all are in the first or last few KiB, so these are read at once; whatever lies elsewhere
-//! is read when somebody asks for it.
+//! Nearly all are in the first or last few KiB, so these are read at once; bytes elsewhere are read
+//! on request.
 
 use crate::{Device, DeviceError};
 

@@ -131,7 +131,7 @@ const TABLES: &[Magic] = &[
 /// Sizes of memory pages, at the end of whose first one swap has its mark.
 const PAGE_SIZES: [u64; 5] = [4 << 10, 8 << 10, 16 << 10, 32 << 10, 64 << 10];
 
-/// What stands there, and of what.
+/// The bytes there, and the kind of swap they mark.
 const SWAP: [(&str, &[u8]); 6] = [
     ("swap", b"SWAPSPACE2"),
     ("swap", b"SWAP-SPACE"),

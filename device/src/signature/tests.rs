@@ -240,7 +240,7 @@ fn all_signatures_of_one_device_are_named() {
 }
 
 /// What is not proof: empty and random devices, a boot record without partitions, and magic of two
-/// bytes in the midst of nonsense.
+/// bytes amid random ones.
 #[test]
 fn zeros_and_noise_are_nobodys() {
     let mut seed = 0x2545_f491_4f6c_dd1d_u64;

@@ -58,7 +58,7 @@ pub(crate) struct LiveSet {
     /// Objects that were allocated and are not in the committed tree yet.
     pub(crate) fresh: Mutex<BTreeSet<ObjectId>, ranks::FreshObjects>,
     pub(crate) owner_hook: OnceLock<Arc<dyn OwnerHook>>,
-    /// What is told of a set that is received as it is stored elsewhere.
+    /// The state of a set that is received raw, as it is stored elsewhere.
     pub(crate) raw: OnceLock<Mutex<RawState, ranks::RawSet>>,
     /// A new intent log header or new flags, for the next sync.
     pub(crate) header: Mutex<HeaderChange, ranks::SetHeader>,
@@ -290,7 +290,7 @@ impl LiveSet {
 }
 
 impl Shard {
-    /// Drops objects that nobody uses when there are many.
+    /// Drops unused objects when there are many.
     fn sweep(&mut self) {
         if self.objects.len() < self.sweep_at.max(SHARD_OBJECTS_MAX) {
             return;

@@ -1,8 +1,8 @@
 //! Which object number to give to a new object.
 //!
 //! Numbers are handed out from one block of dnodes at a time, so that objects made together lie
-//! together. When the block is full the next one is looked at, and after objects were freed the
-//! search starts over from the beginning, past blocks that are full by their fill counts.
+//! together. When the block is full, the next one is searched. After objects were freed the search
+//! starts over from the beginning, past blocks that are full by their fill counts.
 
 /// The block of dnodes that new objects go to.
 #[derive(Debug, Default)]
@@ -13,11 +13,11 @@ pub(crate) struct Numbers {
     pub(crate) taken: Vec<bool>,
     /// Objects freed since the last search from the beginning.
     pub(crate) freed: u64,
-    /// Blocks looked at since then.
+    /// Blocks searched since then.
     pub(crate) searched: u64,
 }
 
-/// So many frees make it worth to look at the beginning again.
+/// So many frees make it worthwhile to search from the beginning again.
 const FREED_MIN: u64 = 64;
 
 impl Numbers {

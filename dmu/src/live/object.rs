@@ -26,7 +26,7 @@ pub(crate) enum Dirty {
     Pointer(Box<BlockPointer>),
 }
 
-/// Contents that somebody else compressed.
+/// Contents in already compressed form.
 #[derive(Clone, Debug)]
 pub(crate) struct Compressed {
     pub(crate) contents: Block,
@@ -56,7 +56,7 @@ pub(crate) struct Generation {
     /// The dnode after the changes; `None` if the object was freed. Its pointers, levels and
     /// space are those of the committed tree, which sync brings up to date.
     pub(crate) dnode: Option<Arc<Dnode>>,
-    /// The object was freed, and perhaps made anew: nothing below shows through.
+    /// The object was freed, and perhaps created again: nothing below shows through.
     pub(crate) is_replaced: bool,
     pub(crate) blocks: BTreeMap<u64, Dirty>,
     /// Blocks freed; those in `blocks` were written afterwards.
@@ -348,8 +348,8 @@ impl LiveObject {
         })
     }
 
-    /// What is found by where a block is; looked at again if that failed and the block is
-    /// elsewhere now: the one that was looked at may be given up, and written over, meanwhile.
+    /// Calls `look` with the place of a block. Calls it again if it failed and the block has moved
+    /// meanwhile: the first place may have been freed and overwritten.
     pub(crate) fn look<T, E>(
         &self,
         block: u64,

@@ -38,7 +38,8 @@ impl Ranges {
         ranges.map(|(start, end)| (*start, *end)).collect()
     }
 
-    /// Takes back that a range from `start` on was added, which `touching` were told of before.
+    /// Undoes the addition of a range from `start` on, before which `touching` were the ranges
+    /// there.
     pub(crate) fn put_back(&mut self, start: u64, touching: &[(u64, u64)]) {
         if let Some((first, _)) = self.find(start) {
             self.ranges.remove(&first);

@@ -1,8 +1,8 @@
-//! What an object set is told that is received as it is stored elsewhere (format/2d 10).
+//! The state of an object set that is received raw, as it is stored elsewhere (format/2d 10).
 //!
-//! Nobody here has its keys, so MACs cannot be computed: those of blocks of dnodes come with the
-//! stream, and so do the bonus areas, of which most is ciphertext. They are kept until the group
-//! with the dnodes is written. A stream goes through objects in order, so of what is written
+//! This system does not have its keys, so it cannot compute MACs. Those of blocks of dnodes come
+//! with the stream, and so do the bonus areas, of which most is ciphertext. They are kept until the
+//! group with the dnodes is written. A stream goes through objects in order, so of what is written
 //! already only the last block of dnodes can change once more, and the rest is forgotten.
 
 use cenote_base::{BlockId, ObjectId, Txg};
@@ -28,7 +28,7 @@ pub struct RawHeader {
 #[derive(Debug, Default)]
 pub(crate) struct RawState {
     pub(crate) header: RawHeader,
-    /// By the first object of a block of dnodes: when it was told of, and how it is protected.
+    /// By the first object of a block of dnodes: when it arrived, and how it is protected.
     ranges: BTreeMap<u64, (Txg, StoredForm)>,
     /// Bonus areas by object.
     areas: BTreeMap<ObjectId, Vec<u8>>,
@@ -52,13 +52,13 @@ impl RawState {
         self.areas.insert(id, area);
     }
 
-    /// The blocks of dnodes, by their first object, that were told of up to `txg`.
+    /// The blocks of dnodes, by their first object, that arrived up to `txg`.
     pub(crate) fn due(&self, txg: Txg) -> Vec<u64> {
         let due = self.ranges.iter().filter(|(_, (of, _))| *of <= txg);
         due.map(|(first, _)| *first).collect()
     }
 
-    /// How a block of dnodes is protected, if that was told.
+    /// How a block of dnodes is protected, if that is known.
     pub(crate) fn form(&self, first: u64) -> Option<StoredForm> {
         self.ranges.get(&first).map(|(_, form)| *form)
     }

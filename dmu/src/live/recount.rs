@@ -1,11 +1,11 @@
-//! Counting anew what owners use (format/2b 6).
+//! Counting again what owners use (format/2b 6).
 //!
 //! Accounts can be missing: a raw stream carries none, and a pool that was upgraded has not counted
-//! objects or projects before. What is on disk of them may be old. So they are emptied, and all
-//! objects are put into the accounts in order of their numbers, some in each transaction group,
-//! while the file system is in use. An object behind the place that was reached is counted from
-//! then on with each change; one before it is not counted, whatever its dnode says. Only when all
-//! are counted and on disk the object set's flags say so. A crash before begins from the start.
+//! objects or projects before. Those on disk may be old. So they are emptied, and all objects are
+//! put into the accounts in order of their numbers, some in each transaction group, while the file
+//! system is in use. An object behind the place that was reached is counted from then on with each
+//! change; one before it is not counted, whatever its dnode says. Only when all are counted and on
+//! disk the object set's flags say so. After a crash, counting starts over.
 
 use cenote_base::Txg;
 

@@ -6,9 +6,9 @@
 //! the contents when the transaction first touches it, or only the bytes that it changes.
 //! Taking back needs no I/O and cannot fail.
 //!
-//! It is right only for objects that nobody else changes until the transaction ends: the caller
-//! holds their locks. What is shared (the delete queue, tables of layouts) is changed apart, in a
-//! log of its own, which ends under the lock of that structure
+//! This is right only for objects that no other thread changes until the transaction ends: the
+//! caller holds their locks. Shared structures (the delete queue, tables of layouts) are changed
+//! apart, in a log of its own, which ends under the lock of that structure
 //! ([`Transaction::apart`](crate::Transaction::apart)).
 //!
 //! An object that got its generation from the transaction keeps an empty one. The sync writes its

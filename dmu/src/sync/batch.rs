@@ -18,10 +18,10 @@ use std::sync::atomic::Ordering;
 
 /// Contents of data in one call: the sink is idle for a moment between two, so they are few.
 const BATCH_BYTES: usize = 128 << 20;
-/// Data becomes clean a call at a time, and writers that are held up go on in as long steps: a call
-/// has at most so small a part of what may be dirty.
+/// Data becomes clean a call at a time, and throttled writers proceed in steps as long. So a call
+/// has at most this part of what may be dirty.
 const BATCH_PART: u64 = 16;
-/// Shorter calls would keep nobody busy.
+/// Shorter calls would not keep the devices busy.
 const BATCH_BYTES_MIN: usize = 4 << 20;
 /// Contents of metadata in one call, which are made for it.
 const BATCH_BYTES_METADATA: usize = 16 << 20;

@@ -132,7 +132,7 @@ impl Counting {
 }
 
 impl Writer<'_> {
-    /// Empties the accounts that are counted anew: they may be old.
+    /// Empties the accounts that are counted again: they may be old.
     fn empty_accounts(&self, targets: u64) -> Result<(), DmuError> {
         let tx = Transaction::syncing(self.txg);
         for special in SpecialObject::ALL {
@@ -169,7 +169,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Takes what the objects' owners were charged and charges them anew.
+    /// Removes the old charges of the objects' owners and adds the new ones.
     pub(super) fn charge_owners(
         &self,
         header: &Objset,

@@ -80,10 +80,10 @@ impl Writer<'_> {
         }
     }
 
-    /// Puts bonus areas as they came into a block of dnodes; returns how it is protected.
+    /// Puts bonus areas as they arrived into a block of dnodes; returns how it is protected.
     ///
-    /// A block that nobody told of, which no sender leaves behind, is written without a MAC that
-    /// would suit it: whoever has the key will see that.
+    /// A correct sender describes every block. One without a description is written with a MAC that
+    /// does not match, which a system with the key will notice.
     fn put_raw_areas(&self, contents: &mut [u8], first: u64) -> Option<Form> {
         let raw = self.live.raw.get()?.lock();
         let mut at = 0;
@@ -106,8 +106,7 @@ impl Writer<'_> {
         }))
     }
 
-    /// Writes the blocks of dnodes that are told of and whose dnodes stay as they are: they are
-    /// protected anew.
+    /// Writes the blocks of dnodes that arrived with a new MAC but without changed dnodes.
     fn write_untouched(
         &self,
         jobs: &mut [Job; 1],

@@ -124,8 +124,8 @@ impl Job {
         Ok(contents.map_or(BlockPointer::HOLE, |contents| entry(contents, index)))
     }
 
-    /// Has the indirect blocks above some blocks of level 0 read in one go. Whoever writes here
-    /// and there in a large object would else wait for each.
+    /// Reads the indirect blocks above some blocks of level 0 in one go. A sync of writes here and
+    /// there in a large object would otherwise wait for each.
     pub(super) fn read_ahead_parents(&self, blocks: impl Iterator<Item = u64>) {
         if self.base.dnode().levels < 2 {
             return;
@@ -138,7 +138,7 @@ impl Job {
         }
         let set = self.base.set();
         let wanted = parents.into_iter().filter_map(|parent| {
-            // An error will meet whoever needs the block.
+            // The reader that needs the block will get the error.
             let pointer = self.base.block_pointer(1, BlockId(parent)).ok()?;
             let bookmark = Bookmark {
                 objset: set.id(),

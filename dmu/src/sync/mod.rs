@@ -49,7 +49,8 @@ impl ObjectSet {
         sink: &dyn BlockSink,
         policy: &dyn PolicySource,
     ) -> Result<BlockPointer, DmuError> {
-        // Whoever changed the set: what syncing reads, the whole group waits for.
+        // The purpose is syncing, whatever thread changed the set: the whole group waits for these
+        // reads.
         let syncing = self.for_io(&IoContext::SYNCING);
         syncing.sync_changes(txg, sink, policy)
     }
@@ -106,7 +107,7 @@ impl Writer<'_> {
             header.intent_log_header = log;
         }
         if let Some(raw) = self.live.raw.get() {
-            // Nobody can count for whom objects are, and what was counted before is not so now.
+            // Without keys the owners of objects are unknown, and earlier counts are out of date.
             header.portable_mac = raw.lock().header.portable_mac;
             (header.local_mac, header.flags) = ([0; 32], 0);
         }
@@ -370,7 +371,7 @@ fn blank(new: &Arc<Dnode>) -> Arc<Dnode> {
     Arc::new(blank)
 }
 
-/// So many blocks of one object are looked at under its lock at once.
+/// So many blocks of one object are examined under its lock at once.
 const LOOK_COUNT: usize = 1024;
 
 /// The next changed blocks of a frozen generation.

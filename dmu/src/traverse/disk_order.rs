@@ -28,7 +28,7 @@ pub trait Reader: Clone + Send + Sync + 'static {
     fn read_group(&self, group: &[Visit], roots: &[Root]) -> Vec<Self::Found>;
 }
 
-/// Who goes along with a walk.
+/// Steers a walk, and takes what it finds.
 pub trait Visitor {
     /// What reads for it.
     type Reader: Reader;
@@ -49,13 +49,13 @@ pub trait Visitor {
     fn found(&mut self, visit: &Visit, found: <Self::Reader as Reader>::Found) -> Option<Block>;
 
     /// Takes damage that the walk itself met: a pointer that does not fit its place, or contents
-    /// that do not decode. The walk goes on behind it.
+    /// that do not decode. The walk continues behind it.
     fn damaged(&mut self, visit: &Visit, error: DmuError);
 
-    /// Whether to go on; asked before each batch. `root` is the latest root begun, if any.
+    /// Whether to continue; called before each batch. `root` is the latest root begun, if any.
     fn goes_on(&mut self, root: Option<usize>) -> bool;
 
-    /// Told after each round of data.
+    /// Called after each round of data.
     fn progressed(&mut self, root: Option<usize>);
 }
 
@@ -104,7 +104,7 @@ pub struct DiskOrder {
     stack: Vec<Visit>,
     leaves: Vec<Visit>,
     seen: Seen,
-    /// Where the first root is gone on with.
+    /// Where to resume the first root.
     resume: Option<Bookmark>,
     /// Objects in a block of dnodes, of each root that was begun.
     dnodes_per_block: Vec<u64>,
@@ -142,7 +142,7 @@ impl DiskOrder {
             (visit.root, order::pre_order(visit, per_block))
         };
         if let Some(first) = pending.min_by_key(key) {
-            // OpenZFS goes on at places of the lowest level only.
+            // OpenZFS resumes at places of the lowest level only.
             return Some(order::first_below(first));
         }
         let next = self.roots.get(self.begun)?;
@@ -170,7 +170,7 @@ impl DiskOrder {
         self.leaves = leaves.into_iter().filter(is_known).collect();
     }
 
-    /// Goes on until nothing is left or the visitor stops it.
+    /// Runs until nothing is left or the visitor stops it.
     pub fn run<V: Visitor>(&mut self, visitor: &mut V) -> Pause {
         while visitor.goes_on(self.begun.checked_sub(1)) {
             if self.leaves.len() >= self.limits.leaves {
@@ -238,7 +238,7 @@ impl DiskOrder {
         }
     }
 
-    /// Whether a block was met by the walk that this one goes on with.
+    /// Whether the walk that this one resumes has met a block.
     fn is_done(&self, visit: &Visit) -> bool {
         let place = self.resume.filter(|_| visit.root == 0);
         let per_block = self.dnodes_per_block[visit.root];
@@ -279,7 +279,7 @@ impl DiskOrder {
             Some((position, visit, contents))
         });
         let mut found: Vec<(usize, Visit, Block)> = found.collect();
-        // What lay on top goes on top again, so that the walk stays near the order of bookmarks.
+        // Restores the order of the stack, so that the walk stays near the order of bookmarks.
         found.sort_by_key(|(position, ..)| *position);
         for (_, visit, contents) in found {
             if let Err(error) = visit.check_contents(&contents) {

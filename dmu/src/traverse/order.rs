@@ -1,4 +1,4 @@
-//! The order of bookmarks, and where a block stands in relation to the place to go on at.
+//! The order of bookmarks, and where a block stands in relation to the place to resume at.
 //!
 //! Within an object the first data block below a block gives the order, and then its height.
 //! Objects go by their numbers; those of the accounting have the highest. A block of the
@@ -13,7 +13,7 @@ const SPECIAL_OBJECTS: u64 = u64::MAX - 2;
 /// Objects in a block of dnodes of 16 KiB, the size that they have.
 pub(crate) const DNODES_PER_BLOCK: u64 = 32;
 
-/// Where something is in relation to the block at which a walk goes on.
+/// Where something is in relation to the block at which a walk resumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
     /// It and all below it come before in both orders.
@@ -94,8 +94,8 @@ fn within_object(visit: &Visit, place: Bookmark) -> Relation {
     }
 }
 
-/// The place where a walk in post-order goes on that has met nothing below a block: that of the
-/// first that there can be below it.
+/// The place to resume at for a post-order walk that has met nothing below a block: that of the
+/// first block that there can be below it.
 pub(crate) fn first_below(visit: &Visit) -> Bookmark {
     let here = visit.bookmark;
     if visit.part != Part::Tree || !visit.leads_on() {
@@ -112,7 +112,7 @@ pub(crate) fn first_below(visit: &Visit) -> Bookmark {
     }
 }
 
-/// The place where a walk goes on that has met nothing from this object on. There is no object 0
+/// The place to resume at for a walk that has met nothing from this object on. There is no object 0
 /// but the meta-dnode itself.
 pub(crate) fn of_object(near: Bookmark, object: u64) -> Bookmark {
     Bookmark::data(near.objset, ObjectId(object.max(1)), BlockId(0))

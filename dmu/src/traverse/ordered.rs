@@ -5,8 +5,8 @@
 //! block's contents and the number of the next child; nothing below is read before the child is
 //! met, but for what is [read ahead](super::read_ahead).
 //!
-//! In pre-order a block is told of before it is read, so that whoever is told can have it skipped.
-//! In post-order it is read first and told of when its frame is left.
+//! In pre-order a block is reported before it is read, so that the caller can skip it. In
+//! post-order it is read first and reported when its frame is left.
 
 use super::order::{self, Relation};
 use super::read_ahead;
@@ -21,14 +21,14 @@ use cenote_ondisk::dnode::DNODE_SIZE;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// Children that lead on, and dnodes, that are looked at ahead of the walk.
+/// Children that lead on, and dnodes, that are examined ahead of the walk.
 const WINDOW: usize = 32;
 /// Children of an indirect block, at most.
 const CHILDREN_MAX: u64 = 1024;
 /// Of the memory for decoded blocks, what is read ahead takes at most one part in so many.
 const CACHE_SHARE: u64 = 4;
 
-/// When a block is told of.
+/// When a block is reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Order {
     /// Before what is below it.
@@ -41,19 +41,19 @@ pub enum Order {
 /// How to walk.
 #[derive(Clone, Debug)]
 pub struct Walk {
-    /// When blocks are told of.
+    /// When blocks are reported.
     pub order: Order,
-    /// The first block to be told of, of those that lie behind it in this order. In pre-order
-    /// the object that it is in is told of once more.
+    /// The first block to report: earlier ones in this order are left out. In pre-order the walk
+    /// reports the object that it is in once more.
     pub resume: Option<Bookmark>,
-    /// The data blocks below which nothing else is looked at, of [`Start::Dnode`]'s object. Its
-    /// spill block stands behind the last.
+    /// The data blocks of [`Start::Dnode`]'s object to which the walk is limited. Its spill block
+    /// stands behind the last.
     pub blocks: RangeInclusive<u64>,
-    /// Blocks below this level are not looked at, but for those of the meta-dnode.
+    /// Blocks below this level are not visited, but for those of the meta-dnode.
     pub lowest: Level,
-    /// Whether holes and redacted blocks are told of.
+    /// Whether holes and redacted blocks are reported.
     pub holes: bool,
-    /// Whether free slots in blocks of dnodes are told of.
+    /// Whether free slots in blocks of dnodes are reported.
     pub free_slots: bool,
     /// Bytes of data to read ahead of the walk; it reads no data itself.
     pub data_ahead: u64,
@@ -104,18 +104,18 @@ pub enum Event {
         /// How many.
         count: u64,
     },
-    /// Something that cannot be walked. The walk goes on behind it.
+    /// Something that cannot be walked. The walk continues behind it.
     Damage(Box<Damage>),
 }
 
 /// How much is lost to damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DamageKind {
-    /// The pointer does not fit its place, or leads to a block met before. The block is not told
-    /// of: it may be anybody's.
+    /// The pointer does not fit its place, or leads to a block met before. The block itself is not
+    /// reported: it may belong to another object.
     Refused,
-    /// The block's contents cannot be had, and all that is below it stays unknown. It is told of
-    /// itself: before, or after in post-order.
+    /// The block's contents cannot be had, and all that is below it stays unknown. The block itself
+    /// is reported: before, or after in post-order.
     Unreadable,
     /// This dnode in a block of them does not decode. [`Ordered::pass_over`] leaves out the rest of
     /// the block, of which it may have been the beginning of a larger dnode.
@@ -129,7 +129,7 @@ pub struct Damage {
     pub visit: Visit,
     /// How much is lost.
     pub kind: DamageKind,
-    /// Where a walk in the same order goes on that is to meet it again; `None` at the beginning.
+    /// Where a walk in the same order must resume to meet it again; `None` at the beginning.
     pub resume: Option<Bookmark>,
     /// What happened.
     pub error: DmuError,
@@ -156,7 +156,7 @@ struct Frame {
     below: Below,
     /// The next child.
     next: usize,
-    /// The first child that was not looked at ahead of the walk.
+    /// The first child that was not examined ahead of the walk.
     ahead: usize,
 }
 
@@ -168,7 +168,7 @@ enum Child {
     Damaged(ObjectId, DmuError),
 }
 
-/// What was told of last, as far as it can be skipped.
+/// The last event, as far as it can be skipped.
 #[derive(Debug, PartialEq, Eq)]
 enum Told {
     Object,
@@ -176,14 +176,14 @@ enum Told {
     Other,
 }
 
-/// What becomes of a block in relation to the place at which the walk goes on.
+/// What becomes of a block in relation to the place at which the walk resumes.
 #[derive(PartialEq, Eq)]
 enum Passage {
     /// It was met before with all below it.
     Done,
-    /// It was told of before, but not all below it.
+    /// It was reported before, but not all below it.
     Through,
-    /// It is told of, and gone into.
+    /// It is reported, and entered.
     Whole,
     /// All below it was met before.
     Itself,
@@ -195,12 +195,12 @@ pub struct Ordered {
     cache: Arc<BlockCache>,
     root: Root,
     walk: Walk,
-    /// The place to go on at, until it is reached.
+    /// The place to resume at, until it is reached.
     resume: Option<Bookmark>,
     dnodes_per_block: u64,
     /// Whether the root was met.
     is_begun: bool,
-    /// A block that was told of and is to be gone into next.
+    /// A block that was reported and is to be entered next.
     entered: Option<Visit>,
     told: Told,
     stack: Vec<Frame>,
@@ -243,7 +243,7 @@ impl Ordered {
         }
     }
 
-    /// The contents of a block that the walk told of.
+    /// The contents of a block that the walk reported.
     ///
     /// # Errors
     /// If it cannot be read, or is encrypted and the walk has no keys.
@@ -292,15 +292,15 @@ impl Ordered {
         }
     }
 
-    /// Forgets the place to go on at when this block is reached, if it is not above it.
+    /// Forgets the place to resume at when this block is reached, if it is not above it.
     fn note_reached(&mut self, visit: &Visit) {
         let is_above =
             |place| order::relation_of(visit, place, self.dnodes_per_block) == Relation::Above;
         self.resume = self.resume.filter(|place| is_above(*place));
     }
 
-    /// Tells of a block, or of what is wrong with it; nothing if it is not looked at, or is told
-    /// of later.
+    /// Reports a block, or what is wrong with it. Returns nothing if the block is skipped, or is
+    /// reported later.
     fn meet(&mut self, visit: Visit) -> Option<Event> {
         if !self.is_in_range(&visit) {
             return None;
@@ -407,7 +407,7 @@ impl Ordered {
         }))
     }
 
-    /// The next event, or nothing if what was met is not told of.
+    /// The next event, or nothing if the walk met something that is not reported.
     fn step(&mut self) -> Option<Event> {
         if let Some(visit) = self.entered.take() {
             return self.enter(visit);
@@ -528,7 +528,7 @@ impl Frame {
         }
     }
 
-    /// What comes next below this block and was not looked at before; of data so many bytes.
+    /// What comes next below this block and was not examined before; of data so many bytes.
     fn look_ahead(&mut self, objset: ObjsetId, data_bytes: u64) -> Vec<Visit> {
         let Some(visit) = &self.visit else {
             return Vec::new();

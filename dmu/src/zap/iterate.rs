@@ -15,18 +15,18 @@ pub struct ZapEntry {
     pub key: ZapKey,
     /// The integers.
     pub value: ZapValue,
-    /// Where to go on after this entry; see [`Zap::entries_from`].
+    /// Where to resume after this entry; see [`Zap::entries_from`].
     pub cursor: u64,
 }
 
 /// Iterates over the entries of a ZAP; ends after the first error.
 ///
-/// It holds one leaf's entries. It ends, whatever the blocks say: each leaf must cover the
-/// pointers that led to it, and the next hash looked at lies behind them.
+/// It holds one leaf's entries. It always ends, even on damaged blocks: each leaf must cover the
+/// pointers that led to it, and the next hash to look up lies behind them.
 #[derive(Debug)]
 pub struct ZapEntries {
     zap: Zap,
-    /// The place to go on from; `None` at the end.
+    /// The place to resume from; `None` at the end.
     from: Option<Cursor>,
     /// What is left of the leaf in hand.
     leaf: std::vec::IntoIter<Entry>,

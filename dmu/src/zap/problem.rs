@@ -1,4 +1,4 @@
-//! What may be wrong with a ZAP, and with what is asked of one.
+//! What may be wrong with a ZAP, and with requests to one.
 
 use crate::error::DmuError;
 use crate::object::Object;

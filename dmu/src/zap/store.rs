@@ -1,4 +1,4 @@
-//! What is asked of a ZAP: a key, and what to do with a value under it.
+//! Requests to a ZAP: a key, and what to do with a value under it.
 
 use super::{ZapKey, ZapValue};
 use cenote_ondisk::zap::leaf_edit::StoredKey;

@@ -70,7 +70,7 @@ impl Zap {
         let Kind::Fat(header) = self.kind else {
             unreachable!("the caller has matched it");
         };
-        // The block is let go of, so that it can be changed without a copy.
+        // The block is released, so that it can be changed without a copy.
         drop(self.block0);
         FatEditor {
             object: self.object,

@@ -30,7 +30,7 @@ pub(super) struct Plan {
 
 impl Zap {
     pub(super) fn apply_micro(self, tx: &Transaction, plan: Plan) -> Result<(), DmuError> {
-        // The block is let go of, so that it can be changed without a copy.
+        // The block is released, so that it can be changed without a copy.
         let object = self.object;
         drop(self.block0);
         tx.as_one(|| {

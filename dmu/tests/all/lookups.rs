@@ -1,8 +1,8 @@
-//! Each block that somebody asks for is one lookup of the cache.
+//! Each block that a caller asks for is one lookup of the cache.
 //!
-//! Blocks that are read together are fetched first and taken from the cache then. Both steps were
-//! counted, so that a cold read looked half warm: graphs showed hits of which each was a read of a
-//! device.
+//! Regression: blocks that are read together are fetched first and then taken from the cache. Both
+//! steps were counted, so that a cold read looked half warm: graphs showed hits of which each was a
+//! read of a device.
 
 //!
 //! A block of dnodes that was noted by its place was counted as data: programs that open many files
@@ -23,7 +23,7 @@ use std::sync::Arc;
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 16;
 
-/// Hits, waits and misses of data that somebody asked for.
+/// Hits, waits and misses of data that a caller asked for.
 fn demand(cache: &BlockCache) -> [u64; 3] {
     let lookups = &cache.lookups().demand[0];
     [Outcome::Hit, Outcome::Wait, Outcome::Miss].map(|outcome| lookups.get(outcome))
@@ -142,7 +142,7 @@ fn counters_outlive_the_handle_and_not_the_dataset() {
 
     cache.forget_dataset(ObjsetId(7));
     read(&again, id, contents().len());
-    assert!(cache.datasets().is_empty(), "nobody counts for it");
+    assert!(cache.datasets().is_empty(), "its figures are gone");
     let new = ObjectSet::open(Arc::clone(&cache), ObjsetId(7), root, None).expect("it opens");
     let found = of(&new);
     assert_eq!((found.data_lookups(), found.bytes), (0, Some([0, 0])));

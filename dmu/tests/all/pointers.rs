@@ -277,5 +277,9 @@ fn a_group_may_end_between_a_raw_range_and_its_objects() {
     });
     let block = receiver.recv_timeout(Duration::from_secs(60));
     let block = block.expect("the group comes to its end");
-    assert_eq!(block.logical_birth(), Txg(5), "it is protected anew");
+    assert_eq!(
+        block.logical_birth(),
+        Txg(5),
+        "it is written with the new MAC"
+    );
 }

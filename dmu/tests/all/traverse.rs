@@ -36,7 +36,7 @@ fn made(seed: u64, groups: usize, way: Way) -> (Arc<TestPool>, BlockPointer) {
     (pool, root)
 }
 
-/// The set anew, with nothing cached.
+/// The set, opened again with nothing cached.
 fn reopened(pool: &TestPool, root: BlockPointer) -> Arc<ObjectSet> {
     pool.reopen(root, ObjsetId(7))
 }
@@ -329,7 +329,7 @@ fn nothing_is_left_out_with_holes_and_free_slots() {
         assert!(first.0 >= expected);
         expected = first.0 + count;
     }
-    // Slot 0 is of no object, and told of as free.
+    // Slot 0 is of no object, and reported as free.
     assert_eq!(total, block_of_dnodes * 32);
 }
 
@@ -391,7 +391,7 @@ fn a_range_of_an_object_and_what_is_skipped() {
     assert!(walk.next().is_none());
 }
 
-/// What cannot be read is told of with its place; a walk that begins there meets the rest when it
+/// What cannot be read is reported with its place; a walk that begins there meets the rest when it
 /// is well again.
 #[test]
 fn damage_is_told_of_and_passed() {
@@ -431,7 +431,7 @@ fn damage_is_told_of_and_passed() {
         let [damage]: [Box<Damage>; 1] = damages.try_into().expect("one");
         assert_eq!((damage.kind, &damage.visit), (DamageKind::Unreadable, bad));
         assert!(damage.error.is_damage());
-        assert_eq!(&met[before], bad, "it is told of itself all the same");
+        assert_eq!(&met[before], bad, "the damaged block itself is reported");
         below_all += whole.len() - met.len();
         let resume = damage.resume;
         let rest = blocks(walk_of(
@@ -530,7 +530,7 @@ fn trees_made_by_an_enemy_end() {
     );
 }
 
-/// Remembers what it meets, and stops when told so.
+/// Collects what it meets, and stops on request.
 #[derive(Default)]
 struct Collected {
     cache: Option<Arc<BlockCache>>,

@@ -134,7 +134,7 @@ fn churn(seed: u64, new: NewZap, steps: u64, key: impl Fn(&mut Random) -> ZapKey
     let mut model = BTreeMap::new();
     for step in 0..steps {
         if step == steps / 2 {
-            // Later changes go on in the next group, over the frozen blocks of this one.
+            // Later changes continue in the next group, over the frozen blocks of this one.
             check(&set, id, &model);
             tx = Transaction::syncing(Txg(6));
         }

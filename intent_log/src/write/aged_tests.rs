@@ -23,7 +23,7 @@ fn small_changes_are_in_the_log_without_a_commit() {
     assert_eq!(writer.commit_aged(), Aged::Nothing);
     let after = writer.figures();
     assert_eq!(after.blocks, before.blocks + 1);
-    assert_eq!(after.commits, before.commits, "nobody asked for one");
+    assert_eq!(after.commits, before.commits, "no caller asked for one");
     // What is there already is not written again.
     append(&writer, &pool, (4, Some(small)));
     assert_eq!(commit(&writer, Commit::Object(small)), Committed::Log);
@@ -105,13 +105,13 @@ fn a_log_that_cannot_take_it_asks_for_a_group() {
     commit_with_groups(&pool, &writer);
 }
 
-/// Files that somebody is changing all the time, but for one.
+/// Files that are being changed all the time, but for one.
 #[derive(Debug)]
 struct Busy;
 
 impl LogData for Busy {
     fn read(&self, _: ObjectId, _: u64, _: u64) -> Result<Option<Vec<u8>>, DmuError> {
-        panic!("whoever has the file may wait for a group, and all commits would wait here")
+        panic!("the file's writer may wait for a group, and all commits would wait here")
     }
 
     fn read_if_free(&self, object: ObjectId, _: u64, length: u64) -> Option<Vec<u8>> {

@@ -18,7 +18,7 @@ pub(super) struct Written {
 /// How far the chain is.
 #[derive(Debug, Default)]
 pub(super) enum Stage {
-    /// There is none: the header on disk is empty, or will be before anybody is answered.
+    /// There is none: the header on disk is empty, or will be before any commit returns.
     #[default]
     Absent,
     /// The first block is allocated. From the group on whose header leads to it the chain counts.
@@ -69,7 +69,7 @@ fn header_to(first: BlockPointer) -> Option<IntentLogHeader> {
 }
 
 impl Chain {
-    /// What was told by groups that are on disk now.
+    /// Applies the headers and frees of groups that are on disk now.
     pub fn note_synced(&mut self, synced: Txg) {
         self.leaving.retain(|block| block.max_txg > synced);
         if let Stage::Starting {
@@ -166,7 +166,7 @@ impl Chain {
     }
 
     /// What the group `txg` has to do. The chain `ends` if everything that it has, or should have
-    /// had, is in this group or in earlier ones, and nobody is adding to it.
+    /// had, is in this group or in earlier ones, and no thread is adding to it.
     pub fn sync(&mut self, txg: Txg, ends: bool) -> LogSync {
         let mut freed = Vec::new();
         let header = match &mut self.stage {

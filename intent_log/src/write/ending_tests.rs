@@ -31,10 +31,10 @@ fn a_log_has_not_ended_while_its_head_has_changes() {
     writer.end().expect("the pool is well");
     pool.sync();
     assert!(writer.has_ended());
-    // Whoever removes a device comes too late.
+    // A later removal of a device has nothing to end.
     writer.end_chain().expect("the pool is well");
     assert!(writer.has_ended(), "the head has changes again");
-    // Another one who ends it makes another change.
+    // A second call to end it makes another change.
     writer.end().expect("the pool is well");
     assert!(!writer.has_ended(), "a change is not on disk");
     pool.sync();

@@ -1,7 +1,7 @@
 //! From operations to the contents of blocks: records are encoded, large writes split.
 //!
-//! The first block's size was decided before anybody knew what it will hold; the others are as
-//! large as what is left. A record never crosses a block, so the rest of a block may stay empty.
+//! The first block's size was fixed before its contents were known; the others are as large as what
+//! is left. A record never crosses a block, so the rest of a block may stay empty.
 
 use super::records::{Body, Data, Item};
 use super::sizes::block_size_for;

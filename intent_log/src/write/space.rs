@@ -75,8 +75,8 @@ pub trait LogData: Debug + Send + Sync {
     fn read(&self, object: ObjectId, offset: u64, length: u64)
     -> Result<Option<Vec<u8>>, DmuError>;
 
-    /// The same without a wait for others: `None` also if somebody is changing the object, or if it
-    /// cannot be read.
+    /// As [`Self::read`], without waiting for others. Returns `None` also if the object is being
+    /// changed, or if it cannot be read.
     fn read_if_free(&self, object: ObjectId, offset: u64, length: u64) -> Option<Vec<u8>> {
         self.read(object, offset, length).ok().flatten()
     }

@@ -69,7 +69,7 @@ struct PoolState {
     lies: bool,
 }
 
-/// A pool with one disk, whose groups are synced when somebody waits for one.
+/// A pool with one disk, whose groups are synced when a caller waits for one.
 #[derive(Debug)]
 struct Pool {
     state: Mutex<PoolState, Unranked>,
@@ -314,7 +314,7 @@ fn keys() -> Arc<ObjsetKeys> {
     Arc::new(ObjsetKeys::new(master, HmacKey::new([2; 64])))
 }
 
-/// Files that somebody truncates whenever they are about to be read.
+/// Files that are truncated whenever they are about to be read.
 #[derive(Debug)]
 struct Truncated(Arc<Pool>);
 
@@ -434,7 +434,7 @@ fn found(
                     let name = std::str::from_utf8(name).expect("digits");
                     numbers.push(name.parse().expect("digits"));
                 }
-                other => panic!("nobody wrote {other:?}"),
+                other => panic!("{other:?} was never written"),
             }
         }
         assert_eq!(verifier(&block.next)[2], OBJSET.0);
@@ -514,8 +514,9 @@ fn a_commit_writes_what_it_needs_and_no_more() {
     assert_eq!(found_now(&pool), [7]);
 }
 
-/// Who writes a new file and renames it over the old one without a sync has one or the other after
-/// a crash. A commit of something else wrote the rename without the contents.
+/// A program that writes a new file and renames it over the old one without a sync has one or the
+/// other after a crash. Regression: a commit of something else wrote the rename without the
+/// contents.
 #[test]
 fn what_is_renamed_takes_its_contents_along() {
     let (pool, writer) = started();
@@ -605,7 +606,7 @@ fn without_space_and_after_failures_a_commit_waits_for_its_group() {
         });
         assert!(writer.last_failure().is_some());
         breaks(&mut pool.state.lock(), false);
-        // A chain that broke begins anew, with the help of a group or two.
+        // A broken chain starts again, with the help of a group or two.
         let mut number = 4;
         while writer.figures().blocks == before.blocks {
             append(&writer, &pool, (number, None));

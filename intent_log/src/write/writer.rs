@@ -1,4 +1,4 @@
-//! The log writer of one open head: who does what when several commit at once.
+//! The log writer of one open head: how concurrent commits share its two stages.
 
 mod aged;
 mod ending;
@@ -149,7 +149,7 @@ enum Ending {
     ForGood,
 }
 
-/// A stage that a thread is in. If it panics there, the others go on without the log.
+/// A stage that a thread is in. If it panics there, other commits do without the log.
 struct StageGuard<'a>(&'a LogWriter);
 
 impl Drop for StageGuard<'_> {
@@ -222,7 +222,7 @@ struct Failure {
     error: Arc<LogWriteError>,
     /// Blocks that were allocated.
     allocated: Vec<BlockPointer>,
-    /// Blocks were sent, so that nobody knows what is at their places.
+    /// Blocks were sent, so the contents of their places are unknown.
     is_sent: bool,
 }
 
@@ -330,7 +330,7 @@ impl State {
         }
     }
 
-    /// What the log has to be told of an object that is shorter now, or gone.
+    /// Notes that an object is shorter now, or freed.
     fn note_shrunk(&mut self, object: ObjectId) {
         if self.is_writing || !self.queue.is_empty() {
             self.shrunk.insert(object, self.gathered);
@@ -623,7 +623,7 @@ impl LogWriter {
             Ok(items) => items,
             Err(error) => return self.end_write(upto, sequence, Err(not_sent(error))),
         };
-        // Who truncates a file says so before it lets go of it, and it is locked while it is read.
+        // A truncation is noted before the file is unlocked, and a file is locked while it is read.
         let shrunk = self.lock().shrunk_before(&job.to_be_read);
         if let Some(object) = shrunk {
             let objset = self.params.objset;
@@ -633,7 +633,8 @@ impl LogWriter {
         if items.is_empty() {
             return self.end_write(upto, sequence, Ok(None));
         }
-        // Only now: whoever changes an object while it is read may wait for the next group.
+        // Not earlier: a thread that changes an object while it is read may wait for the next
+        // group.
         self.lock().holding += 1;
         match self.hold() {
             Err(source) => {

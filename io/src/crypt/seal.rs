@@ -28,7 +28,7 @@ pub(crate) enum SealError {
     TooLarge,
 }
 
-/// Salt and initialization vector that nobody can foresee.
+/// An unpredictable salt and initialization vector.
 fn drawn(
     keys: &ObjsetKeys,
     random: impl Fn() -> std::io::Result<[u8; 20]>,

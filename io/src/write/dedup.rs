@@ -65,8 +65,8 @@ impl Placer<'_> {
         IoError::DedupTable { bookmark, source }
     }
 
-    /// The pointer to a block with the same contents that is stored already. Otherwise
-    /// `pointer` goes on as that of a new block, of which the table may or may not learn.
+    /// The pointer to a block with the same contents that is stored already. Otherwise `pointer`
+    /// becomes that of a new block, which the table may or may not record.
     pub(super) fn find_duplicate(
         &self,
         request: &WriteRequest,

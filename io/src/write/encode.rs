@@ -110,7 +110,7 @@ impl Encoder {
         let is_clear_only = policy.encrypt && request.level.0 == 0 && has_fill(request.object_type);
         let may_compress = !is_clear_only && self.pass < PASS_WITHOUT_COMPRESSION;
         let (stream, compression) = match &request.form {
-            // Whatever the policy says: compressing it anew would be all that this saves.
+            // Whatever the policy says: this saves compressing the block again.
             Some(Form::Compressed(form)) if may_compress => {
                 (Some(Stream::copy_of(&form.bytes)), form.compression)
             }
@@ -138,7 +138,7 @@ impl Encoder {
         self.finish(request, bytes, compression, in_place_of)
     }
 
-    /// Encodes a block that is stored already as somebody else made it.
+    /// Encodes a block that the caller passes in its stored form.
     fn encode_stored(&self, request: &WriteRequest, form: &StoredForm) -> Result<Encoded, IoError> {
         let bookmark = request.bookmark;
         let bad = |problem| IoError::BadRequest { bookmark, problem };

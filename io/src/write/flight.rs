@@ -87,7 +87,7 @@ impl Sent {
             left: Mutex::new(chunks),
             zero: Condvar::new(),
         });
-        // Whoever sends a few KiB itself has them there before another thread would be awake.
+        // Writing a few KiB here is faster than waking another thread.
         let is_small = bytes <= OWN_BYTES_MAX;
         let is_own =
             |chunk: &usize| is_awaited && (chunks == 1 || is_small && plan.same_leaf(*chunk, 0));
@@ -130,8 +130,8 @@ impl Sent {
     }
 }
 
-/// Sends writes and waits until they have landed, once: whoever waits for an intent log has another
-/// way. Returns those that did not arrive.
+/// Sends writes once and waits until they have landed, without retries: a commit of an intent log
+/// can use its group instead. Returns those that did not arrive.
 pub(super) fn send_now(
     pipeline: &Pipeline,
     writes: Vec<(usize, VdevWrite)>,

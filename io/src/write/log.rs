@@ -1,10 +1,10 @@
-//! Blocks of intent logs: written by whoever commits, made durable before anybody is answered.
+//! Blocks of intent logs: written by the committing thread, and made durable before it returns.
 //!
-//! They differ from other blocks (format/2e 2). The pointer is made before the contents: it
-//! stands in the block before it. Its checksum words are the verifier that ties the block to its
-//! place in the chain; the checksum itself is in the block. There is one copy, never a gang. And
-//! nobody waits for devices that are gone: the caller falls back to its transaction group, which
-//! does. A log device that fails is given up, so that the next chain is elsewhere.
+//! They differ from other blocks (format/2e 2). The pointer is made before the contents: it stands
+//! in the block before it. Its checksum words are the verifier that ties the block to its place in
+//! the chain; the checksum itself is in the block. There is one copy, never a gang. A commit does
+//! not wait for devices that are gone: it falls back to its transaction group, which does wait. A
+//! log device that fails is given up, so that the next chain is elsewhere.
 
 use super::pipeline::Writer;
 use super::pointer::{self, Properties};

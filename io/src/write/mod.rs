@@ -1,4 +1,4 @@
-//! Writing blocks: what is asked for, and who says where there is space.
+//! Writing blocks: requests, and the interface to the allocator.
 //!
 //! A writer hands over logical contents in little-endian form and gets a block pointer back. On
 //! the way the pipeline makes holes of zeros, compresses, embeds what is tiny, encrypts,
@@ -86,7 +86,7 @@ impl Default for WritePolicy {
     }
 }
 
-/// How a block is stored that somebody else encoded: its bytes are written as they are.
+/// How an already encoded block is stored: its bytes are written as they are.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoredForm {
     /// Bytes of the contents.
@@ -101,7 +101,7 @@ pub struct StoredForm {
     pub mac: [u8; 16],
 }
 
-/// What a block's contents are compressed to, by somebody else.
+/// A block's contents in already compressed form.
 #[derive(Clone, Debug)]
 pub struct CompressedForm {
     /// The bytes, whose number is a multiple of 512; zeros may stand behind them.
@@ -142,7 +142,7 @@ pub struct WriteRequest {
     /// in this very txg and the pass is not the first, the block may be written in its place: a
     /// result with the same first address took over the space, and the caller must not free it.
     pub previous: Option<BlockPointer>,
-    /// If somebody else encoded it already: how far.
+    /// The form, if the block is already compressed or encoded.
     pub form: Option<Form>,
 }
 
@@ -221,7 +221,7 @@ pub enum NoSpace {
     Full,
 }
 
-/// Who knows the free space of the pool.
+/// The allocator of the pool's space.
 ///
 /// Called from several threads at once. Space that was handed out counts as used until the txg
 /// is on disk, whatever becomes of the block.

@@ -1,15 +1,17 @@
 //! Metadata that is still on its way when the call that wrote it has returned.
 //!
 //! The metadata of a group is a chain of some tens of small blocks, each of which holds the
-//! addresses and checksums of those below. None of that waits for a device: so each block is sent
-//! off and the one above is made, and only who needs them there waits for all:
+//! addresses and checksums of those below. None of that waits for a device: each block is sent off
+//! and the one above is made at once. Only callers that need the blocks on the devices wait for
+//! all:
 //!
 //! - the commit, before it flushes the devices;
 //! - each pass over the meta object set, which records what devices missed;
-//! - whoever writes another state of a block in its place, since the two must not change order;
-//! - whoever reads a block that was written lately and is no longer cached.
+//! - a write that replaces the contents of a block in its place, since the two must not change
+//!   order;
+//! - a read of a block that was written lately and is no longer cached.
 //!
-//! What fails is told at the commit, which then fails too.
+//! The commit reports failures, and then fails too.
 
 use super::flight::Flight;
 use crate::error::IoError;
@@ -22,11 +24,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 /// Flights under way; the oldest is waited for when there are more.
 const FLIGHTS_MAX: usize = 64;
 
-/// The flights that nobody waits for yet.
+/// The flights that no thread waits for yet.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     state: Mutex<State, ranks::PendingWrites>,
-    /// Number of flights, to be looked at without the lock.
+    /// Number of flights, readable without the lock.
     count: AtomicUsize,
     /// The oldest group that some of them belong to.
     oldest: AtomicU64,
@@ -52,12 +54,12 @@ impl Pending {
         self.state.lock()
     }
 
-    /// Leaves a flight to whoever settles.
+    /// Leaves a flight to the next thread that waits.
     pub(super) fn add(&self, txg: Txg, flight: Flight, pipeline: &Pipeline) {
         let mut state = self.lock();
         let oldest = match state.flights.is_empty() {
             true => txg.0,
-            // Some may be of the group before, if nobody settled it yet.
+            // Some may be of the group before, if it was not settled yet.
             false => self.oldest.load(Ordering::Relaxed).min(txg.0),
         };
         state.flights.push_back(flight);
@@ -70,7 +72,7 @@ impl Pending {
         self.count.store(state.flights.len(), Ordering::Release);
     }
 
-    /// Waits until all have arrived. Others who wait meanwhile wait as long.
+    /// Waits until all have arrived. Other threads that wait meanwhile wait as long.
     pub(super) fn wait(&self, pipeline: &Pipeline) {
         if self.count.load(Ordering::Acquire) > 0 {
             self.land_all(&mut self.lock(), pipeline);

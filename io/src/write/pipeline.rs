@@ -41,11 +41,11 @@ pub struct WriterParts {
     pub pipeline: Arc<Pipeline>,
     /// Where salts and initialization vectors come from.
     pub env: Arc<dyn Env>,
-    /// Who hands out space.
+    /// The allocator.
     pub allocator: Arc<dyn Allocator>,
     /// The tables of deduplicated blocks, if there are any.
     pub dedup: Option<Arc<dyn DedupTable>>,
-    /// Who keeps the space of blocks for repairs: what reads find wrong is written again from now
+    /// Keeps the space of blocks during repairs: what reads find wrong is written again from now
     /// on. `None` where nothing is repaired.
     pub repairs: Option<Arc<dyn RepairSpace>>,
 }
@@ -86,8 +86,8 @@ impl Writer {
     ///
     /// # Errors
     /// For each block by itself: no space, keys that are not loaded, or too few devices that took
-    /// it; that is told later of a little metadata. The space of a block that failed stays taken
-    /// until its txg is over.
+    /// it; for a little metadata the last is reported later. The space of a block that failed stays
+    /// taken until its txg is over.
     pub fn write(
         &self,
         txg: Txg,
@@ -221,8 +221,8 @@ impl Writer {
 }
 
 impl Pipeline {
-    /// Waits until everything that was written has arrived at the devices, or has not: then the
-    /// vdevs know who missed it. [`settle`](Self::settle) says whether that was too much.
+    /// Waits until every write has arrived at the devices or failed. Then the vdevs know the leaves
+    /// that missed it. [`settle`](Self::settle) says whether too many did.
     pub fn arrive(&self) {
         self.writing.pending.wait(self);
     }

@@ -215,9 +215,9 @@ impl Placer<'_> {
         Ok(())
     }
 
-    /// Puts new contents of the same size into a gang of this very group, which `leader` leads to
-    /// by its addresses. Were it made anew, the change of the space maps would make them, or what
-    /// else is in gangs, change again, and so on without an end.
+    /// Puts new contents of the same size into a gang of this very group, whose `leader` keeps its
+    /// addresses. A new gang would change the space maps. That would change them again, or other
+    /// metadata in gangs, and so on without an end.
     fn gang_again(
         &self,
         request: &WriteRequest,

@@ -17,7 +17,7 @@ impl std::fmt::Debug for RandomPool {
 }
 
 impl RandomPool {
-    /// `N` bytes that are given to nobody else.
+    /// `N` bytes that no other caller gets.
     ///
     /// # Errors
     /// If the environment has no randomness to give.

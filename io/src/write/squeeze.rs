@@ -112,7 +112,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// A stream that somebody else made.
+    /// A copy of an already compressed stream.
     pub(super) fn copy_of(bytes: &[u8]) -> Self {
         let mut buffer = AlignedBuf::take(bytes.len());
         buffer[..bytes.len()].copy_from_slice(bytes);

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 /// Requests that are with devices at once, at most.
 const WRITERS: usize = 16;
 
-/// What is on its way, and who takes it there.
+/// Writes on their way, and the threads that send them.
 #[derive(Debug, Default)]
 pub(crate) struct WriteState {
     /// Metadata on its way.

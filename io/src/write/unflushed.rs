@@ -1,15 +1,15 @@
 //! Blocks of a transaction group that devices took before its uberblock.
 //!
 //! A device whose flush fails, or that was away, may have lost what it had not made durable. A disk
-//! that was without power for a moment does not even say so. So what landed is kept in memory until
-//! a flush succeeds. After a failure all of it is written again, and then flushed again: at once,
-//! and once more whenever the pool's devices are said to be back. The buffers are those that were
+//! that was without power for a moment does not even report it. So what landed is kept in memory
+//! until a flush succeeds. After a failure all of it is written again, and then flushed again: at
+//! once, and once more whenever the administrator resumes the pool. The buffers are those that were
 //! written, so that keeping them copies nothing. Beyond [`bytes_max`] the devices are flushed
 //! before more is written, which bounds the memory.
 //!
-//! A device may also be another one that came back: a copy from before, which lacks what was
-//! flushed as well. Only the uberblock says on the device itself which of the two it is. So until
-//! that is written, whoever lets a group go on looks at each flushed block again.
+//! A device that returns may also be an older copy, which lacks what was flushed as well. Only the
+//! uberblock on the device itself tells which of the two it is. So until that is written, each
+//! flushed block is read again before a group continues.
 //!
 //! Blocks whose flight has not landed are not here: if devices are exchanged, or all is written
 //! again, their flight is sent once more. Blocks of intent logs are not here either: a commit whose

@@ -48,19 +48,22 @@ impl RepairSpace for Permits {
     }
 }
 
-/// Remembers what it is told.
+/// Keeps the reported faults.
 #[derive(Debug, Default)]
 struct Listener(Mutex<Vec<BlockFault>>);
 
 impl FaultSink for Listener {
     fn fault(&self, fault: &BlockFault) {
-        self.0.lock().expect("nobody panicked").push(fault.clone());
+        self.0
+            .lock()
+            .expect("no thread panicked")
+            .push(fault.clone());
     }
 }
 
 impl Listener {
     fn take(&self) -> Vec<(FaultClass, Option<Guid>)> {
-        let told = std::mem::take(&mut *self.0.lock().expect("nobody panicked"));
+        let told = std::mem::take(&mut *self.0.lock().expect("no thread panicked"));
         told.iter().map(|fault| (fault.class, fault.leaf)).collect()
     }
 }

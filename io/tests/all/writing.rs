@@ -197,8 +197,8 @@ fn metadata_is_rewritten_in_place_from_the_second_pass_on() {
     );
 }
 
-/// Gangs were made anew in each pass. Where the metadata itself was in gangs that changed the space
-/// maps each time, and a group had no end.
+/// Regression: each pass made new gangs. Where the metadata itself was in gangs, that changed the
+/// space maps each time, and the group never ended.
 #[test]
 fn gangs_are_rewritten_in_place_too() {
     for (layout, piece, copies) in [(Layout::Disk, 4096, 1), (Layout::Raidz2, 16_384, 3)] {
@@ -492,7 +492,7 @@ struct Remembered(Mutex<HashMap<DdtKey, (BlockPointer, u64)>>);
 
 impl DedupTable for Remembered {
     fn find(&self, pointer: &BlockPointer, _: usize) -> Result<Duplicate, DedupError> {
-        let known = self.0.lock().expect("nobody panicked");
+        let known = self.0.lock().expect("no thread panicked");
         Ok(match known.get(&DdtKey::of(pointer)) {
             None => Duplicate::None,
             Some((known, _)) => Duplicate::Stored {
@@ -503,7 +503,7 @@ impl DedupTable for Remembered {
     }
 
     fn refer(&self, pointer: &BlockPointer, _: usize) -> Result<(), DedupError> {
-        let mut known = self.0.lock().expect("nobody panicked");
+        let mut known = self.0.lock().expect("no thread panicked");
         let entry = known.entry(DdtKey::of(pointer)).or_insert((*pointer, 0));
         entry.1 += 1;
         Ok(())
@@ -560,7 +560,7 @@ fn equal_blocks_share_their_place_clear_or_encrypted() {
             );
         }
         let mut counts: Vec<u64> = {
-            let known = table.0.lock().expect("nobody panicked");
+            let known = table.0.lock().expect("no thread panicked");
             known.values().map(|(_, count)| *count).collect()
         };
         counts.sort_unstable();

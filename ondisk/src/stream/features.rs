@@ -44,7 +44,7 @@ features! {
     Lz4 = 17, "lz4";
     /// Blocks may be larger than 128 KiB.
     LargeBlocks = 19, "large_blocks";
-    /// The stream goes on where an earlier one was cut.
+    /// The stream resumes an earlier one that was cut off.
     Resuming = 20, "resuming";
     /// Blocks were left out.
     Redacted = 21, "redacted";

@@ -10,15 +10,15 @@
 //! 280 running checksum of everything since BEGIN (4 u64); in BEGIN the end of its name
 //! ```
 //!
-//! Numbers are in the sender's byte order, which BEGIN's magic number tells ([`ByteOrder`]);
-//! arrays of bytes are as they are, and so are payloads. How long a
-//! payload is, follows from the fields of its record: [`Record::payload_length`] knows, and
-//! refuses whatever is longer than the format allows before anybody makes room for it.
+//! Numbers are in the sender's byte order, which BEGIN's magic number identifies ([`ByteOrder`]);
+//! arrays of bytes are not swapped, and neither are payloads. The fields of a record determine the
+//! length of its payload: [`Record::payload_length`] computes it. It rejects a length beyond the
+//! format's limit, so that a caller does not allocate for it.
 //!
 //! A *package* holds the streams of several snapshots: BEGIN with the list of what comes
 //! ([`package`]), END, then whole streams, then END with nothing in it.
 //!
-//! The numbers of compression and checksum functions are kept raw: most are only told about.
+//! Compression and checksum functions are kept as raw numbers: most are only displayed.
 
 mod begin;
 mod byte_order;

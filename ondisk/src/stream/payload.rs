@@ -18,7 +18,7 @@ pub struct BeginPayload {
     pub redact_snapshots: Option<Vec<u64>>,
     /// Guids of the snapshots that its source is redacted to.
     pub redact_from_snapshots: Option<Vec<u64>>,
-    /// Where a resumed stream goes on: object, and offset in bytes.
+    /// The object and the offset in bytes at which a resumed stream starts.
     pub resume: Option<(ObjectId, u64)>,
     /// The keys of a raw stream.
     pub crypt: Option<CryptKeydata>,

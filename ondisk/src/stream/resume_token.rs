@@ -22,9 +22,9 @@ const STRUCTURE: &str = "resume token";
 pub struct ResumeToken {
     /// The stream's source; 0, or absent, if it is full.
     pub from_guid: Option<Guid>,
-    /// The object to go on with.
+    /// The object to resume with.
     pub object: ObjectId,
-    /// The offset in it to go on with, in bytes.
+    /// The offset in it to resume at, in bytes.
     pub offset: u64,
     /// Bytes of the stream that were received.
     pub bytes: u64,

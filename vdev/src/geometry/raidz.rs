@@ -14,8 +14,8 @@
 //!
 //! An expansion deals the same sequence out to one child more. An old block keeps its *logical*
 //! width, so its rows wrap at odd places: [`Raidz::map`] then makes each sector a column of its
-//! own and each logical row a parity unit. While the expansion runs, sectors up to the
-//! *reflow offset* are dealt out anew and the others still as before.
+//! own and each logical row a parity unit. While the expansion runs, sectors up to the *reflow
+//! offset* are at their new places and the others still at their old ones.
 
 use super::{Column, Map, Row, deflate_block_size, deflate_ratio};
 use cenote_base::Txg;
@@ -261,12 +261,12 @@ impl Raidz {
         }
     }
 
-    /// The row of a block, and its number, that reaches over the offset up to which an expansion
-    /// came: where its sectors will be once they have moved.
+    /// The row of a block, and its number, that crosses the offset that an expansion has reached:
+    /// the places of its sectors after they have moved.
     ///
-    /// Such a row is read from its old places. The expansion goes on behind the offset, so it will
-    /// not move the row's first sectors: a write brings them, and the others, to both places
-    /// (format/1c 1c.3).
+    /// Such a row is read from its old places. The expansion continues behind the offset, so it
+    /// will not move the row's first sectors. A write therefore stores these, and the others, at
+    /// both places (format/1c 1c.3).
     pub fn shadow_row(&self, offset: u64, size: u64, birth: Txg) -> Option<(usize, Row)> {
         let reflow = self.reflow.filter(|reflow| !reflow.use_scratch)?;
         let reflowed = reflow.offset >> self.ashift;

@@ -89,7 +89,7 @@ fn what_is_missed_is_computed_up_the_tree() {
     vdevs.set_dtl(Guid(11), &[Txg(55)..Txg(65)]);
     assert_eq!(of(2, DtlKind::Missing), txgs(55..60));
     assert_eq!(of(1, DtlKind::Outage), txgs(55..60));
-    assert!(vdevs.is_required(Guid(10)), "nobody can be spared now");
+    assert!(vdevs.is_required(Guid(10)), "no leaf can be spared now");
     assert_eq!(vdevs.is_resilver_needed(), Some(Txg(50)..Txg(65)));
     assert_eq!(vdevs.dtl_of(Guid(99), DtlKind::Missing), None);
 
@@ -143,7 +143,7 @@ fn a_leaf_is_attached_and_resilvered() {
         let children = status.children[0].children.iter();
         children.map(|c| c.figures.checksum_errors).sum::<u64>()
     };
-    assert_eq!(errors(&shape), 0, "nobody asked the new side");
+    assert_eq!(errors(&shape), 0, "the new side was not read");
     assert!(shape.is_required(Guid(10)) && !shape.is_required(Guid(11)));
 
     let targets = shape.begin_resilver(Txg(14));
@@ -238,7 +238,7 @@ fn a_leaf_goes_offline_and_comes_back() {
     assert_eq!(shape.dtl(Guid(11)), [Txg(10)..Txg(12)]);
     read_all(&shape, &late, "back");
 
-    // A resilver that was interrupted leaves it behind, whoever believes to be through.
+    // A resilver that was interrupted leaves it behind, even if it believes to have finished.
     let targets: Vec<ResilverTarget> = shape.begin_resilver(Txg(100));
     resilver(&shape, &late);
     let left = vdevs.reshape(&reshape(&half, &Devices::new(), &[]));
@@ -381,7 +381,7 @@ fn a_distributed_spare_is_filled() {
         let children = status.children[0].children.iter();
         children.map(|c| c.figures.checksum_errors).sum()
     };
-    assert_eq!(wrong, 0, "nobody was blamed for what the spare lacked");
+    assert_eq!(wrong, 0, "no leaf was charged for what the spare lacked");
     assert!(shape.end_resilver(&targets).is_empty());
     // The spare stands in for the disk: another may be lost.
     let mut fewer = devices.clone();

@@ -1,5 +1,5 @@
-//! Blocks written while the expansion of a raidz vdev has come halfway: they are there before it
-//! goes on, and after it went on past them as the software does that expands.
+//! Blocks written while the expansion of a raidz vdev is halfway: they must be readable before it
+//! continues, and after it has passed them as the expanding software does.
 
 use cenote_base::{Guid, Txg, VdevId};
 use cenote_device::{BlockBuffer, Device, MemoryDevice};

@@ -133,8 +133,8 @@ fn a_leaf_that_does_not_flush_was_not_reached() {
     assert_eq!(shape.dtl(Guid(11)), [Txg(10)..Txg(11)]);
 }
 
-/// A spare that went back and came again under its own guid while a resilver went on was taken
-/// for the one that had been there before.
+/// Regression: a spare that went back and came again under its own guid while a resilver ran was
+/// taken for the one that had been there before.
 #[test]
 fn a_leaf_that_left_and_came_again_is_another() {
     let devices = memory(10..12, DEVICE);
@@ -160,7 +160,7 @@ fn a_leaf_that_left_and_came_again_is_another() {
     assert_eq!(shape.dtl(Guid(11)), [Txg(4)..Txg(20)]);
 }
 
-/// A scan that goes on after an import is for the leaves that were there all the time.
+/// A scan that resumes after an import counts for the leaves that were there all the time.
 #[test]
 fn an_interrupted_resilver_goes_on_for_those_that_missed_nothing_since() {
     let devices = memory(10..13, DEVICE);
@@ -232,7 +232,7 @@ fn what_a_removal_copied_is_missed_by_who_was_away() {
         shape.is_written_in(&pointer(gang, 7), &gap),
         "its members may be there"
     );
-    // Whoever asks for the block does not believe the one that was away.
+    // The reader does not trust the leaf that was away.
     let right = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);
     let read = shape
         .read(block(0), 4096, Txg(7), &right, &IoContext::USER)

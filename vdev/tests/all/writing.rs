@@ -94,7 +94,7 @@ fn every_layout_gives_back_what_it_took() {
         }
         assert!(
             vdevs.take_changed_dtls().is_empty(),
-            "nobody missed anything"
+            "no leaf missed anything"
         );
     }
 }
@@ -140,7 +140,7 @@ fn repairs_give_leaves_back_what_they_lost() {
         // What one repair wrote disturbed no other block.
         let again = open(&case.config, &devices);
         read_all(&again, &writes, case.name);
-        assert!(vdevs.take_changed_dtls().is_empty(), "nobody missed that");
+        assert!(vdevs.take_changed_dtls().is_empty(), "no leaf missed that");
     }
 }
 
@@ -525,10 +525,10 @@ fn a_device_that_comes_back_may_have_lost_what_was_not_flushed() {
         let reopened = vdevs.reopen(&config, &again, unknown);
         match kind {
             "disk" => {
-                let text = reopened.expect_err("nobody else has it").to_string();
+                let text = reopened.expect_err("no other leaf has it").to_string();
                 assert!(text.contains("was away before it was flushed"), "{text}");
                 let found = vdevs.reopen(&config, &again, Kept::default);
-                found.expect("somebody looked");
+                found.expect("a search found nothing lost");
                 assert!(vdevs.shape().dtl(last).is_empty());
             }
             _ => {
@@ -563,7 +563,7 @@ fn a_device_that_lacks_what_it_flushed_is_not_taken_unless_others_have_it() {
         let reopened = vdevs.reopen(&config, &again, || kept);
         match kind {
             "disk" => {
-                let text = reopened.expect_err("nobody else has it").to_string();
+                let text = reopened.expect_err("no other leaf has it").to_string();
                 assert!(text.contains("an older copy"), "{text}");
             }
             _ => assert_eq!(reopened.expect("the other side has it"), lacking),
@@ -571,7 +571,7 @@ fn a_device_that_lacks_what_it_flushed_is_not_taken_unless_others_have_it() {
     }
 }
 
-/// What no leaf took was missed by none: it is told, and nowhere yet.
+/// A write that no leaf took counts as missed by none: it fails, and the block is nowhere yet.
 #[test]
 fn a_write_that_failed_as_a_whole_is_not_missed() {
     let config = pool(vdev("disk", 2, vec![]), 9, &[]);
@@ -614,11 +614,11 @@ fn a_flush_that_fails_where_the_other_side_has_nothing_is_told() {
     // In use again, should it have been given up.
     vdevs.clear_errors(None);
     faulty[1].fail_writes(true);
-    assert!(vdevs.flush_group(false).is_err(), "nobody has group 7");
+    assert!(vdevs.flush_group(false).is_err(), "no side has group 7");
 }
 
-/// A flush by somebody else took the marks of a group's writes and failed: the flush of the group
-/// found nothing to do, and the uberblock was written.
+/// Regression: another caller's flush took the marks of a group's writes and failed. The flush of
+/// the group found nothing to do, and the uberblock was written.
 #[test]
 fn what_another_s_flush_lost_is_lost_to_the_group() {
     let config = pool(vdev("disk", 2, vec![]), 9, &[]);
@@ -636,10 +636,10 @@ fn what_another_s_flush_lost_is_lost_to_the_group() {
     assert!(vdevs.flush_since(&before, &[elsewhere]).is_ok());
     assert!(vdevs.flush_since(&vdevs.flush_mark(), &[VdevId(0)]).is_ok());
     assert!(vdevs.flush_group(false).is_err());
-    assert!(vdevs.flush_group(false).is_ok(), "it was told");
+    assert!(vdevs.flush_group(false).is_ok(), "it was reported");
 }
 
-/// Writes blocks that nobody flushes.
+/// Writes blocks and does not flush.
 fn send(vdevs: &Shape, txg: Txg) {
     let results = vdevs.write(blocks(vdevs, txg, 0));
     assert!(results.iter().all(Result::is_ok));

@@ -5,20 +5,21 @@
 //! message, a start, an end, a sleep) it draws the next one by the seed and waits until the baton
 //! comes back. So a seed determines the whole course of events, on any machine and in any build.
 //!
-//! A task that could go on is not interrupted at each point, but at one in 2, 8, 32 or 128: the
-//! seed says which. Many faults need two threads that alternate at each step, others one that gets
-//! far while another stands still; and a switch is a switch of the kernel's, the dearest part of
-//! a simulation.
+//! The scheduler interrupts a runnable task not at each point but at one in 2, 8, 32 or 128; the
+//! seed draws which. Many faults need two threads that alternate at each step, others one that gets
+//! far while another stands still. And each switch is a switch of the kernel's, the most expensive
+//! part of a simulation.
 //!
-//! To wait is to leave the queue with a [`Key`], under which others wake the task. Because nobody
-//! else runs in between, a task can look at a condition and then wait without missing a wake-up;
-//! locks need nothing but `try_lock` of the standard library's. The clock is virtual. It stands
-//! still but for a microsecond at each scheduling point, and jumps to the next timer when no task
-//! can run. If there is no timer either, that is a deadlock: its report names all tasks, what
-//! they wait for and what they hold, and [`Scheduler::run`] panics with it.
+//! A task waits by leaving the queue with a [`Key`], under which others wake it. No other task runs
+//! in between, so a task can check a condition and then wait without missing a wake-up. Locks need
+//! only the `try_lock` of the standard library. The clock is virtual. It advances by a microsecond
+//! at each scheduling point, and jumps to the next timer when no task can run. If there is no timer
+//! either, that is a deadlock: its report names all tasks, what they wait for and what they hold,
+//! and [`Scheduler::run`] panics with it.
 //!
-//! *Panics.* A world may want one, at a scheduling point of threads that may panic, by number. What
-//! such a thread leaves behind, and who waits for it, is what tests look for.
+//! *Panics.* A world may inject a panic at a scheduling point, chosen by number, of threads that
+//! may panic. Tests then check what such a thread leaves behind, and that its waiters are not
+//! stuck.
 //!
 //! *Time.* A world may have an end. Threads that wake up now and then hide that others wait for
 //! ever: at the end that is a failure like a deadlock, with the same report.
@@ -194,7 +195,7 @@ impl Task {
         }
     }
 
-    /// Draws who runs next and waits for the baton.
+    /// Draws the task that runs next and waits for the baton.
     fn switch<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let next = state.choose();
         state.running = next;
@@ -242,12 +243,12 @@ impl Task {
         }
     }
 
-    /// A scheduling point: another task may go on.
+    /// A scheduling point: another task may run.
     pub(super) fn pause(&self, point: Point) {
         self.pause_or_yield(point, false);
     }
 
-    /// A scheduling point of a task that waits for others: any task may go on.
+    /// A scheduling point of a task that waits for others: any task may run.
     pub(super) fn yield_now(&self, point: Point) {
         self.pause_or_yield(point, true);
     }
@@ -339,7 +340,7 @@ impl Task {
         self.state().tasks[self.id].held.push((lock, point));
     }
 
-    /// Notes that the task gives a lock back, and wakes who waits for it.
+    /// Notes that the task releases a lock, and wakes the tasks that wait for it.
     pub(super) fn release(&self, lock: usize) {
         let mut state = self.state();
         let held = &mut state.tasks[self.id].held;
@@ -413,7 +414,7 @@ impl Task {
         self.wait_until(Key::Scope(scope), "join scope", is_over);
     }
 
-    /// Notes that a thread of a scope panicked and nobody looked at it.
+    /// Notes that a thread of a scope panicked and no other thread joined it.
     pub(super) fn fail_scope(&self, scope: u64) {
         self.state().failed_scopes.push(scope);
     }

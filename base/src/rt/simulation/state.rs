@@ -17,8 +17,8 @@ pub(super) const STEP: Duration = Duration::from_micros(1);
 /// Scheduling points that the destructors of an abandoned task may use before it is left behind.
 const LAST_STEPS: u32 = 10_000;
 
-/// A task that could go on is interrupted at one scheduling point in so many; which of these holds
-/// in a world is drawn.
+/// A runnable task is interrupted at one scheduling point in so many; each world draws one of
+/// these.
 const INTERRUPTIONS: [usize; 4] = [2, 8, 32, 128];
 
 /// One wait in so many ends without a reason, as waits in a real system may.
@@ -120,7 +120,7 @@ pub(super) struct State {
     /// What `fill_random` gives out: its own sequence, so that it does not change the schedule.
     pub entropy: Random,
     pub now: Duration,
-    /// Who has the baton.
+    /// The task that has the baton.
     pub running: Option<TaskId>,
     /// The task whose end ends the run.
     pub first: Option<TaskId>,
@@ -129,7 +129,7 @@ pub(super) struct State {
     present: Vec<TaskId>,
     interruptions: usize,
     pub scopes: u64,
-    /// Scopes of which a thread panicked that nobody joined.
+    /// Scopes with a thread that panicked and was not joined.
     pub failed_scopes: Vec<u64>,
     pub is_spurious: bool,
     pub trace: Option<Box<dyn Write + Send>>,
@@ -253,7 +253,7 @@ impl State {
         }
     }
 
-    /// Whether a task that could go on lets another one run first.
+    /// Whether a runnable task lets another one run first.
     pub(super) fn is_interrupted(&mut self) -> bool {
         self.random.draw(self.interruptions) == 0
     }
@@ -377,7 +377,7 @@ impl State {
         true
     }
 
-    /// Nobody can run, now or later.
+    /// Ends a deadlock: no task can run, now or later.
     fn resolve_deadlock(&mut self) {
         let is_stuck = |task: &TaskId| self.tasks[*task].is_stuck();
         let stuck: Vec<_> = (0..self.tasks.len()).filter(is_stuck).collect();

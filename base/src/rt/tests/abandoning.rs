@@ -47,7 +47,7 @@ fn everything_is_freed() {
                 "locks of those that are gone are free"
             );
             assert_eq!(Arc::strong_count(&lock), 1);
-            // The world goes on.
+            // The world still works.
             let after = spawn("after", || 3)
                 .expect("a thread")
                 .join()

@@ -81,7 +81,7 @@ fn a_full_channel_takes_no_more() {
         assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [1]);
         drop(receiver);
         assert_eq!(sender.try_send(3), Err(TrySendError::Disconnected(3)));
-        // Nobody waits, so nobody would take it.
+        // No receiver waits, so the value would not be taken.
         let (sender, receiver) = sync_channel(0);
         assert_eq!(sender.try_send(4), Err(TrySendError::Full(4)));
         // A value that is never taken goes back to its sender.
@@ -89,7 +89,7 @@ fn a_full_channel_takes_no_more() {
             let sender = scope.spawn(move || sender.send(5));
             drop(receiver);
             let sent = sender.join().expect("no panic");
-            assert_eq!(sent.expect_err("nobody took it").0, 5);
+            assert_eq!(sent.expect_err("no receiver took it").0, 5);
         });
     });
 }

@@ -1,4 +1,4 @@
-//! Jobs: no request, pause or stop is lost, whoever comes first.
+//! Jobs: no request, pause or stop is lost, in whatever order they arrive.
 
 use super::everywhere;
 use crate::rt::job::{Control, Job, Next, Progress, Work, guarded, once};
@@ -56,8 +56,8 @@ impl Seen {
     }
 }
 
-/// A worker that was about to end took no notice of what was asked for in that moment, and who
-/// asked saw a worker: a resilver was "in progress" that nobody worked on.
+/// Regression: a worker that was about to end missed a request of that moment, and the requester
+/// saw a worker. So a resilver was "in progress" without any thread that worked on it.
 #[test]
 fn each_request_is_followed_by_a_step() {
     everywhere(|| {
@@ -177,7 +177,7 @@ fn a_paused_job_makes_no_steps() {
         let second = job.pause();
         drop(pause);
         rt::yield_now();
-        assert_eq!(seen.steps(), 0, "somebody holds it still");
+        assert_eq!(seen.steps(), 0, "the second pause still holds");
         drop(second);
         seen.await_more(0);
         let _pause = job.pause();
@@ -330,7 +330,7 @@ fn figures_are_those_of_the_run() {
     assert!((nothing.percent() - 100.0).abs() < 1e-9);
 }
 
-/// Work that panicked was over without a word to those who waited for what it would do.
+/// Regression: work panicked, and those that waited for its result never learned of it.
 #[test]
 fn work_that_panics_is_told_of() {
     for seed in 0..20 {

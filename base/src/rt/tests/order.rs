@@ -65,7 +65,7 @@ fn locks_are_taken_in_the_order_of_the_table() {
     );
     // What was violated is forgotten with its guards.
     drop((outer.lock(), inner.write()));
-    // Whoever does not wait needs no order.
+    // Taking a lock without waiting needs no order.
     let _inner = inner.write();
     assert!(outer.try_lock().is_some());
 }
@@ -113,7 +113,7 @@ fn nothing_is_taken_under_a_leaf() {
     assert!(wrong.contains("with Leaf, a leaf"), "{wrong}");
 }
 
-/// Who waits takes its mutex again afterwards, under what else it holds.
+/// A wait takes its mutex again afterwards, while the thread holds its other locks.
 #[test]
 fn a_wait_takes_its_lock_anew() {
     let (outer, inner) = (Mutex::<(), Outer>::default(), Mutex::<(), Inner>::default());

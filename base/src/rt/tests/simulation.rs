@@ -178,11 +178,11 @@ fn the_clock_jumps() {
     });
     assert!(
         start.elapsed() < Duration::from_secs(3600),
-        "nobody waited a year"
+        "the test did not really wait a year"
     );
 }
 
-/// Who waits for the clock in a busy loop is not alone in the world.
+/// A busy loop on the clock lets other tasks run and so ends.
 #[test]
 fn busy_loops_end() {
     World::simulated(2).run(|| {

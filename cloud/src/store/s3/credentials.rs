@@ -1,8 +1,8 @@
-//! Keys to sign requests with, found anew each minute.
+//! Keys to sign requests with, looked up again each minute.
 //!
-//! Files and environment are read again once what they said is a minute old. A refused request is
-//! tried again after that time, so new keys are found by then. Keys of a role come with the time
-//! at which they expire, and `object_store` keeps them until shortly before.
+//! Files and environment are read again once their values are a minute old. A refused request is
+//! tried again after that time, so new keys are found by then. Keys of a role come with the time at
+//! which they expire, and `object_store` keeps them until shortly before.
 
 use super::http::{Limits, Line, Seen};
 use super::refusal::Fault;
@@ -22,10 +22,10 @@ use std::time::Duration;
 const FRESH: Duration = Duration::from_secs(20);
 /// How long a machine may take to say whether it has a role.
 const ROLE_LIMIT: Duration = Duration::from_secs(10);
-/// How long it may take to connect to who knows roles, which is near or not there at all.
+/// How long connecting to the provider of roles may take, which is near or not there at all.
 const ROLE_CONNECTING: Duration = Duration::from_secs(1);
 
-/// Requests are tried again by [`crate::store::Client`], and by nobody else.
+/// Turns retries off: [`crate::store::Client`] alone retries requests.
 pub(super) fn no_retries() -> RetryConfig {
     RetryConfig {
         backoff: BackoffConfig::default(),
@@ -34,7 +34,7 @@ pub(super) fn no_retries() -> RetryConfig {
     }
 }
 
-/// Who has the keys.
+/// Finds and keeps the keys.
 pub(super) struct KeyRing {
     sources: Sources,
     role: AwsCredentialProvider,
@@ -120,7 +120,7 @@ pub(super) fn is_role_secure(surroundings: &Surroundings) -> bool {
     surroundings.get("AWS_WEB_IDENTITY_TOKEN_FILE").is_some()
 }
 
-/// Who gives keys to a machine, a task or a pod that has a role.
+/// The provider of keys for a machine, a task or a pod that has a role.
 fn role(sources: &Sources, tls: &rustls::ClientConfig) -> Result<AwsCredentialProvider, String> {
     let surroundings = sources.surroundings();
     let is_far = is_role_secure(surroundings);
@@ -131,7 +131,7 @@ fn role(sources: &Sources, tls: &rustls::ClientConfig) -> Result<AwsCredentialPr
         limits: Limits::default(),
         seen: Arc::new(Seen::default()),
     };
-    // A store that nobody asks for anything but the keys that it would sign with.
+    // A store that is used only for the keys that it would sign with.
     let mut builder = AmazonS3Builder::new()
         .with_bucket_name("none")
         .with_retry(no_retries())
@@ -184,7 +184,7 @@ mod tests {
             none.contains("stores.toml") && none.contains("~/.aws"),
             "{none}"
         );
-        // Nobody listens on this port.
+        // No server listens on this port.
         let nobody = [("AWS_EC2_METADATA_SERVICE_ENDPOINT", "http://127.0.0.1:1")];
         let refused = asked(nobody).expect_err("no role");
         assert!(

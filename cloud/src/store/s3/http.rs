@@ -1,13 +1,13 @@
 //! Requests of HTTP, each of which has an end.
 //!
-//! A request may take as long as it moves: a slow line is no failure. It fails once nothing was
-//! sent or came for a minute. What the kernel took for sending counts as sent, so at the end of a
-//! body it is given the time that the kernel's share of it takes on a slow line. A connection whose
-//! other end is gone is noticed by the kernel: it asks for a sign of life while nothing moves, and
-//! gives up if what was sent is not acknowledged.
+//! A request may take as long as data moves: a slow line is no failure. It fails once nothing was
+//! sent or received for a minute. What the kernel took for sending counts as sent. So at the end of
+//! a body the request gets the time that the kernel's share takes on a slow line. The kernel
+//! notices a connection whose other end is gone: it sends probes while nothing moves, and gives up
+//! if what was sent is not acknowledged.
 //!
-//! An answer is taken whole, up to what it is allowed, before anybody sees it. Redirections are
-//! not followed: a signature is for one host.
+//! An answer is received whole, up to its limit, before the caller gets it. Redirections are not
+//! followed: a signature is for one host.
 
 use super::allowance::Allowance;
 use super::refusal::{Fault, Refusal};
@@ -55,7 +55,7 @@ impl Default for Limits {
 const SLOWEST: u64 = 16 << 10;
 /// What a kernel takes for sending at most: Linux's limit for buffers that it sizes itself.
 const KERNEL_TAKES: u64 = 4 << 20;
-/// Bytes of an answer of which nobody said how large it may be: a list of a thousand names.
+/// Bytes of an answer whose size the request does not limit: a list of a thousand names.
 const ANSWER_MAX: u64 = 8 << 20;
 /// Bytes of a refusal.
 const REFUSAL_MAX: usize = 64 << 10;

@@ -1,4 +1,5 @@
-//! A bucket of S3 as a store: Amazon's, MinIO's, Ceph's, versitygw's and whoever speaks like them.
+//! A bucket of S3 as a store: Amazon's, MinIO's, Ceph's, versitygw's and others that are
+//! compatible.
 //!
 //! `object_store` signs requests and reads answers. Everything that decides something is ours:
 //! connections and how long they may be silent (`http`), what a refusal means (`refusal`), where
@@ -8,9 +9,9 @@
 //! *Waiting*: a caller waits on its own thread while its requests run on the store's, so many
 //! of them at once, and no more than [`REQUESTS_MAX`].
 //!
-//! *Conditions*: a put of a free name carries `If-None-Match: *`. Both 412 and 409 (somebody else
-//! is at it) mean that the name may be taken; the client then looks at what is there. A store that
-//! does not know the condition says so, or overwrites, and is found out by the client's probe.
+//! *Conditions*: a put of a free name carries `If-None-Match: *`. Both 412 and 409 (another put is
+//! under way) mean that the name may be taken; the client then reads what is there. A store that
+//! does not know the condition says so, or overwrites, and the client's probe finds that out.
 //!
 //! *Missing*: only `NoSuchKey` is. An answer to HEAD has no words, so that one is followed by a
 //! GET of one byte.
@@ -56,8 +57,8 @@ use tokio::sync::Semaphore;
 const REQUESTS_MAX: usize = 64;
 /// How long a connection may take.
 const CONNECTING: Duration = Duration::from_secs(15);
-/// Bytes of all whole objects that are asked for at once: most of them are commits, which have some
-/// hundred KiB. Who asks for ranges says how many bytes there are.
+/// Bytes of all whole objects that are requested at once: most of them are commits, which have some
+/// hundred KiB. Requests for ranges state their number of bytes.
 const WHOLE_MAX: u64 = 256 << 20;
 /// Names that a server lists at once, at most.
 const PAGE: usize = 1000;
@@ -171,10 +172,10 @@ impl Store for BucketStore {
             let (shared, sender) = (Arc::clone(&self.shared), sender.clone());
             let whole = whole.clone();
             self.runtime.spawn(async move {
-                // Nobody closes it.
+                // The semaphore is never closed.
                 let _room = shared.room.acquire().await;
                 let answer = shared.answer(request, whole).await;
-                // Who asked waits for all answers.
+                // The caller waits for all answers.
                 let _ = sender.send((index, answer));
             });
         }
@@ -360,7 +361,7 @@ impl Shared {
                 found.push(self.meta(meta)?);
             }
             page_token = page.page_token;
-            // A server that goes on without giving anything would be asked for ever.
+            // A server that continues with empty pages would be asked for ever.
             if page_token.is_none() || count == 0 {
                 break;
             }

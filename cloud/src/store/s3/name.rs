@@ -8,7 +8,7 @@
 //! store=NAME         the section of `stores.toml` that says the rest
 //! ```
 //!
-//! All of them say where the store is or who asks, so they are part of its name, and labels keep
+//! All of them identify the store or the user of it, so they are part of its name, and labels keep
 //! them; no secret can stand in them. Escapes (`%20`) are not undone.
 
 use std::fmt;

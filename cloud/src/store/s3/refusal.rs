@@ -107,7 +107,7 @@ impl Refusal {
             // What was sent arrived as something else.
             | (_, "BadDigest" | "InvalidDigest" | "XAmzContentSHA256Mismatch" | "IncompleteBody")
             | (408 | 409 | 425 | 500 | 502 | 504, _) => StoreError::Transient(text),
-            // The last is versitygw's word for keys of nobody.
+            // The last is versitygw's code for unknown keys.
             (_, "AuthorizationHeaderMalformed" | "InvalidToken" | "InvalidAccessKeyId")
             | (_, "SignatureDoesNotMatch" | "XAdminUserNotFound")
             | (401 | 403, _) => StoreError::Denied(text),
@@ -118,7 +118,7 @@ impl Refusal {
 }
 
 impl Fault {
-    /// What it means to whoever asked.
+    /// What it means to the caller.
     pub(super) fn error(&self) -> StoreError {
         match self {
             Self::Refused(refusal) => refusal.error(),
@@ -144,7 +144,7 @@ impl Fault {
     }
 }
 
-/// What an error of the library's means to whoever asked.
+/// What an error of the library's means to the caller.
 pub(super) fn store_error(error: &object_store::Error) -> StoreError {
     match Fault::below(error) {
         Some(fault) => fault.error(),

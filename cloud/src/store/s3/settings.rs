@@ -1,8 +1,8 @@
-//! How a store is reached, put together from everybody who has a say.
+//! How a store is reached, combined from all sources of settings.
 //!
-//! Who is closer to the store wins: its name, then its section of `stores.toml`, then the
-//! environment, then the profile of `~/.aws`. A server is found once, when the store is opened;
-//! keys are looked for again and again, because they expire and are mended by people.
+//! The source nearest to the store wins: its name, then its section of `stores.toml`, then the
+//! environment, then the profile of `~/.aws`. A server is found once, when the store is opened.
+//! Keys are looked up again and again, because they expire and people replace them.
 
 use super::name::{self, BucketName};
 use super::profiles::{self, Profile};
@@ -43,7 +43,7 @@ pub(super) enum Keys {
     Role,
 }
 
-/// Who is asked.
+/// The sources of settings.
 #[derive(Clone, Debug)]
 pub(super) struct Sources {
     name: BucketName,

@@ -35,7 +35,7 @@ impl Surroundings {
         }
     }
 
-    /// Made-up ones, of a user who is not root.
+    /// Invented surroundings, of a user other than root.
     pub fn of_variables<Text: Into<String>>(
         variables: impl IntoIterator<Item = (Text, Text)>,
     ) -> Self {

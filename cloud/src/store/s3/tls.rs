@@ -17,7 +17,7 @@ pub(super) fn config(bundle: Option<&Path>, is_needed: bool) -> Result<ClientCon
             let fail = |error: &dyn std::fmt::Display| format!("{}: {error}", path.display());
             let found = CertificateDer::pem_file_iter(path).map_err(|error| fail(&error))?;
             let found: Result<Vec<_>, _> = found.collect();
-            // Large files have old ones that nobody can read; they are trusted by nobody.
+            // Large files have old ones that cannot be parsed; these are not trusted.
             roots.add_parsable_certificates(found.map_err(|error| fail(&error))?);
             if roots.is_empty() {
                 return Err(fail(&"there are no certificates in it"));
@@ -59,6 +59,6 @@ mod tests {
         .expect("room");
         assert!(config(Some(file.path()), true).is_err(), "no certificate");
         assert!(config(Some(Path::new("/nowhere/ca.pem")), true).is_err());
-        assert!(config(None, false).is_ok(), "nobody needs one");
+        assert!(config(None, false).is_ok(), "none is needed");
     }
 }

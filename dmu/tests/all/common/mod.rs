@@ -64,7 +64,7 @@ pub struct TestPool {
     device: Arc<MemoryDevice>,
     space: Arc<Mutex<Space>>,
     way: Way,
-    /// The pass that the pipeline is told.
+    /// The pass to write in.
     pub pass: AtomicU32,
 }
 
@@ -201,7 +201,7 @@ impl TestPool {
         }
     }
 
-    /// The clones that were told of.
+    /// The clones that were reported.
     pub fn adopted(&self) -> Vec<BlockPointer> {
         self.space.lock().expect("no panic").adopted.clone()
     }

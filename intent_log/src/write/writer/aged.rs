@@ -1,20 +1,20 @@
-//! Small changes that nobody asked for go to the log, too, once their group is late.
+//! Small changes go to the log without an `fsync`, too, once their group is late.
 //!
 //! The kernel does not pass sync(2) to FUSE servers, so a group is written when it is a second old
-//! (`cenote_dmu::txg`). A large one takes longer, and one busy writer is enough to make it large:
-//! a crash then loses what others did meanwhile. So while the oldest change waits for longer than
-//! it should, the pool calls [`LogWriter::commit_aged`] about once a second.
+//! (`cenote_dmu::txg`). A large one takes longer, and one busy writer is enough to make it large: a
+//! crash then loses what others did meanwhile. So while the oldest change is overdue, the pool
+//! calls [`LogWriter::commit_aged`] about once a second.
 //!
 //! What is written here is written twice, so each call has a limit in bytes. Operations on names
 //! come first, in their order. Once all of these are taken, so are the objects whose lists are
 //! small, beginning behind the object that was taken last. A stream is not small: its group, which
 //! it makes large, is written soon for its size.
 //!
-//! Nobody waits for this, and it waits for nobody: not for a group, and not for whoever is changing
-//! an object, who may be waiting for room in one. So what has to be read is read first, without the
-//! stage that other commits need; what cannot be read now stays for the next call. Each list that
-//! it takes is one that a commit of the object would take: a crash finds nothing that `fsync` could
-//! not have left.
+//! No caller waits for this, and it waits for no other thread: neither for a group, nor for a
+//! thread that is changing an object, which may be waiting for room in a group. So contents are
+//! read first, without the stage that other commits need; what cannot be read now stays for the
+//! next call. Each list that it takes is one that a commit of the object would take. So after a
+//! crash the state is one that `fsync` could have left, too.
 
 use super::{Aged, Ending, LogWriter, StageGuard, State, Step, Target};
 use crate::write::chain::Stage;

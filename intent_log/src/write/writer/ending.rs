@@ -1,9 +1,9 @@
 //! How a log ends: for good, when its head is closed, or a chain of it, when a device is removed or
 //! lost.
 //!
-//! Both change the head with the open group, whose sync clears the header. Whoever closes the head
-//! waits until that is on disk: a group that finds changes of a closed head suspends the pool. So
-//! each change that is made for the log's sake is counted from the decision to make it.
+//! Both change the head with the open group, whose sync clears the header. Closing the head waits
+//! until that is on disk: a group that finds changes of a closed head suspends the pool. So each
+//! change that is made for the log's sake is counted from the decision to make it.
 
 use super::{Ending, LogWriter};
 use crate::write::space::LogHold;
@@ -12,7 +12,7 @@ use cenote_dmu::DmuError;
 
 impl LogWriter {
     /// Ends the log: from now on commits wait for groups. The sync of the group that is open now
-    /// clears the header and frees all blocks, unless somebody is committing still.
+    /// clears the header and frees all blocks, unless a commit is still running.
     ///
     /// # Errors
     /// If the pool takes no more changes: then the log stays, for the next import to replay.
@@ -25,8 +25,8 @@ impl LogWriter {
         self.hold().map(drop)
     }
 
-    /// Changes the head with the open group, for somebody who is counted as holding it already:
-    /// between that and the decision to do so nobody may find that the log has ended.
+    /// Changes the head with the open group. The caller is counted as holding it already, so that
+    /// the log cannot appear ended between the decision and this call.
     pub(super) fn hold(&self) -> Result<Box<dyn LogHold + '_>, DmuError> {
         let hold = self.params.space.hold();
         let mut state = self.lock();
@@ -38,8 +38,8 @@ impl LogWriter {
     }
 
     /// Ends this chain only: so its blocks leave a device that is to be removed. Until that is done
-    /// commits wait for groups; then they begin another chain. A log that is ended for good is left
-    /// to whoever ends it.
+    /// commits wait for groups; then they begin another chain. Does nothing to a log that is being
+    /// ended for good.
     ///
     /// # Errors
     /// If the pool takes no more changes.
@@ -60,8 +60,8 @@ impl LogWriter {
         self.lock().chain.is_on(is_meant)
     }
 
-    /// Whether nothing is left of a log that was ended: it has no block, nobody is in a stage, and
-    /// what was changed in the head for its sake is on disk.
+    /// Whether nothing is left of a log that was ended: it has no block, no thread is in a stage,
+    /// and its changes of the head are on disk.
     pub fn has_ended(&self) -> bool {
         let durable = self.params.space.durable_txg();
         let state = self.lock();

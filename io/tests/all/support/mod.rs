@@ -123,7 +123,7 @@ impl Allocator for Space {
             .shape()
             .asize(VdevId(0), size, txg)
             .expect("a block's size");
-        let mut next = self.next.lock().expect("nobody panicked");
+        let mut next = self.next.lock().expect("no thread panicked");
         let mut dvas = Vec::new();
         for _ in 0..request.copies {
             dvas.push(Dva::new(VdevId(0), *next, asize));

@@ -156,7 +156,7 @@ fn any_devices_up_to_the_redundancy_may_be_missing() {
                 .sum();
             assert_eq!(
                 wrong, 0,
-                "{kind} without {missing:?}: who is missing is not wrong"
+                "{kind} without {missing:?}: a missing device is not wrong"
             );
         }
         let too_many: Vec<usize> = (0..=lost).collect();
@@ -192,7 +192,7 @@ fn any_devices_up_to_the_redundancy_may_lie() {
             }
             let errors = walk::checksum_errors(&vdevs);
             blamed += errors.iter().map(|(_, count)| count).sum::<u64>();
-            // A noisy device that gave only parity which nobody needed is not found out.
+            // A noisy device that gave only unused parity goes unnoticed.
             for (guid, _) in errors.into_iter().filter(|(_, count)| *count > 0) {
                 let position = pool.devices.iter().position(|(known, _)| *known == guid);
                 let is_noisy = position.is_some_and(|position| noisy.contains(&position));
@@ -203,7 +203,7 @@ fn any_devices_up_to_the_redundancy_may_lie() {
             }
             pool.heal();
         }
-        assert!(blamed > 0, "{kind}: somebody is found out");
+        assert!(blamed > 0, "{kind}: a noisy device is found");
     }
 }
 
