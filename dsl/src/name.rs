@@ -178,11 +178,11 @@ impl DatasetName {
         Ok(Self { text, delimiter })
     }
 
-    /// Whether a user could have given this name. Other names come from disks that somebody
-    /// prepared: they are listed, and nothing is mounted by them.
+    /// Whether a user could have created this name. Other names come from damaged or malicious
+    /// pools. They are listed, but nothing is mounted under them.
     ///
     /// # Errors
-    /// Says why not.
+    /// The rule that the name breaks.
     pub fn check(&self) -> Result<(), NameError> {
         Self::parse(&self.text).map(drop)
     }
@@ -403,7 +403,7 @@ mod tests {
         assert_eq!(pool.snapshot(b"s").expect("nameable").as_str(), "tank@s");
     }
 
-    /// A pool that somebody prepared had such names, and a terminal obeyed them.
+    /// A malicious pool had names with escape sequences, and the terminal obeyed them.
     #[test]
     fn names_from_disk_are_shown_without_control_characters() {
         let pool = DatasetName::of_pool("tank").expect("short");

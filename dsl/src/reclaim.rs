@@ -25,7 +25,7 @@ use cenote_ondisk::dsl_dataset::DslDataset;
 /// What keeps a snapshot from being destroyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptBy {
-    /// Somebody holds it.
+    /// It has user holds.
     Holds,
     /// Datasets began as it.
     Clones,

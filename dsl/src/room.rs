@@ -204,7 +204,7 @@ impl Rooms {
         self.lock().synced
     }
 
-    /// Whether no head is open, so that nobody asks.
+    /// Whether no head is open, so that space need not be reserved.
     pub(crate) fn is_unused(&self) -> bool {
         self.lock().heads.is_empty()
     }
@@ -383,7 +383,7 @@ impl Ledger {
         self.directories.retain(|id, _| used.contains(id));
     }
 
-    /// Adds up anew what is in flight after a group went.
+    /// Sums up what is in flight again, after a transaction group was synced.
     fn recount(&mut self) {
         let synced = self.synced;
         let gone = |one: &InFlight| one.txg <= synced;
@@ -528,7 +528,7 @@ impl Ledger {
             return Answer::Fits;
         }
         let is_full = request.exceeds(used, self.pool.physical);
-        // If nobody writes, groups are so small that all that was freed is usable by now.
+        // Without writers groups are so small that all freed space is usable by now.
         let is_drained = in_flight == 0 && self.synced.0 >= first.0.saturating_add(DRAINED_AFTER);
         refused_or_later(is_full || is_drained, Limit::Pool)
     }
@@ -661,8 +661,8 @@ mod tests {
         assert_eq!(ask(&rooms, HEAD, 12, 1), Answer::Refused(Limit::Quota));
     }
 
-    /// Who asks after something was removed is not refused before that is on disk. Who goes on
-    /// changing something else does not let it wait for ever.
+    /// A request after a removal waits until the removal is on disk, and is not refused before.
+    /// Other changes after that do not make it wait forever.
     #[test]
     fn what_was_given_back_before_is_waited_for() {
         let rooms = rooms((100, 0), (100, 0), (0, 0));

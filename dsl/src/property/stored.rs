@@ -132,7 +132,7 @@ impl StoredProperties {
         self.entries.get(name)?.received.as_ref()
     }
 
-    /// Whether a value that a stream brought does not count, as somebody wants to inherit.
+    /// Whether a received value is ignored because the property was set to inherit.
     pub(crate) fn ignores_received(&self, name: &str) -> bool {
         let entry = self.entries.get(name);
         entry.is_some_and(|entry| entry.received_is_ignored)

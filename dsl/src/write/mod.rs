@@ -46,8 +46,8 @@
 //! A clone's deadlists have the keys of the snapshots that its origin came after, too. When it is
 //! promoted, snapshots change their directory, and their deadlists come with them unchanged.
 //!
-//! Readers meanwhile see each structure whole, but not all structures of one instant; who needs
-//! that opens what it looks at again after the transaction group.
+//! Concurrent readers see each structure in a consistent state, but not all of them as of one
+//! instant. Those that need one must reopen their handles after the transaction group.
 
 mod blocks;
 mod context;

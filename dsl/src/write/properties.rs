@@ -430,7 +430,7 @@ pub(super) fn stored_value(value: &Stored) -> ZapValue {
 }
 
 impl crate::dsl::Dsl {
-    /// Computes the policies of all open heads anew, after a property changed.
+    /// Recomputes the policies of all open heads after a property changed.
     pub(crate) fn refresh_policies(self: &std::sync::Arc<Self>) -> Result<(), DslError> {
         for head in self.open_heads() {
             let dataset = self.dataset_of(head.id())?;

@@ -122,10 +122,11 @@ impl Postponed {
         Ok(refused)
     }
 
-    /// The same before the contents come, whose size nobody knows: what cannot be is known now.
+    /// Checks the settings before the contents come. Their size is still unknown, so `refquota` is
+    /// checked at the end.
     ///
     /// # Errors
-    /// If what was asked for cannot be.
+    /// A property that the receiver asked for cannot be set.
     pub(crate) fn check_before(
         &mut self,
         context: &SyncContext<'_>,
