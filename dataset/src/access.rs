@@ -21,7 +21,7 @@ pub struct Access {
     pub env: Arc<dyn Env>,
     /// What writes the pool's blocks, for intent logs. Nothing is logged without.
     pub blocks: Option<Arc<Writer>>,
-    /// Who is told of damage that nobody waits for.
+    /// Gets reports of damage found by work that no caller waits for.
     pub damage: Option<Arc<dyn DamageSink>>,
 }
 

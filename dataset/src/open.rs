@@ -16,8 +16,8 @@ use std::sync::{Arc, OnceLock};
 
 /// A dataset that is open for changes.
 ///
-/// Whoever opened it ends it: by [`Self::end`], or by [`Self::release`] if nothing was changed.
-/// Dropping it leaves the head open, so that what was changed can still be stored.
+/// The caller that opened it must end it: by [`Self::end`], or by [`Self::release`] if nothing was
+/// changed. Dropping it leaves the head open, so that changes can still be stored.
 #[derive(Debug)]
 pub struct OpenDataset {
     set: Arc<ObjectSet>,
@@ -33,7 +33,7 @@ pub struct OpenDataset {
     sync: AtomicU64,
     /// The log is not written to log devices.
     avoids_log_devices: Arc<AtomicBool>,
-    /// It takes no changes any more, from whoever still has it.
+    /// It accepts no more changes from any holder.
     is_closed: AtomicBool,
 }
 
@@ -135,7 +135,7 @@ impl OpenDataset {
         &self.env
     }
 
-    /// Who is told of damage that nobody waits for.
+    /// Gets reports of damage found by work that no caller waits for.
     pub fn damage(&self) -> Option<&Arc<dyn DamageSink>> {
         self.damage.as_ref()
     }
@@ -195,7 +195,8 @@ impl OpenDataset {
         })
     }
 
-    /// As [`Self::begin`], for what makes the dataset smaller: it goes on when there is no space.
+    /// Like [`Self::begin`], for changes that make the dataset smaller: these work in a full pool,
+    /// too.
     ///
     /// # Errors
     /// If the pool takes no changes, or the dataset is closed.
@@ -313,7 +314,7 @@ impl OpenDataset {
     /// If they cannot be written. The head stays open then.
     pub fn end(&self) -> Result<(), DmuError> {
         self.close();
-        // Who is committing still may keep the log from ending with the first group.
+        // Commits that are under way may keep the log from ending with the first group.
         loop {
             self.end_log()?;
             self.gate.wait_synced(self.gate.open_txg())?;
