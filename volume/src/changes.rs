@@ -16,7 +16,7 @@ use cenote_dmu::{DmuError, Object};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How often a walk begins anew because the state that it walks was replaced meanwhile.
+/// How often a walk restarts because the state that it walks was replaced meanwhile.
 const WALKS_MAX: usize = 5;
 
 /// Bytes of a range that are all as they were, or all may have changed.
