@@ -148,14 +148,14 @@ pub enum StreamError {
         /// The record that was not applied.
         place: Place,
     },
-    /// Whoever asked for it wants it no more.
+    /// The caller cancelled the operation.
     #[error("{place}: interrupted")]
     Cancelled {
         /// The record that was not applied.
         place: Place,
     },
-    /// A stream does not belong behind the one that it was to complete.
-    #[error("{place}: this stream does not go on where the other one ends")]
+    /// A stream is not the rest of the one that it was to complete.
+    #[error("{place}: this stream does not continue where the other one ends")]
     NotTheRest {
         /// The record that shows it.
         place: Place,
@@ -238,7 +238,7 @@ pub enum Problem {
 #[non_exhaustive]
 pub enum Refusal {
     /// Its blocks are encrypted.
-    #[error("the stream is raw: its blocks cannot be compressed anew")]
+    #[error("the stream is raw: its blocks cannot be recompressed")]
     Raw,
     /// A block refers to one that was not there.
     #[error("the block refers to one that the stream does not have before it")]

@@ -1,8 +1,8 @@
-//! What a stream is, and whether it is whole.
+//! What a stream contains, and whether it is complete.
 //!
-//! Inspection reads a stream to its end, or to where it is damaged or cut. Of a cut stream it
-//! tells what a resuming one has to go on with: the last record that a receiver would have
-//! applied, which is the one before the last whose header arrived (see [`crate::Reader`]).
+//! Inspection reads a stream to its end, or to where it is damaged or cut. For a cut stream it
+//! returns where to resume: the last record that a receiver would have applied. This is the one
+//! before the last whose header arrived (see [`crate::Reader`]).
 
 mod resume;
 

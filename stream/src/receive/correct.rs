@@ -84,7 +84,7 @@ fn heal(
     is_raw: bool,
 ) -> Result<Option<bool>, DmuError> {
     let Ok(object) = set.object(write.object) else {
-        // Which block it was cannot be told, if there ever was one.
+        // There may have been such a block, but which one is unknown.
         return Ok(None);
     };
     let size = object.block_size();

@@ -1,7 +1,7 @@
-//! Chosen blocks expanded, whatever the stream says of their compression.
+//! Decompressing chosen blocks, whatever the stream says about their compression.
 //!
-//! Once OpenZFS stored blocks that were compressed as if they were not, and sent them so. A
-//! receiver cannot know; somebody who sees the damage in a file can say which blocks it is.
+//! OpenZFS once stored and sent compressed blocks as if they were uncompressed. A receiver cannot
+//! detect that. A user who sees the damage in a file can specify the blocks.
 
 use super::{expand, refuse, rewrite};
 use crate::error::{Place, Refusal, StreamError};

@@ -41,7 +41,7 @@ impl Sending<'_> {
             ..WriteRecord::default()
         };
         if self.is_cut(record.logical_size) {
-            // What is told of pieces is nothing that the block's pointer has.
+            // The block pointer's checksum does not apply to the pieces.
             record.checksum = ChecksumKind::Off as u8;
             let shape = Shape::Pieces(Box::new(record), OLD_BLOCK_SIZE_MAX as usize);
             return out.block(shape, visit);
