@@ -54,8 +54,8 @@ impl Pool {
         Ok(is_active && self.dsl().checkpoint()?.is_none())
     }
 
-    /// The uberblock with which a pool goes on that was opened at its checkpoint: the kept one, as
-    /// a newer one than that of the group `newest`.
+    /// The uberblock with which a pool continues after it was opened at its checkpoint: the kept
+    /// one, numbered after the group `newest`.
     pub(crate) fn rewound_uberblock(&self, newest: Txg) -> Uberblock {
         let kept = self.uberblock();
         Uberblock {

@@ -105,7 +105,7 @@ pub enum ImportError {
         /// Seconds since the epoch of the last uberblock.
         timestamp: u64,
     },
-    /// The property `multihost` is on, and this system cannot say who it is.
+    /// The property `multihost` is on, and this system has no hostid.
     #[error("the property multihost is on, and this system has no hostid")]
     HostIdRequired,
     /// Another system writes heartbeats to the pool.

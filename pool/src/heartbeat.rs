@@ -189,7 +189,7 @@ impl Writer {
         // Without randomness it is always the same leaf, which is as good while that works.
         let _ = syncer.env.fill_random(&mut pick);
         let pick = u64::from_le_bytes(pick);
-        // Whoever fails too long is noticed by the time of the last one that did not.
+        // After failures for too long, the time of the last success reveals them.
         let leaves = syncer.vdevs.shape().write_heartbeat(&uberblock, pick);
         if leaves.is_ok() {
             syncer.heartbeat.note_written(syncer.env.monotonic());
@@ -202,8 +202,8 @@ impl Writer {
 /// Whether another system, or another program of this one, shows by heartbeats that it has the
 /// pool open for writing.
 ///
-/// If the labels promise any, this watches for as long as one may take to come: for twenty
-/// seconds, by OpenZFS's defaults. A pool that was exported is nobody's.
+/// If the labels say that there are heartbeats, this watches for as long as one may take: twenty
+/// seconds, by OpenZFS's defaults. An exported pool is not in use.
 pub fn is_in_use(candidate: &PoolCandidate, env: &dyn Env) -> bool {
     let is_active = candidate.config.state == PoolState::Active;
     let best = candidate.uberblocks().into_iter().next();

@@ -79,8 +79,7 @@ pub struct Pool {
     hold: Option<Hold>,
 }
 
-/// The root vdev's configuration as it was when it was asked for. It stays as it is while the
-/// pool's goes on.
+/// A snapshot of the root vdev's configuration: it does not change when the pool's does.
 #[derive(Clone, Debug)]
 pub struct VdevTree(Arc<PoolConfig>);
 
@@ -396,7 +395,7 @@ impl Pool {
         Arc::clone(&known.config)
     }
 
-    /// Shows the configuration as it is now to whoever asks from now on.
+    /// Makes the current configuration visible to new callers.
     pub(crate) fn renew_config(&self) {
         if let Some(syncer) = &self.syncer {
             let mut known = self.config.lock();
@@ -404,7 +403,7 @@ impl Pool {
         }
     }
 
-    /// The newest label's configuration, which tells who had the pool last.
+    /// The newest label's configuration, which names the system that had the pool last.
     pub fn label_config(&self) -> &PoolConfig {
         &self.label_config
     }
@@ -495,8 +494,8 @@ impl Pool {
         self.vdevs.shape()
     }
 
-    /// Sets who is told of what devices do wrong: single parts of blocks that redundancy served
-    /// for, and blocks that are lost. Only the first call counts.
+    /// Sets the sink for device faults: parts of blocks that were repaired from redundancy, and
+    /// lost blocks. Only the first call counts.
     pub fn set_fault_sink(&self, sink: Arc<dyn FaultSink>) {
         self.cache.pipeline().set_fault_sink(sink);
     }

@@ -140,7 +140,7 @@ impl Pool {
                 looked.outsiders.push(known.outsider(parted.into(), ours));
                 continue;
             }
-            // From now on nobody else writes to it.
+            // From now on the device is locked against other writers.
             let device = match opener.open_writable(&path) {
                 // What strayed is still open, and may have another name now.
                 Err(DeviceError::InUse { .. }) if self.vdevs().has_strayed(known.leaf) => continue,
@@ -180,9 +180,9 @@ impl Pool {
         }
     }
 
-    /// Judges devices that were given up and are open still, before they are used again: while
-    /// nobody looked, the file may have been written over with an older copy. What they missed by
-    /// that is noted. Returns those that are not used.
+    /// Checks devices that were given up but are still open, before they are used again: the file
+    /// may have been overwritten with an older copy meanwhile. Records what they missed by that.
+    /// Returns the devices that cannot be used.
     pub(super) fn judge_given_up(&self, is_meant: impl Fn(&Guid) -> bool) -> Vec<Outsider> {
         let mut outsiders = Vec::new();
         let shape = self.vdevs();

@@ -1,8 +1,8 @@
 //! Metaslabs whose allocated space is copied to a device, without knowing its blocks.
 //!
-//! Whoever copies must not overwrite what was allocated in between. So the metaslab is left alone
-//! as long as there is room in others. If there is none, it is allocated from all the same: then
-//! the copy is not to be relied on, and is made once more.
+//! The copier must not overwrite newer allocations. So the allocator avoids the metaslab as long as
+//! there is room in others. If there is none it allocates there all the same; then the copy is not
+//! reliable, and is repeated.
 
 use super::Space;
 use super::top::Avoided;

@@ -459,7 +459,7 @@ mod tests {
             end_txg(&mut metaslab, moment);
         }
         assert_eq!(metaslab.allocate(4096, &[]), Some(old.start), "used again");
-        // Whoever read this before cannot know whose it is.
+        // A reader from before cannot know to which block it belongs.
         assert!(!metaslab.begin_repair(old.clone(), 3));
         assert!(!metaslab.begin_repair(kept.clone(), 3));
         assert!(metaslab.begin_repair(old, 4) && metaslab.begin_repair(kept, 4));
@@ -557,7 +557,7 @@ mod tests {
         metaslab.header.allocated += delta.balance();
         metaslab.committed(false, 1).expect("consistent");
         assert!(metaslab.release(range.clone()).is_err(), "not yet there");
-        // Loading again does not give it to anybody else.
+        // Loading again must not allocate it a second time.
         metaslab.free = None;
         let mut free = FreeSpace::whole(metaslab.range.clone());
         let recorded = delta.allocated.iter();

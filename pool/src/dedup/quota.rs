@@ -20,7 +20,7 @@ impl Quota {
             return Ok(is_reached);
         }
         let is_reached = match dsl.pool_properties()?.get(TABLE_QUOTA) {
-            // `auto`: a table that fills its devices goes on to others.
+            // `auto`: a table that fills its devices overflows to others.
             None | Some(Stored::Number(0 | u64::MAX) | Stored::Text(_)) => false,
             Some(Stored::Number(quota)) => dedup_table_size(dsl)? >= *quota,
         };

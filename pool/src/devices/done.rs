@@ -113,7 +113,8 @@ pub(super) fn take_out(root: &mut VdevConfig, leaf: Guid) -> Result<String, Chan
         }
     }
     let path = gone.path.unwrap_or_default();
-    // What was replaced by a device in its own place bears this to be told from it.
+    // A device that was replaced in its own place has this suffix, to distinguish it from the new
+    // one.
     let name = path.display().to_string();
     let place = name.strip_suffix(super::join::OLD).unwrap_or(&name);
     Ok(format!("vdev={place}"))

@@ -96,7 +96,7 @@ pub enum ChangeError {
         /// The datasets.
         datasets: Vec<String>,
     },
-    /// Nobody knows whether it is needed.
+    /// It is unknown whether it is needed.
     #[error(
         "it has allocated space, and whether an intent log needs it cannot be found out: \
          {reason}. Run 'zpool scrub' and repair or destroy what is damaged"

@@ -22,14 +22,14 @@ const GROUPS_WAITED_MAX: u32 = 5;
 /// How a device is taken out of use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offline {
-    /// Only until the pool is imported anew.
+    /// Only until the pool is next imported.
     pub is_temporary: bool,
     /// It counts as faulted, until its errors are cleared.
     pub is_fault: bool,
 }
 
 impl Pool {
-    /// Carries out a change of the tree as the command of somebody.
+    /// Carries out a user's change of the vdev tree.
     ///
     /// # Errors
     /// Why it is refused; then nothing has changed.
@@ -242,7 +242,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether somebody took a device out of use, whatever else is wrong with it.
+    /// Whether an administrator took a device out of use, whatever else is wrong with it.
     pub fn is_out_of_use(&self, device: Guid) -> bool {
         let tree = self.vdev_tree();
         let mut leaves = tree.leaves();

@@ -48,8 +48,8 @@ pub enum SpareError {
 }
 
 impl Pool {
-    /// Opens one of the pool's spares for writing, to be put into the tree of vdevs. Nobody else
-    /// can open it so until it is closed or unlocked.
+    /// Opens one of the pool's spares for writing, to be put into the vdev tree. It is locked until
+    /// it is closed or unlocked.
     ///
     /// # Errors
     /// If it is none, not there, or in use.

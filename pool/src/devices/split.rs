@@ -7,9 +7,9 @@
 //! 2. The sides are opened as the pool that they hold, and become another one (`split_off`).
 //! 3. They leave the tree.
 //!
-//! Whoever imports a pool that lists such sides finds out how far it came: if the labels of all
-//! of them are another pool's, the third step is due; if not, they are taken back and get what
-//! they missed. While one is not to be found nothing is decided.
+//! An import of a pool that lists such sides finds out how far the split got. If the labels of all
+//! of them belong to another pool, the third step is carried out. If not, they are taken back and
+//! resilvered. If one of them is missing, the decision is postponed.
 //!
 //! Log devices stay with the old pool, and holes take their places in the new one. So when the
 //! sides get their last group, no intent log may lead to a log device: before the first step open
@@ -31,7 +31,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Whether a side can become a pool: it lacks nothing, and its mirror goes on without it.
+/// Whether a side can become a pool: it is complete, and its mirror works without it.
 fn check_side(
     root: &VdevConfig,
     side: &VdevConfig,

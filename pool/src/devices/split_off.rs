@@ -1,7 +1,7 @@
 //! `zpool split`: one side of each mirror becomes a pool of its own.
 //!
-//! How the sides leave the old pool without getting lost in between is told in
-//! `devices::split`, and how they become another in `split`.
+//! `devices::split` explains how the sides leave the old pool without getting lost in between, and
+//! `split` how they become another one.
 
 use crate::create::{CreateError, random_guid};
 use crate::devices::ChangeError;

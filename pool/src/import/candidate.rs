@@ -129,9 +129,9 @@ impl PoolCandidate {
         next
     }
 
-    /// What could be opened if the newest state cannot be read, for want of something that no
-    /// device with that state ever got: the other devices. `None` if one of those should have all,
-    /// for then it is damage, and nobody but the administrator may give up the newest state.
+    /// The other devices, to be opened if the newest state is unreadable for lack of data that no
+    /// device with that state ever got. `None` if one of those should have all: then it is damage,
+    /// and only the administrator may give up the newest state.
     pub(crate) fn next_best(&self, lost: Option<Txg>) -> Option<Self> {
         let known: Vec<Known> = self.members.iter().filter_map(Known::of).collect();
         let newest = known.iter().filter_map(|one| one.groups.iter().next_back());

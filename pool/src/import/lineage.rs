@@ -186,7 +186,7 @@ impl Past<'_> {
             return Err(Parted::At(moment(parted)));
         }
         let Some((newest, _)) = rest().next_back() else {
-            // Without uberblocks there is nothing that anybody could open.
+            // Without uberblocks the device cannot be opened as a pool.
             return Ok(common.unwrap_or_default());
         };
         if self
@@ -251,7 +251,7 @@ pub(crate) struct Chronicle {
 }
 
 impl Chronicle {
-    /// Goes on from what was found on the devices of a pool that was opened at `opened`.
+    /// Starts from the states found on the devices of a pool that was opened at `opened`.
     pub fn new(groups: Groups, opened: Txg, floors: HashMap<Guid, Txg>) -> Self {
         Self {
             groups,

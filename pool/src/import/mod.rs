@@ -190,7 +190,7 @@ fn import_from(
                     return Err(first);
                 };
                 failure = Some(first);
-                // Nobody needs to be kept off devices that are not used.
+                // Devices that are not used need not be locked.
                 devices = Devices::default();
                 devices.add(Devices::open_all(&next, options, env.as_ref())?);
                 candidate = next;
@@ -351,7 +351,7 @@ fn judge_recent(
     if is_rewind && !verify::recent_metadata_is_good(pool, before(RECENT_TXGS))? {
         return Err(ImportError::DamagedTxg { txg });
     }
-    // Whoever only reads may see what is left of it.
+    // A read-only import may show what is left.
     let is_judged = is_rewind || !options.read_only || options.dry_run;
     let is_doubtful = is_judged && is_in_part(candidate, &pool.vdev_tree(), txg);
     if is_doubtful && !verify::recent_blocks_are_good(pool, before(1))? {
@@ -373,8 +373,8 @@ fn check_use(
     }
     let hostname = config.hostname.clone().unwrap_or_default();
     let best = candidate.uberblocks().into_iter().next();
-    // Whoever is told that another system had the pool is also told how to import it all the same:
-    // not while that system has it. No force changes that either.
+    // The error for a pool of another system also says how to force the import. So it is not
+    // reported while that system has the pool, which no force overrules.
     if is_in_use(candidate, env) {
         return Err(ImportError::ActiveElsewhere { hostname });
     }

@@ -244,7 +244,7 @@ pub(crate) fn check_parted(
     options: &ImportOptions,
 ) -> Result<(), ImportError> {
     let known: Vec<Known> = candidate.members.iter().filter_map(Known::of).collect();
-    // Whoever only reads may find this table damaged, and what it does not need.
+    // A read-only import does not need this table, so it may be damaged.
     let away = match (away::load(mos), options.read_only) {
         (Err(_), true) => BTreeMap::new(),
         (loaded, _) => loaded?,

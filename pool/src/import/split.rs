@@ -27,7 +27,7 @@ pub(crate) struct SplitInto {
     pub origin_name: String,
     /// The sides.
     pub sides: Vec<Guid>,
-    /// Who has both.
+    /// The user and system of both pools.
     pub actor: Actor,
 }
 

@@ -1,17 +1,17 @@
-//! Reading and mending the intent logs that are claimed and not replayed yet.
+//! Reading and repairing intent logs that are claimed but not replayed.
 //!
-//! Such a log waits until somebody loads a key or mounts the dataset, for months perhaps. Until
-//! then it is what `fsync` promised, on blocks to which no tree leads: they hang on the header in
-//! the object set block. A walk that passed them over would call a device complete that has none
-//! of them.
+//! Such a log waits until a user loads a key or mounts the dataset, perhaps for months. Until then
+//! it holds data promised by `fsync`, in blocks that only the header in the object set block leads
+//! to. If a walk skipped them, a device that has none of them would count as complete.
 //!
-//! All their copies are judged, whatever a device is known to have missed: the groups of a power
-//! cut are in no dirty time log. A log that is being written needs nothing. What it holds is in
-//! memory, too, and in a group before a scan has ended.
+//! All their copies are checked, whatever a device is known to have missed: the groups before a
+//! power cut are in no dirty time log. A log that is being written needs no check: its data is in
+//! memory, too, and in a group before a scan ends.
 //!
-//! A cut may leave a block on one side of a mirror only. Nobody promised it, but the claim came to
-//! it, and the replay needs it. So an import mends the logs that it claims ([`mend_waiting`]):
-//! that side may go away before the replay, and a sequential rebuild does not ask which is right.
+//! A power cut may leave a block on one mirror side only. It was never promised, but the claim
+//! reached it, and the replay needs it. So an import repairs the logs that it claims
+//! ([`mend_waiting`]): that side may fail before the replay, and a sequential rebuild does not
+//! check which side is right.
 
 use super::plan;
 use super::walk::{Due, Mender, Walked};

@@ -8,8 +8,8 @@ use cenote_ondisk::scan::Scan;
 /// What is to be scanned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanRequest {
-    /// Everything that was born after `since`, and up to `until` or, without it, up to now. A
-    /// scrub that is paused goes on, whatever it was for.
+    /// All blocks born after `since`, and up to `until` or, without it, up to now. A paused scrub
+    /// is resumed, whatever its range.
     Scrub {
         /// The last group that is left out; 0 for none.
         since: Txg,
@@ -25,7 +25,7 @@ pub enum ScanRequest {
 pub struct ScanStatus {
     /// As it stands in the pool, with what was done since that was written.
     pub scan: Scan,
-    /// When this process began, or went on with it: seconds UTC. 0 if it did not.
+    /// When this process began or resumed it, in seconds UTC; 0 if it did not.
     pub pass_start: u64,
     /// Bytes walked over since then.
     pub pass_examined: u64,

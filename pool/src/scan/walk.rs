@@ -85,8 +85,8 @@ impl Mender {
         self.mend_leased(visit, &self.due.io())
     }
 
-    /// Memory for blocks of so many bytes. A block larger than the budget is at least the only
-    /// one; and without memory in time somebody else is very slow.
+    /// Memory for blocks of so many bytes. A block larger than the budget gets all of it. If other
+    /// users do not release memory in time, the block is read without.
     fn lease(&self, bytes: u64) -> Option<MemoryLease> {
         let bytes = bytes.saturating_mul(COPIES_IN_MEMORY);
         let bytes = bytes.min(self.buffers.limit());
@@ -176,7 +176,7 @@ fn places_of(visit: &Visit) -> Vec<BatchRead> {
     pointer.dvas().map(place).collect()
 }
 
-/// Who goes along with the walk of a turn.
+/// The state of a turn's walk.
 pub(super) struct Round<'a> {
     pub mender: Mender,
     pub scans: &'a Scans,

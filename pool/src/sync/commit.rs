@@ -18,7 +18,7 @@ impl Syncer {
     pub(super) fn commit(&self, txg: Txg, root: BlockPointer) -> Result<(), SyncError> {
         let before = self.uberblock();
         let previous = Previous::from(&before);
-        // Whoever changes the configuration from now on gets labels with the next group.
+        // Changes of the configuration after this point get labels with the next group.
         let (labels, tree_sum, version) = {
             let mut config = self.config();
             let is_new = std::mem::take(&mut config.are_labels_stale);

@@ -22,7 +22,7 @@ const INDIRECT_SHIFT: u8 = 14;
 impl Syncer {
     /// Stores the logs that changed since the last call.
     pub(super) fn store_missed(&self, context: &SyncContext<'_>) -> Result<(), SyncError> {
-        // Whoever misses what is still on its way is to be in the logs too.
+        // Devices that miss writes still in flight must be in the logs, too.
         self.pipeline.arrive();
         for (leaf, missed) in self.vdevs.shape().take_changed_dtls() {
             let known = self.config().leaf_mut(leaf).map(|leaf| leaf.dtl);

@@ -196,7 +196,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Flushes the metaslabs that waited longest, and frees logs that nobody needs any more.
+    /// Flushes the metaslabs that waited longest, and frees logs that are not needed any more.
     fn flush_some(
         &mut self,
         context: &SyncContext<'_>,

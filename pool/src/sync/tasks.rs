@@ -10,7 +10,7 @@ use cenote_dsl::DslError;
 use cenote_dsl::write::{SyncContext, SyncTask};
 use std::sync::Arc;
 
-/// Tasks that may wait at once: more than anybody types.
+/// How many tasks may wait at once: more than users type.
 const TASKS_MAX: usize = 10_000;
 
 /// How a task ended.
@@ -24,7 +24,7 @@ pub(crate) enum Outcome {
     Stopped(String),
 }
 
-/// Where the one who waits for a task finds how it ended.
+/// Where the caller that waits for a task finds its outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Ticket {
     outcome: Mutex<Option<Outcome>, ranks::SyncTicket>,
@@ -65,13 +65,13 @@ pub(crate) struct Queued {
 /// more. A dataset that claims to be of a later group would put a task off for ever.
 pub(crate) const PUT_OFF_MAX: u32 = 64;
 
-/// What is owed to the one who waits for a task: an end. If a thread drops it without one, as it
-/// does when it panics, the one who waits gets an error: no group comes that has the task.
+/// The obligation to end a caller's wait for a task. If a thread drops it, as in a panic, the
+/// caller gets an error: no group will have the task.
 #[derive(Debug)]
 pub(crate) struct Debt(Arc<Ticket>);
 
 impl Debt {
-    /// Tells how the task ended.
+    /// Reports how the task ended.
     pub fn pay(self, outcome: Outcome) {
         self.0.end(outcome);
     }
@@ -126,7 +126,7 @@ impl TaskQueue {
         Ok(ticket)
     }
 
-    /// Tells all who wait that no task is carried out any more, and refuses those that come.
+    /// Ends all waits with an error, and refuses later tasks.
     pub fn close(&self, cause: &str) {
         let tasks = {
             let mut waiting = self.waiting.lock();
@@ -184,7 +184,7 @@ impl<T: SyncTask> SyncTask for Shared<T> {
     }
 }
 
-/// A queued task, for the one who waits for it.
+/// A queued task, for the caller that waits for it.
 pub(crate) struct Pending<T> {
     task: Arc<Mutex<Option<T>, ranks::SyncTask>>,
     pub ticket: Arc<Ticket>,

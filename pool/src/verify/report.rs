@@ -26,7 +26,7 @@ pub struct VerifyProgress {
     pub problems: u64,
 }
 
-/// Who follows a verification.
+/// Follows the progress of a verification.
 pub trait Watcher: Sync {
     /// Called about every few megabytes.
     fn progress(&self, progress: &VerifyProgress);
@@ -50,7 +50,7 @@ pub struct DamagedBlock {
     pub block: u64,
     /// What is wrong.
     pub problem: String,
-    /// The file, once somebody who knows file systems has looked it up.
+    /// The file's path, if a layer that knows file systems has added it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub path: Option<String>,
 }

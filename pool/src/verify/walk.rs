@@ -48,7 +48,7 @@ pub(crate) enum Pause {
 }
 
 impl Walk {
-    /// Goes on until all is done, the watcher cancels, or `until` says that a state is due.
+    /// Continues until all is done, the watcher cancels, or `until` says that a state is due.
     pub(crate) fn run(
         &mut self,
         engine: &Engine,
@@ -125,7 +125,7 @@ impl Visitor for Inspection<'_> {
     }
 
     fn damaged(&mut self, visit: &Visit, error: DmuError) {
-        // The place is told of beside it.
+        // The place is reported separately.
         let problem = match error {
             DmuError::BadTree { problem, .. } => problem.to_string(),
             DmuError::Io(IoError::BadPointer { source, .. }) => source.to_string(),
