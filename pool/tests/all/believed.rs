@@ -400,7 +400,7 @@ fn an_older_copy_of_a_side_is_left_out_when_nobody_knows_its_groups() {
                 }
                 false => {
                     assert_eq!(why, [Why::Unproven]);
-                    assert!(bytes(&disks, 1) == older, "somebody may need it");
+                    assert!(bytes(&disks, 1) == older, "its data may be needed");
                 }
             }
             pool.close().expect("written");

@@ -235,7 +235,7 @@ fn cut(
     }
 }
 
-/// The power goes while a checkpoint is made, kept and discarded; what is begun goes on.
+/// Power cuts while a checkpoint is made, kept and discarded; operations resume afterwards.
 #[test]
 fn power_cuts_while_one_is_kept() {
     let world = common::disks(1, 64 << 20);

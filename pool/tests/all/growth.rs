@@ -85,7 +85,7 @@ fn grows(shape: VdevShape, count: usize) {
     let gain = pool.expandable()[&VdevId(0)];
     assert!(gain > before.0 && gain.is_multiple_of(1 << top.metaslab_shift));
     assert!(!expand(&pool, Some(&[VdevId(1)])), "not this one");
-    // Whoever has a configuration keeps it; nobody keeps those that no one has.
+    // A configuration lives as long as it has a holder, and not longer.
     let forgotten = Arc::downgrade(&pool.config());
     drop(tree);
     assert!(expand(&pool, Some(&[VdevId(0)])));

@@ -104,10 +104,9 @@ fn assert_whole_alone(world: &Disks, disk: usize) {
     );
 }
 
-/// A side of a mirror failed and was given up. Before somebody cleared its errors its file was
-/// written over with an older copy. The pool took it for what it had left there: the resilver
-/// brought what the pool had noted, and what the copy lacked beyond that was lost with the other
-/// side.
+/// A mirror side failed and was given up. Before its errors were cleared, its file was overwritten
+/// with an older copy. The pool took it for what it had left there: the resilver copied what the
+/// pool had recorded, and what the copy lacked beyond that was lost with the other side.
 #[test]
 fn a_side_that_was_given_up_is_judged_by_its_labels_when_errors_are_cleared() {
     for exchanged in [false, true] {
@@ -347,7 +346,7 @@ fn a_device_put_back_from_a_copy_is_behind() {
         assert_only_stale(&pool, "disk1");
         pool.close().expect("written");
         drop(pool);
-        // It was noted with the first group, for whoever opens the pool next.
+        // It was recorded with the first group, for the next import.
         let pool = import(&world);
         assert!(
             pool.vdevs()

@@ -164,8 +164,8 @@ impl SyncTask for BeginScan {
     }
 }
 
-/// A scrub goes on with what stands for the datasets that it was to visit: OpenZFS, which goes on
-/// with this one, would give up the pool over a number that is no dataset's.
+/// A scrub resumes with the datasets that replaced those it was to visit. OpenZFS, which resumes
+/// this scrub, would abort on a number that is no dataset's.
 #[test]
 fn while_a_scan_is_under_way() {
     let disks = common::disks(1, DISK);

@@ -1,13 +1,13 @@
-//! Pools of which a dataset's object set cannot be read, opened for writing.
+//! Pools with a dataset whose object set is unreadable, opened for writing.
 //!
-//! One damaged object set block, with all its copies, made a whole pool read-only: the import wants
-//! to claim the intent logs of all heads, and the log's header is in that block. Nobody could
-//! destroy the dataset then. And where the block was damaged later, the destroyed dataset left its
-//! log's blocks allocated for ever, even if the block could be read again.
+//! One object set block with all copies damaged made a whole pool read-only: the import must claim
+//! the intent logs of all heads, and the log's header is in that block. So the dataset could not
+//! even be destroyed. And if the block was damaged later, the destroyed dataset left its log's
+//! blocks allocated forever, even if the block became readable again.
 //!
-//! After an export the maps know all blocks of all logs, so nothing is lost. After a crash it must
-//! be said in words that what only the log holds may be lost; a log that was passed over so is
-//! discarded when it can be read again, since its blocks may have been overwritten meanwhile.
+//! After an export the maps know all blocks of all logs, so nothing is lost. After a crash the
+//! import requires `-m`, because data in the log may be lost. A log skipped that way is discarded
+//! when it becomes readable, since its blocks may have been overwritten meanwhile.
 
 use crate::common::{self, Bench};
 use cenote_base::{ObjectId, RealEnv};

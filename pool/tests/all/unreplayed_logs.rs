@@ -210,7 +210,7 @@ fn a_claimed_log_is_kept_up_to_a_device_that_is_missing_later() {
         let pool = import(&cut, &rest, true).expect("it is given up");
         let kept = names_to_replay(&pool);
         assert!(!kept.is_empty() && kept.is_subset(&all) && !kept.contains("the last"));
-        assert_eq!(pool.discarded_logs().len(), 1, "and that is told");
+        assert_eq!(pool.discarded_logs().len(), 1, "and it is reported");
         pool.close().expect("written");
         drop(pool);
 
@@ -298,9 +298,9 @@ impl SyncTask for EndEarlier {
     }
 }
 
-/// A claim ends within a block at a record whose data is not there. What later records of that
-/// block pointed to was freed with the log, although nobody had claimed it: the pool then took no
-/// more changes, or a cloned block was free that a file still had.
+/// A claim ends within a block at a record whose data is missing. The blocks of later records there
+/// were freed with the log, although they had not been claimed. The pool then took no more changes,
+/// or a cloned block was free that a file still had.
 #[test]
 fn a_log_owns_nothing_of_records_that_were_not_claimed() {
     World::simulated(1).run(|| {
@@ -435,7 +435,7 @@ fn what_rotted_of_a_claimed_log_is_given_up_in_words() {
         let pool = import(&cut, &[0, 1], true).expect("it is given up");
         let kept = names_to_replay(&pool);
         assert!(!kept.is_empty() && kept.is_subset(&all) && kept.len() < all.len());
-        assert_eq!(pool.discarded_logs().len(), 1, "and that is told");
+        assert_eq!(pool.discarded_logs().len(), 1, "and it is reported");
         pool.close().expect("written");
         drop(pool);
         let pool = import(&cut, &[0, 1], false).expect("all are there");

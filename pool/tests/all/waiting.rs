@@ -117,7 +117,10 @@ fn import(world: &Arc<Disks>, plugs: &Arc<Plugs>) -> Pool {
 fn until_waiting(pool: &Pool) {
     let begun = Instant::now();
     while !pool.is_waiting() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it goes on");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "it does not wait"
+        );
         rt::sleep(Duration::from_millis(1));
     }
 }
@@ -232,11 +235,11 @@ fn a_disk_that_was_taken_out_is_opened_anew() {
         },
     )
     .expect("it is on disk at last");
-    assert_eq!(plugs.count(), 2, "the disk was opened anew");
+    assert_eq!(plugs.count(), 2, "the disk was reopened");
     check(&world, &plugs, pool, 1);
 }
 
-/// A disk that another system wrote to meanwhile is not ours to go on with.
+/// A disk that another system wrote to meanwhile must not be used again.
 #[test]
 fn a_disk_that_others_wrote_to_is_refused() {
     let (world, plugs, pool) = waiting_pool(FailMode::Wait);
@@ -383,7 +386,7 @@ fn a_commit_fails_if_it_is_not_to_wait() {
     });
 }
 
-/// `failmode=continue`: the group waits, and whoever comes with more is told.
+/// `failmode=continue`: the group waits, and new changes are refused.
 #[test]
 fn changes_are_refused_or_wait_as_wanted() {
     for mode in [FailMode::Continue, FailMode::Wait] {
@@ -416,7 +419,7 @@ fn changes_are_refused_or_wait_as_wanted() {
     }
 }
 
-/// Who leaves a pool that waits loses what waited, and nothing else.
+/// Abandoning a waiting pool loses the changes that waited, and nothing else.
 #[test]
 fn a_pool_that_waits_is_left() {
     let (world, plugs, pool) = waiting_pool(FailMode::Wait);
@@ -442,10 +445,9 @@ enum Loses {
     Group,
 }
 
-/// A disk is taken out in the midst of a group, each time a few writes later, and comes back with
-/// what it took, or with what it was told to make durable, or as a copy from before. Of a copy the
-/// last two writes of a group were enough, once all others had been flushed: the pool wrote an
-/// uberblock whose blocks were not there.
+/// A disk is taken out during a group, each time a few writes later. It comes back with all writes,
+/// with the flushed ones only, or as an older copy. Of a copy the last two writes of a group were
+/// enough, once all others had been flushed: the pool wrote an uberblock whose blocks were missing.
 #[test]
 fn a_group_is_finished_if_nothing_of_it_is_lost() {
     for loses in [Loses::Nothing, Loses::Cache, Loses::Group] {
@@ -458,7 +460,7 @@ fn a_group_is_finished_if_nothing_of_it_is_lost() {
                 None => break,
             }
         }
-        assert!(finished > 0, "a group that lost nothing goes on");
+        assert!(finished > 0, "a group that lost nothing is finished");
         // What a cache lost is written again.
         assert_eq!(lost > 0, loses == Loses::Group, "{finished} finished");
     }
@@ -547,8 +549,8 @@ fn reads_wait() {
     disk.set_missing(true);
     let asked = pool.cache().read_stored(&root, bookmark);
     assert!(asked.is_err() && pool.suspended().is_none());
-    // Nor does a worker that reads for somebody who does not wait: it knew nothing of its asker
-    // once, and waited as a program does.
+    // Nor does a worker that reads for a caller that must not wait: a worker did not know its
+    // caller's context, and waited like a program.
     let cache = Arc::clone(pool.cache());
     let read_by_worker = move |root| cache.read_stored(&root, bookmark);
     let asked = pool
@@ -573,7 +575,7 @@ fn reads_wait() {
     check(&world, &plugs, pool, 1);
 }
 
-/// Whoever waits behind a reader is let go with it when the pool is left.
+/// Calls that wait behind a reader end with it when the pool is abandoned.
 #[test]
 fn nobody_waits_in_a_pool_that_is_left() {
     let (_, plugs, pool) = waiting_pool(FailMode::Wait);
