@@ -36,7 +36,7 @@ const COUNT_MAX: usize = 14;
 /// What there is: names of datasets and snapshots, and what the file in each holds.
 type Forest = BTreeMap<String, Vec<u8>>;
 
-/// Somebody who changes datasets, and remembers what there was after each operation.
+/// A thread that changes datasets, and remembers the state after each operation.
 #[derive(Debug)]
 pub struct Gardener {
     /// Its number in the record.

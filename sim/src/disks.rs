@@ -45,7 +45,7 @@ struct Disk {
     bytes: Mutex<Image, ranks::SimDisk>,
     /// What it may lose, if the disk may have trouble.
     cache: Mutex<Option<DiskCache>, ranks::SimCache>,
-    /// The size that whoever has it open took note of.
+    /// The size that open handles know.
     size: AtomicU64,
     shared: Arc<Shared>,
 }
@@ -269,8 +269,7 @@ impl Disk {
         cache.is_none_or(|(cache, mark)| cache.flushed(mark))
     }
 
-    /// Loses some of what is in the cache. For those who record it, the disk writes back what was
-    /// there before.
+    /// Loses some of the cache. In the record, the disk writes back the old contents.
     fn lose_cache(&self) {
         let lost = self.cache.lock().as_mut().map(DiskCache::lose);
         let lost = lost.unwrap_or_default();
@@ -440,7 +439,7 @@ impl Disks {
         }
     }
 
-    /// Makes all disks larger; whoever has them open may take note of it.
+    /// Makes all disks larger. Open handles may notice it.
     pub fn grow(&self, size: usize) {
         for disk in &self.disks {
             disk.bytes.lock().grow(size);

@@ -1,8 +1,8 @@
-//! What happened, in order: what reached the devices, and what was promised to whom.
+//! The order of events: what reached the devices, and what was promised to which thread.
 //!
-//! A power cut is not acted out. A run goes to its end and is recorded; whatever the devices could
-//! hold after a cut at any place of the record is computed from it. So one run is good for many
-//! cuts, and nobody need be stopped in the middle.
+//! A power cut is not simulated during a run. The run is recorded to its end. From the record
+//! follows what the devices could hold after a cut at any place. So one run serves for many cuts,
+//! and no thread must be stopped.
 
 use std::collections::BTreeMap;
 
@@ -79,8 +79,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Takes in what happened before the event with the number `cut`. A record goes on where
-    /// another one, of the same writers, ended.
+    /// Adds the events before number `cut`. A record continues another one of the same writers.
     pub fn extend(bounds: &mut [Self], record: &[Event], cut: usize) {
         for event in &record[..cut] {
             match *event {

@@ -18,7 +18,7 @@ const PAUSE_MS_MAX: u64 = 30;
 /// The longest that a scan of so little takes.
 const SCAN_TIME_MAX: Duration = Duration::from_secs(600);
 
-/// Somebody who looks after the pool's devices.
+/// A thread that administers the pool's devices.
 #[derive(Debug)]
 pub struct Keeper {
     pub random: Random,
@@ -141,8 +141,8 @@ fn attach_in_place(disks: &Disks, pool: &Pool, old: Guid, new: usize) -> Result<
         old,
         new: disks.leaf(new),
         companion: Companion::Replacement,
-        // A rebuild copies without checksums: from a side that a cut left without a block of a log,
-        // too, which nobody was promised.
+        // A rebuild copies without checksums, also from a side that lacks a log block after a cut.
+        // That block was not promised.
         sequential: false,
         ashift: None,
     };

@@ -5,7 +5,7 @@
 //!
 //! - A missing device has none of its blocks.
 //! - A mirror side that missed groups was away. If the other side is missing now, the last blocks
-//!   are   missing, too (`Shape::may_lack_logs`).
+//!   are missing, too (`Shape::may_lack_logs`).
 //! - Log devices get the uberblock of every group before other devices do. So a log device without
 //!   the newest one of the others was away since, or is an older copy. If the pool was written by
 //!   software that does not do so, the labels decide ([`crate::import::required`]).
@@ -13,7 +13,7 @@
 //!   get the next uberblock, their labels name the failed device and its last group. If it has that
 //!   group, it is as the pool left it.
 //! - The pool keeps the last groups of a device that was away. No log leads to it by blocks that
-//!   were   allocated later: logs use present devices. An older copy may lack any block.
+//!   were allocated later: logs use present devices. An older copy may lack any block.
 //!
 //! Deliberately absent: detecting a copy that was made after the last group.
 

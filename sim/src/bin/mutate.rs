@@ -218,7 +218,7 @@ fn report(summary: &Mutex<Summary>, (name, damage): (&str, &str), broken: &str) 
     println!("  again: cargo xtask mutate {name}");
 }
 
-/// Follows a process to its end; the mutant to go on with, if it did not come to the last.
+/// Follows a process to its end. Returns the mutant to continue with, if it was not the last.
 fn follow(
     child: &mut Child,
     (options, kind): (&Options, &str),

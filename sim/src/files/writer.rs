@@ -1,4 +1,4 @@
-//! Somebody who works in a directory, and remembers how it was after each operation.
+//! A thread that changes a directory, and remembers the state after each operation.
 
 use super::model::{Kind, State};
 use super::operation::{Operation, Place};
