@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// The clone that guests boot from.
 const CLONE: &str = "tank/web";
 
-/// The guest's first program. It says how it went on the console.
+/// The guest's first program. It reports its result on the console.
 const INIT: &str = "#!/bin/sh\n\
     export PATH=/usr/sbin:/usr/bin:/sbin:/bin\n\
     mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev\n\

@@ -259,7 +259,7 @@ pub struct Known {
     tops: Vec<Top>,
 }
 
-/// Waits for everything that goes on by itself; then all is well.
+/// Waits for everything that runs by itself; then the pool has no problems.
 fn settle(site: &Site) -> Result<()> {
     site.ok("zpool wait -t resilver,replace,scrub tank")?;
     // A scrub follows a rebuild.

@@ -64,7 +64,7 @@ pub fn run(options: &Options) -> Result<Option<String>> {
     let chosen = format!("{chosen}, {}", session.setup());
     let outcome = rounds(&mut session, options, chosen, &mut random);
     if outcome.is_err() {
-        // What was interrupted is nobody's to judge, and that would hide the error.
+        // An interrupted pool is not checked: that would hide the error.
         session.site().judged_by(|_| ());
     }
     outcome

@@ -1,4 +1,4 @@
-//! What threads did with files, and when they were told that it is on disk.
+//! The threads' operations on files, and when each was acknowledged as durable.
 
 use super::record::Record;
 use crate::random::Random;

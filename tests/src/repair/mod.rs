@@ -1,11 +1,10 @@
-//! Redundancy put to the test: devices are spoiled, come back stale or are exchanged while
-//! somebody writes, and a scrub or resilver has to set everything right.
+//! Tests of redundancy: devices are damaged, return outdated or are replaced while a writer runs,
+//! and a scrub or resilver must repair everything.
 //!
-//! For each layout and each set of devices that it can do without: a file system is filled; a
-//! [`Loss`] befalls the devices; what belongs to it mends them while a writer goes on, and where
-//! a case says so the daemon is killed at a random moment of it. Then *other* devices are
-//! overwritten: what is read now comes from those that were mended, and must be the same. At
-//! last OpenZFS judges the pool.
+//! For each layout and each set of devices that it can lose, a file system is filled and a [`Loss`]
+//! happens to the devices. The matching command repairs them while a writer runs, and in some cases
+//! the daemon is killed at a random moment of it. Then *other* devices are overwritten: all reads
+//! now use the repaired ones, and must return the same data. At the end OpenZFS checks the pool.
 
 mod bench;
 mod layouts;
@@ -89,7 +88,7 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// Brings about what happens while nobody uses the pool or as little as it can be.
+/// Makes the loss happen, with the pool exported or as idle as possible.
 fn lose(bench: &Bench<'_>, loss: Loss, set: &Set, random: &mut Random) -> Result<()> {
     let site = bench.site;
     match loss {
@@ -241,7 +240,7 @@ fn lose_and_mend(
     let status = bench.scrubbed()?;
     let is_clean = status.contains("scrub repaired 0B") && status.contains("with 0 errors");
     ensure!(is_clean, "{other:?}: {status}");
-    // Devices that gave many wrong blocks stay degraded until somebody says that they are well.
+    // Devices with many checksum errors stay degraded until `zpool clear`.
     site.ok("zpool clear tank")?;
     let status = site.ok("zpool status tank")?;
     ensure!(status.contains("state: ONLINE"), "at last: {status}");

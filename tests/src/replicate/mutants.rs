@@ -40,7 +40,7 @@ pub struct MutantOptions {
 pub struct MutantReport {
     /// Refused.
     pub refused: u64,
-    /// Received: somebody could have sent them.
+    /// Received: a sender could have sent them.
     pub received: u64,
     /// With wrong checksums, or cut.
     pub damaged: u64,
@@ -80,7 +80,7 @@ pub fn run_mutants(options: &MutantOptions) -> Result<MutantReport> {
             return Err(error.context(format!("{}; kept as {kept}", place())));
         }
     }
-    let site = Arc::into_inner(site).context("nobody else has the site")?;
+    let site = Arc::into_inner(site).context("the only reference to the site")?;
     site.ok("cenote verify --quiet tank")?;
     site.finish()?;
     Ok(report)

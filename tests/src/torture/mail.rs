@@ -20,7 +20,7 @@ const SIZE_MAX: u64 = 20_000;
 /// A thread removes messages when it has more than this.
 const MESSAGES: usize = 60;
 
-/// What a thread was told.
+/// The operations acknowledged to a thread.
 #[derive(Default)]
 struct Ledger {
     messages: BTreeSet<u64>,

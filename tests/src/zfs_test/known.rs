@@ -54,7 +54,7 @@ pub(super) const KNOWN: [(&str, &str); 13] = [
     ("replace_prop_ashift", NO_LABELS),
     (
         "zpool_resilver_restart",
-        "zpool resilver does not begin a resilver that is under way anew",
+        "zpool resilver does not restart a running resilver",
     ),
     (
         "zpool_scrub_001_neg",

@@ -173,7 +173,7 @@ fn report(ended: &[Ended]) -> bool {
             ("PASS", None) => {}
             (_, Some(reason)) => println!("{} does not: {reason}", end.test),
             (word, None) => {
-                println!("{}: {word}, and nobody knows why", end.test);
+                println!("{}: {word}, for an unknown reason", end.test);
                 news += 1;
             }
         }

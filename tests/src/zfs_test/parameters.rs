@@ -1,4 +1,4 @@
-//! Files in the place of module parameters, and who carries to the daemon what is written there.
+//! Files in place of module parameters, and a thread that passes changes of them to the daemon.
 
 use crate::site::Site;
 use anyhow::{Result, ensure};
@@ -33,7 +33,7 @@ impl Parameters {
             let (Some(name), value) = (columns.next(), columns.next()) else {
                 continue;
             };
-            // Those without effect have none until somebody sets them.
+            // Parameters without effect have no value until they are set.
             let value = value
                 .filter(|value| *value != "-")
                 .unwrap_or("0")
@@ -69,7 +69,7 @@ impl Drop for Parameters {
     }
 }
 
-/// Who looks at the files.
+/// The thread that polls the files.
 struct Carrier {
     parameters: PathBuf,
     /// The command that an assignment is to be added to.

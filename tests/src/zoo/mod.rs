@@ -172,7 +172,7 @@ pub fn run_kind(
     Ok(summary)
 }
 
-/// Keeps a mutant for whoever wants to look at it; returns what was done to it and where it is.
+/// Keeps a mutant for later analysis; returns how it was changed and where it is.
 pub fn keep(kind: &str, seed: u64, number: u64) -> Result<(String, PathBuf)> {
     let golden = Golden::find(kind)?.context("a kind of golden pool")?;
     let directory = tempfile::tempdir()?;

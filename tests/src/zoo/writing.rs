@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What the daemon is told to use for caches and buffers.
+/// The daemon's memory limit for caches and buffers.
 const BUDGET: &str = "128M";
 
 /// Resident memory that it may take, its own code and threads included.
@@ -25,7 +25,7 @@ const DAEMON_MEMORY_MAX: u64 = 512 << 20;
 /// Processor time of a mutant's daemon, in seconds.
 const DAEMON_PROCESSOR_TIME: u64 = 60;
 
-/// How long the daemon may take until it listens, or to end after it was told to.
+/// How long the daemon may take to start listening, or to end after a stop command.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a user does to files: in some of those that are there all kinds of changes, then new ones
