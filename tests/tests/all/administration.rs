@@ -363,15 +363,15 @@ fn what_was_under_way_goes_on_after_a_crash() -> Result<()> {
     let before = percent()?;
     site.crash()?;
     site.import("-f")?;
-    ensure!(percent()? >= before, "it began anew");
+    ensure!(percent()? >= before, "it started over");
     has(&site.ok("zpool status -t tank")?, "% trimmed, started at")?;
     site.ok("zpool wait -t initialize tank")?;
     ensure!(percent()? == 100);
-    // OpenZFS goes on with the trim while it judges the pool.
+    // OpenZFS resumes the trim while it checks the pool.
     site.finish()
 }
 
-/// A daemon that a command started once said it to nobody.
+/// A daemon started by a command once discarded its messages.
 #[test]
 fn what_a_daemon_says_of_its_settings_is_passed_on() -> Result<()> {
     let cenote = Cenote::new()?;

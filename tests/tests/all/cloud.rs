@@ -210,7 +210,7 @@ fn of_two_who_have_a_pool_one_writes() -> Result<()> {
         old.ok("zpool export -f tank")?;
         ensure!(
             late.join().ok().context("it panicked")?.is_err(),
-            "nobody has it"
+            "the pool is not in use"
         );
         Ok(())
     })?;

@@ -292,8 +292,8 @@ fn a_spare_stands_in_and_goes_back() -> Result<()> {
     site.finish()
 }
 
-/// Nobody types anything: a distributed spare stands in and goes back, and a blank disk in the
-/// place of a lost one becomes the pool's.
+/// Without any command a distributed spare is activated and released, and a blank disk in the place
+/// of a lost one is added to the pool.
 #[test]
 fn lost_devices_are_looked_after_by_themselves() -> Result<()> {
     let (site, devices) = pool("draid1:2d:5c:1s", 5)?;

@@ -13,7 +13,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The pool of a kind, imported, with everybody who is needed to look at it.
+/// The pool of a kind, imported, with its daemon.
 fn imported(kind: &str, import: &Import) -> Result<Option<(Cenote, Golden)>> {
     let Some(golden) = Golden::find(kind)? else {
         return Ok(None);

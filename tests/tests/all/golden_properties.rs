@@ -213,9 +213,9 @@ fn pool_properties(
             continue;
         };
         let is_right = match *property {
-            // Drawn anew at each import.
+            // Random at each import.
             "load_guid" => true,
-            // Said by whoever imports.
+            // Options of the import.
             "readonly" | "cachefile" => true,
             // Given when the pool was made, and not stored.
             "ashift" => true,
@@ -255,7 +255,7 @@ fn pool_status(
     Ok(())
 }
 
-/// The lines of a status that do not depend on where the devices are and who looks.
+/// The lines of a status that do not depend on the paths of the devices or on the machine.
 fn essential(lines: &[&str]) -> Vec<String> {
     let mut kept = Vec::new();
     let mut is_remark = false;

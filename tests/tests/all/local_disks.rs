@@ -40,7 +40,7 @@ fn a_kernel_without_the_driver_is_named() -> Result<()> {
     let refused = site.fails("cenote ublk stop tank/vol")?;
     ensure!(refused.stderr.contains("has no disk"), "{}", refused.stderr);
     site.ok("cenote ublk stop")?;
-    // Nobody asked for a disk.
+    // No volume was attached as a disk.
     let status = site.ok("cenote ublk status")?;
     ensure!(status.contains("no volume is a disk"), "{status}");
     // Now the property asks for one: the pool works all the same.

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::net::UnixStream;
 
-/// Ends the daemon that answers, whoever started it, and waits until it is gone.
+/// Ends the running daemon, even one that a command started, and waits for its end.
 fn end_daemon(site: &Site, signal: Signal) -> Result<()> {
     let status = site.ok("cenote daemon status -j")?;
     let status: serde_json::Value = serde_json::from_str(&status)?;

@@ -264,7 +264,7 @@ assert os.listxattr(path) == ['user.a'], os.listxattr(path)
     site.finish()
 }
 
-/// Whoever reads an extended attribute while it is replaced finds the old value or the new one.
+/// A read of an extended attribute during its replacement returns the old value or the new one.
 /// (xfstests generic/037.)
 #[test]
 fn values_are_replaced_as_a_whole() -> Result<()> {

@@ -35,8 +35,8 @@ fn import(site: &Site, options: &str, urls: &[&str]) -> Result<()> {
         .map(drop)
 }
 
-/// Servers are killed under load, one and all, and for longer than a reconnection takes: nobody
-/// who writes notices more than a pause. Then everything that can be done with a device is done.
+/// Servers are killed under load, one and all, and for longer than a reconnection takes: writers
+/// only notice a pause. Then all operations on devices are tried.
 #[test]
 fn a_mirror_lives_through_restarts_of_its_servers() -> Result<()> {
     if !pool::can_mount() {

@@ -253,7 +253,7 @@ fn a_pool_may_begin_anywhere() -> Result<()> {
     let outer = directory.join("disk.img");
     let file = fs::File::create(&outer)?;
     std::os::unix::fs::FileExt::write_all_at(&file, &inner, offset)?;
-    // The daemon is told where; afterwards every command knows.
+    // The import option gives the daemon the offset; all later commands use it.
     let import = Import::default().with(&["-o", &format!("cenote:offset={offset}")]);
     pool::import(&cenote, &golden, &outer, &import)?;
     let have = pool::guids(&cenote, &golden.manifest.pool)?;

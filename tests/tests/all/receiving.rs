@@ -124,7 +124,7 @@ fn streams_of_openzfs_are_received() -> Result<()> {
     site.judge()
 }
 
-/// The property that says how a stream can be gone on with; `-` if none was cut.
+/// The token for resuming a stream; `-` if none was cut.
 fn token(site: &Site, dataset: &str) -> Result<String> {
     let line = format!("zfs get -H -o value receive_resume_token {dataset}");
     Ok(site.ok(&line)?.trim().to_owned())
@@ -267,7 +267,7 @@ fn a_full_pool_says_so() -> Result<()> {
         ensure!(!said.contains("checksum mismatch"), "{said}");
         ensure!(said.contains("zfs send -t") == (options == "-s"), "{said}");
     }
-    // With room again it is gone on with; who has no token begins anew.
+    // With enough space the receive can be resumed, or started over without a token.
     site.ok("zfs set refreservation=none tank/filler")?;
     site.ok("zfs receive -A tank/fs")?;
     site.ok("zfs create -o quota=600K tank/small")?;
@@ -476,7 +476,7 @@ fn raw_streams_are_received_in_part_and_whole() -> Result<()> {
     site.finish()
 }
 
-/// The place of the sender's key comes with the stream, and is only used by whoever asks for that.
+/// The sender's `keylocation` comes with the stream, and is only used on request.
 fn a_place_of_a_key_arrives(site: &Site, key: &str) -> Result<()> {
     receive(site, "-u tank/kept", &sent(site, "-wp tank/source@b")?)?.success()?;
     let of = |property: &str, dataset: &str| -> Result<String> {
@@ -487,7 +487,7 @@ fn a_place_of_a_key_arrives(site: &Site, key: &str) -> Result<()> {
     ensure!(place == format!("{key}\treceived"), "{place}");
     site.ok("zfs load-key tank/kept")?;
     site.crash()?;
-    // Whoever resumes names no key.
+    // A resuming command names no key.
     let resumed = site.cenote().run("cenote", &["daemon", "resume"])?;
     let status = [
         of("keystatus", "tank/source")?,
@@ -499,7 +499,7 @@ fn a_place_of_a_key_arrives(site: &Site, key: &str) -> Result<()> {
         resumed.report()
     );
     site.ok("zfs load-key tank/kept")?;
-    // What the stream says does not count where somebody says something else.
+    // A `keylocation` of the command overrides that of the stream.
     let other = "-u -o keylocation=file:///none tank/other";
     receive(site, other, &sent(site, "-wp tank/source@a")?)?.success()?;
     let place = of("keylocation", "tank/other")?;

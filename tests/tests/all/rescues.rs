@@ -1,6 +1,6 @@
-//! What a person does who needs files from a pool that is damaged, foreign or in use.
+//! Saving files from a pool that is damaged, foreign or in use.
 //!
-//! Looking must not change anything, and what is refused must say what to do about it.
+//! Looking must not change anything, and a refusal must say what to do.
 
 use anyhow::{Context, Result, ensure};
 use cenote_tests::golden::Golden;
@@ -280,8 +280,8 @@ fn what_cannot_be_obeyed_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// Directories that were made for mounts stayed when their datasets went: an export, or a new name,
-/// takes them along, as OpenZFS does. Those that somebody chose stay.
+/// Directories made for mounts stayed when their datasets were gone. An export or a rename removes
+/// them, as in OpenZFS. Directories that a user chose stay.
 #[test]
 fn mount_points_go_with_their_names() -> Result<()> {
     if !pool::can_mount() {

@@ -101,7 +101,7 @@ fn unloaded_keys_are_nowhere() -> Result<()> {
     site.ok("zfs unload-key tank/e")?;
     ensure!(is_forgotten(pid, &of_two)?, "after it was loaded");
 
-    // A pipe to which nobody writes is no reason to wait for ever; one with a writer is a file.
+    // A pipe without a writer must not block forever; one with a writer is read like a file.
     let made = Command::new("mkfifo")
         .arg(home.path().join("pipe"))
         .status()?;

@@ -72,9 +72,9 @@ mod mutants_that_are_written_to {
     }
 }
 
-/// Mutants that once took a reader more time than anybody has, or nearly: gangs and blocks of
-/// pointers that lead to themselves, a tree of pointers that nowhere lead to data, and a list that
-/// says to be longer than its object.
+/// Mutants that once took a reader nearly forever: gangs and blocks of pointers that lead to
+/// themselves, a tree of pointers that never lead to data, and a list that claims to be longer than
+/// its object.
 #[test]
 fn traps_are_left_again() -> Result<()> {
     let quotas = [31, 111, 127].map(|number| ("quotas", number));
