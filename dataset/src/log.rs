@@ -39,7 +39,7 @@ impl LogSink for LogWriter {
     }
 }
 
-/// Reads a range of an object as it is now, for the log. `None` if the object is gone.
+/// Reads the current contents of a range of an object, for the log. `None` if the object was freed.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -112,7 +112,7 @@ impl OpenDataset {
         }
     }
 
-    /// Tells the log what the property `sync` is.
+    /// Sets the property `sync` in the log.
     pub(crate) fn tell_log(&self, policy: SyncPolicy) {
         if let Some(writer) = self.writer() {
             writer.set_aging(policy != SyncPolicy::Disabled);

@@ -97,8 +97,8 @@ impl OpenDataset {
         Self { blocks, ..self }
     }
 
-    /// The same dataset for the replay of its log, by the clock of that: what was not refused when
-    /// it was done first is not refused now.
+    /// The same dataset for the replay of its log, with the log's clock and without limits:
+    /// operations that succeeded before the crash must not be refused now.
     pub fn for_replay(&self, env: Arc<dyn Env>) -> Self {
         Self {
             head: self.head.clone(),
@@ -326,7 +326,7 @@ impl OpenDataset {
         Ok(())
     }
 
-    /// Has the log end with the open group: what is durable by then is in groups on disk.
+    /// Ends the log with the open group: everything that is durable by then is in groups on disk.
     ///
     /// # Errors
     /// If the pool takes no more changes.
@@ -334,7 +334,7 @@ impl OpenDataset {
         self.writer().map_or(Ok(()), |writer| writer.end())
     }
 
-    /// Whether nothing of a log is left that was ended, or there is none.
+    /// Whether the log has ended completely, or there was none.
     pub fn has_ended(&self) -> bool {
         self.writer().is_none_or(|writer| writer.has_ended())
     }

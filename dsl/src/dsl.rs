@@ -275,8 +275,8 @@ impl Dsl {
         };
     }
 
-    /// Whether blocks may be cloned: the pool has the feature. To be asked in the transaction
-    /// that clones, for from then on what is freed may have been cloned.
+    /// Whether the pool has the feature for cloning blocks. Must be called in the transaction that
+    /// clones: from then on, freed blocks may have been cloned.
     pub fn begin_cloning(&self) -> bool {
         let is_enabled = self.has_feature(features::BLOCK_CLONING);
         if is_enabled {

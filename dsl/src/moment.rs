@@ -89,8 +89,8 @@ impl Changes {
 }
 
 thread_local! {
-    /// Whether this thread is reading something of one moment already: what it reads within that
-    /// is read again with all of it, and must not multiply the attempts.
+    /// Whether this thread is inside a consistent read already. A nested read is repeated with the
+    /// outer one, and must not multiply the attempts.
     static IS_READING: Cell<bool> = const { Cell::new(false) };
 }
 

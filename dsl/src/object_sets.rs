@@ -71,7 +71,7 @@ impl Dsl {
         self.mos().cache().forget_dataset(ObjsetId(id.0));
     }
 
-    /// Has the object sets that are open for reading cached as their properties say now.
+    /// Applies the current caching properties to the object sets that are open for reading.
     pub(crate) fn refresh_caching(self: &Arc<Self>) {
         for (id, set) in self.objsets.all() {
             match self.dataset_of(id).and_then(|dataset| dataset.caching()) {

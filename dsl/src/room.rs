@@ -1,28 +1,27 @@
 //! Room: how much the datasets that are open for writing may still grow.
 //!
-//! What counts is what is on disk and what is in flight *below the directory that is limited*. The
-//! ledger has both. Of each open head and of all directories above it, it has the figures of the
-//! last group that is on disk. Beside these it adds up what transactions of later groups may take
-//! at worst. A transaction is admitted while the figures and what is in flight are below each
-//! limit on its way to the pool. Its own size does not count for that, so a limit can be used up
-//! to the last byte, and is exceeded by one transaction at most.
+//! What counts is the space on disk and in flight *below the limited directory*. The ledger has
+//! both. For each open head and all directories above it, it has the figures of the last group on
+//! disk. To these it adds the worst-case sizes of transactions in later groups. A transaction is
+//! admitted while the sum is below each limit on its way to the pool. Its own size is not added, so
+//! a limit can be used up to the last byte, and is exceeded by one transaction at most.
 //!
-//! The figures and what is in flight change together. While a group is written, its changes of
-//! directories and datasets are staged here. When the group is on disk, all of them come into
-//! force at once, and what was in flight for that group goes ([`Rooms::commit`]). So no moment
-//! shows less than what is used, and none shows a change by halves.
+//! The figures and the space in flight change together. While a group is written, its changes of
+//! directories and datasets are staged here. When the group is on disk, all of them apply at once,
+//! and the space in flight for that group is removed ([`Rooms::commit`]). So a reader never sees
+//! too little use, or half of a change.
 //!
 //! A transaction that does not fit may fit later: compressed data takes less than was assumed, and
-//! an overwrite gives back what it replaces. The answer is [`Answer::Wait`] then. It is refused
-//! only if the figures on disk alone are at the limit, and if nothing that was in flight when the
-//! caller first asked can change that any more.
+//! an overwrite frees the old blocks. Then the answer is [`Answer::Wait`]. The transaction is
+//! refused only if the figures on disk alone are at the limit, and if everything that was in flight
+//! at the first request is on disk.
 //!
 //! Two kinds of reservations let a transaction pass a limit above. A head has room that it reserved
 //! for itself (`refreservation`), and a directory has room for all below it (`reservation`). Both
-//! are part of what the directories above use. So what fills them changes nothing there.
+//! already count as used in the directories above, so filling them changes nothing there.
 //!
-//! All of it is behind one lock, which is held for a few lookups and never while anything is read.
-//! The gate takes such a lock for each transaction, too.
+//! One lock protects everything. It is held for a few lookups and never during a read. The gate
+//! takes such a lock for each transaction, too.
 //!
 //! Deliberately absent: users, groups and projects, which only the contents of a file system know,
 //! and sync tasks, which look at the figures of the group that they run in.

@@ -107,7 +107,7 @@ pub enum StreamError {
         /// The snapshot's short name.
         snapshot: String,
     },
-    /// A dataset of a tree lacks the snapshot that is sent of it.
+    /// A dataset in the tree does not have the snapshot.
     #[error("snapshot {dataset}@{snapshot} does not exist")]
     NoSnapshot {
         /// The dataset.
@@ -160,10 +160,10 @@ pub enum StreamError {
         /// The record that shows it.
         place: Place,
     },
-    /// A change was asked for that this stream cannot have.
+    /// A requested change is impossible for this stream.
     #[error("{place}: {refusal}")]
     Refused {
-        /// The record that stands in the way.
+        /// The record that prevents it.
         place: Place,
         /// Why.
         refusal: Refusal,
@@ -228,7 +228,7 @@ pub enum Problem {
     /// Its payload is not what it says.
     #[error("has a payload that does not decompress")]
     Payload,
-    /// It needs a feature that BEGIN does not tell.
+    /// It needs a feature that is not in BEGIN.
     #[error("needs the feature {0}, which the stream does not have")]
     Needs(&'static str),
 }

@@ -66,8 +66,8 @@ impl Volume {
     /// As [`Self::open`], with the intent log's records applied in memory on top of the state
     /// of `last_synced`, the txg of the pool's uberblock. Not for snapshots.
     ///
-    /// A record that cannot be applied ends the replay, as in OpenZFS; the volume then shows the
-    /// state before it, and the outcome says so.
+    /// A record that cannot be applied ends the replay, as in OpenZFS. The volume then shows the
+    /// state before it, and the outcome has the reason.
     ///
     /// # Errors
     /// If the log is unreadable, or shorter than what was claimed, or its outcome does not fit in

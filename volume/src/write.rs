@@ -84,7 +84,7 @@ impl Volume {
 
     /// Writes all of `data` at `offset`; the range must lie within the volume.
     ///
-    /// It survives a power cut after [`Self::flush`], or at once where the property `sync` says so.
+    /// It survives a power cut after [`Self::flush`], or at once with `sync=always`.
     ///
     /// # Errors
     /// If there is no space, or the pool takes no changes: a part may be written then.

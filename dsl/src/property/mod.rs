@@ -153,7 +153,7 @@ impl Dataset {
 
     /// The value of a property that is not set anywhere.
     fn unset(&self, property: Property) -> (PropertyValue, PropertySource) {
-        // Before version 22 limits stand in the directory only.
+        // Before version 22 limits are in the directory only.
         let phys = self.directory().phys();
         let limit = match property {
             Property::Quota => phys.quota,

@@ -10,8 +10,8 @@ use crate::error::DslError;
 use cenote_dmu::Zap;
 use std::collections::BTreeMap;
 
-/// Entries of one ZAP that are looked at. OpenZFS has no limit; a hundred thousand user
-/// properties on one dataset are damage or malice.
+/// How many entries of one ZAP are read. OpenZFS has no limit; a hundred thousand user properties
+/// on one dataset are damage or malice.
 const ENTRIES_MAX: usize = 100_000;
 
 /// Bytes of a value: OpenZFS allows 8191 and a NUL.

@@ -15,7 +15,7 @@ impl Kinds {
     pub const FILESYSTEM: Self = Self(1);
     /// Volumes.
     pub const VOLUME: Self = Self(2);
-    /// Snapshots of the kinds that stand beside it, or of both.
+    /// Snapshots of the other kinds in the set, or of both.
     pub const SNAPSHOT: Self = Self(4);
     /// Bookmarks.
     pub const BOOKMARK: Self = Self(8);

@@ -11,7 +11,7 @@ pub enum PropertyValue {
     /// There is none.
     #[default]
     None,
-    /// A number. [`super::UNLIMITED`] stands for no limit.
+    /// A number. [`super::UNLIMITED`] means no limit.
     Number(u64),
     /// Words: an index by its word, a path, a name.
     Text(String),

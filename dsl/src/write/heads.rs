@@ -46,7 +46,7 @@ impl Dsl {
     /// The heads, while no task changes the tree; `dataset` is what they are wanted for.
     ///
     /// # Errors
-    /// If a task does not end: devices that it needs are gone.
+    /// If a task does not end, because devices that it needs have failed.
     fn heads_between_tasks(&self, dataset: &Dataset) -> Result<MutexGuard<'_, InUse>, DslError> {
         let begun = Instant::now();
         loop {

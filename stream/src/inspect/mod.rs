@@ -40,7 +40,7 @@ pub enum StreamKind {
     Full,
     /// What changed since another snapshot of the same dataset.
     Incremental,
-    /// What changed since the snapshot of another dataset, as a clone of that.
+    /// The changes since the snapshot of another dataset, as a clone of that.
     Clone,
 }
 
@@ -53,7 +53,7 @@ pub struct StreamSummary {
     pub payload: BeginPayload,
     /// Where it begins.
     pub place: Place,
-    /// Bytes of it, as far as it goes.
+    /// The stream's bytes up to its end or cut.
     pub bytes: u64,
     /// Its records.
     pub counts: Counts,

@@ -16,7 +16,7 @@ use cenote_ondisk::{ChecksumKind, CompressionKind, Dnode, ObjectType, system_att
 
 /// Where a file's generation stands among its attributes, in every layout (format/3b 3).
 const GENERATION_OFFSET: usize = 16;
-/// Where it stands in the bonus buffer of files before there were attributes.
+/// Its offset in the bonus buffer of files before there were system attributes.
 const ZNODE_GENERATION_OFFSET: usize = 80;
 
 impl Applier<'_> {
@@ -122,7 +122,8 @@ impl Applier<'_> {
         Ok(())
     }
 
-    /// Makes an object in slots that are free, or will be once what was freed is gone from disk.
+    /// Creates an object in slots that are free, or will be once their old objects are freed on
+    /// disk.
     fn make(&mut self, id: ObjectId, new: NewObject) -> Result<Object, StreamError> {
         let bytes = new.bonus.len() as u64;
         let made = self.change(bytes, |tx| {

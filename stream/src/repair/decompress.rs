@@ -17,7 +17,8 @@ pub struct Selection {
     pub object: ObjectId,
     /// Bytes from its start.
     pub offset: u64,
-    /// What its blocks are compressed with; `None` if they are not, and only the record says so.
+    /// The compression of its blocks; `None` if they are not compressed, and only the record says
+    /// so.
     pub kind: Option<Compression>,
 }
 
@@ -32,8 +33,9 @@ pub enum Done {
     Failed,
 }
 
-/// Writes the stream from `source` to `sink`, the blocks of `selections` expanded, and tells
-/// `told` of each of them.
+/// Writes the stream from `source` to `sink` with the blocks of `selections` decompressed, and
+/// calls
+/// `told` for each of them.
 ///
 /// # Errors
 /// If the stream is damaged or cut, or a block is to be called uncompressed that has not the size

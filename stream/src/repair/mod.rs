@@ -32,7 +32,7 @@ fn rewrite<W: Write>(
     sink: W,
     mut change: impl FnMut(&Item) -> Result<Changed, StreamError>,
 ) -> Result<(), StreamError> {
-    // What these changes are to mend, a receiver would refuse.
+    // A receiver would refuse the streams that these changes repair.
     let checks = Checks {
         contents: false,
         ..Checks::default()

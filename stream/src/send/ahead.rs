@@ -301,7 +301,7 @@ impl<'a, W: Write> Ahead<'a, W> {
         Ok(())
     }
 
-    /// Has the group that gathers read.
+    /// Starts reading the current group.
     fn read_group(&mut self) {
         let job = Job {
             group: std::mem::take(&mut self.group),

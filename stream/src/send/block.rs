@@ -1,9 +1,9 @@
-//! How a block of data stands in a stream (format/4 4).
+//! The form of a data block in a stream (format/4 4).
 //!
-//! As it is stored, if the stream may have it so: within its pointer, compressed, or raw.
-//! Otherwise expanded; and if it is larger than a stream without large blocks can have, in
-//! several records. The block's key tells what its pointer had; where there is no telling, as of
-//! pieces of a block, the checksum function is "off" and the key zero.
+//! If the stream allows it, a block is sent as it is stored: within its pointer, compressed, or
+//! raw. Otherwise it is decompressed, and split into several records if it is too large for a
+//! stream without large blocks. The record's key has the checksum of the pointer. For pieces of a
+//! block there is none: the checksum function is "off" and the key zero.
 
 use super::ahead::{Ahead, Shape};
 use super::walk::{OLD_BLOCK_SIZE_MAX, Sending};

@@ -58,7 +58,7 @@ pub struct Snapshot {
     pub(super) redaction: Option<Vec<u64>>,
     pub(super) key: Option<CryptoKey>,
     pub(super) ivset_guid: Guid,
-    /// Whether more of it is to come than is here.
+    /// Whether only a part of it is here.
     pub(super) is_partial: bool,
 }
 

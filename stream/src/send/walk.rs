@@ -79,7 +79,7 @@ pub(super) fn walk(
     let mut current: Option<Current> = None;
     let mut dnodes: Option<(ObjectId, Vec<u8>)> = None;
     if let Some((object, _)) = resume.filter(|_| sending.is_raw()) {
-        // The walk tells of the object again, but not of the block that its dnode is in.
+        // The walk visits the object again, but not the block with its dnode.
         dnodes = sending.dnodes(&block_of(snapshot, object)?, &mut out)?;
     }
     while let Some(event) = ordered.next() {

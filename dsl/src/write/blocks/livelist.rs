@@ -66,7 +66,7 @@ impl Share {
 }
 
 impl SyncContext<'_> {
-    /// Gives a new clone an empty list, where the pool knows of livelists.
+    /// Gives a new clone an empty list, if the pool has the feature.
     pub(crate) fn begin_livelist(&self, directory: ObjectId) -> Result<(), DslError> {
         if self.dsl.features().get(features::LIVELIST).is_none() {
             return Ok(());
@@ -245,8 +245,8 @@ impl SyncContext<'_> {
         Ok(())
     }
 
-    /// Takes the list of a clone that is being destroyed, for its blocks to be freed by and by, and
-    /// charges `$FREE` with them. False if it keeps none.
+    /// Queues the list of a clone that is being destroyed, so that later groups free its blocks,
+    /// and charges `$FREE` with them. Returns false if the clone has no list.
     pub(crate) fn give_up_livelist(&self, directory: ObjectId) -> Result<bool, DslError> {
         let Some(livelist) = self.livelist(directory)? else {
             return Ok(false);

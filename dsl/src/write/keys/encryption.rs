@@ -63,7 +63,7 @@ impl UserKey {
     /// the user keeps it.
     ///
     /// # Errors
-    /// If the material is no key of that format, or there are no random numbers.
+    /// If the material is no key of that format, or no random numbers are available.
     pub fn derive(
         name: &DatasetName,
         material: &[u8],

@@ -131,7 +131,7 @@ impl SyncContext<'_> {
         }
     }
 
-    /// Destroys a snapshot that waits for it, if nothing holds it or is a clone of it any more.
+    /// Destroys a snapshot with a deferred destroy, if it has no holds and clones any more.
     pub(crate) fn destroy_if_deferred(&self, id: ObjectId) -> Result<(), DslError> {
         if Some(id) == self.dsl.origin_snapshot() {
             return Ok(());

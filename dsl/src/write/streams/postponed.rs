@@ -162,7 +162,7 @@ impl Postponed {
         }
     }
 
-    /// Has them wait with `received`, the head that a stream for `target` goes into.
+    /// Stores them with `received`, the head that a stream for `target` goes into.
     pub(crate) fn store(
         &self,
         context: &SyncContext<'_>,

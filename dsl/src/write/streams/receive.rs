@@ -37,7 +37,7 @@ pub enum ReceiveInto {
 pub struct BeginReceive {
     /// The dataset that the stream is for.
     pub name: DatasetName,
-    /// The short name of the snapshot that is to come of it.
+    /// The short name of the snapshot that the stream becomes.
     pub snapshot: String,
     /// Where the stream goes.
     pub into: ReceiveInto,
