@@ -30,8 +30,8 @@ impl Pool {
         self.run_command(task, actor, command).map(drop)
     }
 
-    /// Gives up the state that is kept. What only that needed is freed by the groups that follow,
-    /// which [`Self::is_discarding`] tells of.
+    /// Discards the checkpoint. The following groups free the space that only the checkpoint
+    /// needed; until then [`Self::is_discarding`] is true.
     ///
     /// # Errors
     /// If there is no checkpoint, or the pool takes no changes.

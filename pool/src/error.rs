@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// A vdev that was not found, with what is known of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingVdev {
-    /// Its guid; 0 when no label and no configuration tells of it.
+    /// Its guid; 0 if no label and no configuration contains it.
     pub guid: Guid,
     /// The top-level vdev that it belongs to, as `zpool status` names it.
     pub top: String,

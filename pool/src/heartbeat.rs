@@ -32,7 +32,7 @@ fn interval() -> Duration {
     Duration::from_millis(settings::MULTIHOST_INTERVAL.get())
 }
 
-/// How long a pool may go without a heartbeat; `None` for ever.
+/// How long a pool may be without a heartbeat; `None` for no limit.
 fn patience() -> Option<Duration> {
     let intervals = settings::MULTIHOST_FAIL_INTERVALS.get();
     (intervals > 0).then(|| interval() * u32::try_from(intervals).unwrap_or(u32::MAX))
@@ -59,7 +59,7 @@ impl Heartbeat {
     /// Begins, and returns once the first is written or has failed.
     ///
     /// # Errors
-    /// If there is no thread to be had: the pool is not safe from others then.
+    /// If no thread can be started: the pool is then not protected from other systems.
     pub fn start(&self, syncer: &Arc<Syncer>) -> std::io::Result<()> {
         let job = self.job.lock();
         if job.is_at_work() {

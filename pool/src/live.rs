@@ -96,7 +96,7 @@ impl Pool {
     /// Begins or ends showing other systems that the pool is in use: the property `multihost`.
     ///
     /// # Errors
-    /// If there is no thread to be had.
+    /// If no thread can be started.
     pub fn set_multihost(&self, is_on: bool) -> std::io::Result<()> {
         match self.syncer() {
             Some(syncer) if is_on => syncer.heartbeat.start(syncer),

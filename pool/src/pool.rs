@@ -94,7 +94,7 @@ impl Deref for VdevTree {
     }
 }
 
-/// The newest configuration that was looked at.
+/// The newest configuration that was read.
 #[derive(Debug)]
 struct KnownConfig {
     /// How often the tree had changed when it was taken.
@@ -385,7 +385,7 @@ impl Pool {
         let mut known = self.config.lock();
         // Devices also leave by themselves, when a resilver has ended.
         if let Some(syncer) = &self.syncer {
-            // Read before the configuration: what changes between the two is looked at next time.
+            // Read before the configuration: a change between the two is found next time.
             let changes = syncer.tree_changes();
             if known.changes != changes {
                 known.changes = changes;
@@ -557,7 +557,7 @@ impl Pool {
         found.remove(&device);
     }
 
-    /// Devices that bear guids of the pool and are not used.
+    /// Devices that have guids of the pool and are not used.
     pub fn outsiders(&self) -> Vec<Outsider> {
         let outsiders = self.outsiders.lock();
         let all = outsiders.clone();
@@ -576,7 +576,7 @@ impl Pool {
         all.into_iter().filter(is_still).collect()
     }
 
-    /// Notes that a device is not used, in place of what was known of it.
+    /// Records that a device is not used, and replaces earlier reports about it.
     pub(crate) fn note_outsiders(&self, new: &[Outsider]) {
         let mut outsiders = self.outsiders.lock();
         outsiders.retain(|known| new.iter().all(|new| new.path != known.path));

@@ -19,8 +19,8 @@ impl Space {
         }
     }
 
-    /// Whether the metaslab was allocated from since this was asked last; also if it is not being
-    /// left alone.
+    /// Whether the metaslab was allocated from since the last call; also true if it is not being
+    /// avoided.
     pub fn take_avoided_used(&self, vdev: VdevId) -> bool {
         let Some(top) = self.top(vdev) else {
             return true;

@@ -1,4 +1,4 @@
-//! The free space of one metaslab, and which part of it to hand out.
+//! The free space of one metaslab, and the choice of ranges to allocate.
 //!
 //! Blocks written one after another should be adjacent, so space is taken after the last allocation
 //! (*next fit*). If the ranges there are too small, the search continues in the largest range; in a
@@ -8,7 +8,7 @@ use super::range_set::{RangeChange, RangeConflict, RangeSet};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Ranges that are looked at behind the cursor before another place is chosen.
+/// Ranges that are tried behind the cursor before another place is chosen.
 const STEPS_MAX: usize = 16;
 /// With less than one part in this many free, the smallest range that fits is taken.
 const NEARLY_FULL: u64 = 25;

@@ -263,8 +263,8 @@ impl Space {
         self.repairs.committed.store(txg.0, Ordering::Release);
     }
 
-    /// The sync of `txg` begins, and no transaction of it is under way any more: what was allocated
-    /// for it ahead is recorded with it.
+    /// Begins the sync of `txg`, which has no open transactions any more. Space that was allocated
+    /// ahead for it is recorded with it.
     pub fn begin_group(&self, txg: Txg) -> Result<(), (VdevId, RangeConflict)> {
         self.group.store(txg.0, Ordering::Release);
         self.for_each(|top| {
@@ -306,8 +306,8 @@ impl Space {
         Ok(())
     }
 
-    /// Lets go of the meta object set. That reads through the pipeline, which asks this for
-    /// space: devices would stay open for ever.
+    /// Drops the meta object set. It reads through the pipeline, which refers to this for
+    /// allocations: a cycle that would keep devices open forever.
     pub fn close(&self) {
         let mut committed = self.committed.write();
         *committed = None;
@@ -508,7 +508,7 @@ impl Space {
             let top = top.lock();
             size = size.saturating_add(top.size());
             available = available.saturating_add(top.available());
-            // With parity; the vdev that needs most of it counts.
+            // With parity; the vdev with the most overhead counts.
             let stored = shape.asize(top.vdev, request.size.max(1), txg);
             let stored = u128::from(stored.unwrap_or(request.size));
             let stored = u128::from(wanted) * stored / u128::from(request.size.max(1));

@@ -18,9 +18,9 @@ pub struct RangeConflict {
 /// What adding or removing a range did to its neighbours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RangeChange {
-    /// Up to two ranges that are gone.
+    /// Up to two ranges that were removed.
     pub gone: [Option<Range<u64>>; 2],
-    /// Up to two ranges that are new.
+    /// Up to two ranges that were added.
     pub new: [Option<Range<u64>>; 2],
 }
 

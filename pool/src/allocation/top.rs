@@ -348,7 +348,7 @@ impl TopSpace {
         }
     }
 
-    /// Gives back what was never written to.
+    /// Releases a range that was never written to.
     pub fn undo(&mut self, range: Range<u64>) -> Result<(), RangeConflict> {
         let index = self.index_of(&range)?;
         self.metaslabs[index].undo(range)

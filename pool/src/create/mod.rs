@@ -148,7 +148,7 @@ pub enum CreateError {
         /// What it needs.
         dependency: &'static str,
     },
-    /// Nothing random can be had.
+    /// No random numbers are available.
     #[error("no random numbers: {0}")]
     Randomness(std::io::Error),
     /// The thread that writes transaction groups cannot be started.
@@ -457,7 +457,7 @@ fn give_zaps(
     Ok(())
 }
 
-/// What stands for the uberblock before the first.
+/// The uberblock before the first one.
 fn first_uberblock(version: u64) -> Uberblock {
     Uberblock {
         little_endian: true,

@@ -12,8 +12,8 @@ pub(super) struct Quota {
 }
 
 impl Quota {
-    /// Whether the tables take no new entries (format/2c 4.3): they have grown to what they may. As
-    /// in OpenZFS what is added in one pass may exceed that.
+    /// Whether the tables take no new entries (format/2c 4.3) because they have reached their
+    /// limit. As in OpenZFS the entries of one pass may exceed it.
     pub fn is_reached(&self, dsl: &Dsl) -> Result<bool, DslError> {
         let mut known = self.is_reached.lock();
         if let Some(is_reached) = *known {

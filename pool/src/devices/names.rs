@@ -23,7 +23,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Begins to look, as `job`.
 ///
 /// # Errors
-/// If there is no thread to be had.
+/// If no thread can be started.
 pub(crate) fn watch_names(job: &Job, syncer: &Arc<Syncer>) -> std::io::Result<()> {
     let syncer = Arc::downgrade(syncer);
     let work = move |_: &Control| step(&syncer);
@@ -52,7 +52,7 @@ fn step(syncer: &Weak<Syncer>) -> Next {
         planner: Some(Box::new(|root, _, _| Ok(Plan::new(root.clone())))),
         refusal: None,
     };
-    // What could not be closed takes no writes all the same, and is looked at again.
+    // If it could not be closed it still gets no writes, and is checked again.
     let _ = syncer.run_task(task);
     Next::After(INTERVAL)
 }

@@ -32,7 +32,7 @@ use cenote_vdev::{DeviceLabels, clear_labels};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Groups that are waited for until what was replayed is freed: a log's end takes two.
+/// Groups to wait for until replayed logs are freed: the end of a log takes two.
 const GROUPS_WAITED_MAX: u32 = 4;
 
 /// Which of the pool's lists a device is in.
@@ -110,7 +110,7 @@ impl RemoveLog {
             tables.free(context)?;
         }
         self.syncer.space.remove_top(id);
-        // Another vdev may get the number, by OpenZFS: no log is to tell of this one then.
+        // OpenZFS may reuse the vdev's number, so no log of space maps may contain it then.
         self.syncer.flush_space_maps();
         Ok(())
     }

@@ -15,8 +15,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Groups that are waited for before a resilver: as many as a new leaf may have missed of those
-/// that were under way, and one.
+/// Groups to wait for before a resilver: one more than the open groups that a new leaf may have
+/// missed.
 const GROUPS_WAITED_MAX: u32 = 5;
 
 /// How a device is taken out of use.
@@ -117,10 +117,10 @@ impl Pool {
         (is_needed && !is_offline).then(|| log.clone())
     }
 
-    /// Notes that a device made too many errors: it is not used any more if `is_fault` is set and
-    /// the pool can do without it, and is known to fail otherwise. Clearing its errors ends that.
-    /// Whether it was noted: nothing is if it is out of use already, or `is_due`, which is asked at
-    /// the moment of the change, says no.
+    /// Records that a device made too many errors. If `is_fault` is set and the pool can do without
+    /// it, it is faulted, otherwise degraded. Clearing its errors ends that. Returns whether it was
+    /// recorded: not if the device is out of use already, or `is_due`, called at the moment of the
+    /// change, returns false.
     ///
     /// # Errors
     /// If there is no such device, or the pool takes no changes.
@@ -256,7 +256,7 @@ impl Pool {
     }
 }
 
-/// Whether a leaf is what a spare stands in for.
+/// Whether a leaf is the device that a spare replaces.
 fn is_first_of_spare(root: &VdevConfig, leaf: Guid) -> bool {
     let group = parent(root, leaf).filter(|parent| parent.kind == VdevKind::Spare);
     group.is_some_and(|group| group.children.first().map(|child| child.guid) == Some(leaf))

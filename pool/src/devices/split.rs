@@ -95,8 +95,8 @@ pub(crate) fn logs_of(root: &VdevConfig) -> impl Iterator<Item = &VdevConfig> {
     tops.filter(|top| top.is_log && top.kind.is_concrete())
 }
 
-/// The tree of the pool that the sides become: each stands in the place of its mirror, and holes
-/// in the places of logs.
+/// The tree of the pool that the sides become: each is in the place of its mirror, with holes in
+/// the places of logs.
 pub(crate) fn without_other_sides(
     root: &VdevConfig,
     sides: &[Guid],
@@ -121,10 +121,10 @@ pub(crate) fn without_other_sides(
     Ok(root)
 }
 
-/// What the labels of a side that is being split off tell.
+/// The pool that the labels of a side being split off belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
-    /// Not all of them are another pool's.
+    /// The old pool: some label is not the new pool's.
     Own,
     /// The new pool has it.
     Taken,
@@ -296,7 +296,7 @@ impl Pool {
     }
 }
 
-/// Says of which log device an error tells.
+/// Adds the log device to an error.
 fn about_log(log: &VdevConfig, error: ChangeError) -> ChangeError {
     let paths = log.leaves().filter_map(|leaf| leaf.path.as_ref());
     let paths: Vec<String> = paths.map(|path| path.display().to_string()).collect();
@@ -306,7 +306,7 @@ fn about_log(log: &VdevConfig, error: ChangeError) -> ChangeError {
     }
 }
 
-/// Whose the device of a side is; `None` if it is not that side.
+/// The pool of a side's device; `None` if it is not that side.
 fn side_of(labels: &DeviceLabels, (pool, side): (Guid, Guid)) -> Option<Side> {
     let configs = labels
         .labels
@@ -316,7 +316,7 @@ fn side_of(labels: &DeviceLabels, (pool, side): (Guid, Guid)) -> Option<Side> {
     if configs.is_empty() || configs.iter().any(|config| config.guid != Some(side)) {
         return None;
     }
-    // The new pool may have been imported meanwhile, and not tell any more where it is from.
+    // The new pool may have been imported meanwhile, and its labels not name its origin any more.
     let is_taken = |config: &&cenote_ondisk::PoolConfig| config.pool_guid != Some(pool);
     let all_taken = configs.iter().all(is_taken) && configs.len() == labels.labels.len();
     Some(if all_taken { Side::Taken } else { Side::Own })

@@ -246,7 +246,7 @@ fn keep_named(all: Vec<Known>) -> (Vec<Known>, Vec<Outsider>) {
 pub(crate) fn choose(pool: Guid, members: Vec<Arc<Member>>) -> (Vec<Arc<Member>>, Vec<Outsider>) {
     let known = members.iter().filter_map(Known::of).collect();
     let (mut all, mut outsiders) = keep_named(known);
-    // Where nothing tells them apart the first that was found is taken.
+    // Of indistinguishable devices the first one found is used.
     all.sort_by_cached_key(|known| {
         let best = known.member.labels.best_uberblock(None);
         let rank = best.map(|best| best.uberblock.rank());

@@ -196,7 +196,7 @@ pub(crate) struct UnreadableHead {
     pub reason: String,
 }
 
-/// What is known of logs that cannot be looked at.
+/// The state of logs that are unreadable.
 #[derive(Debug)]
 pub(crate) struct Notes {
     /// Whether the pool was exported: then the maps know all blocks of all logs.
@@ -247,7 +247,7 @@ pub(crate) fn claim_logs(
     let mut store = StoreLogHeaders::default();
     let found = logs(pool)?;
     let mut unreadable = found.unreadable.iter();
-    // What was lost with words before need not be asked for again.
+    // Logs that the administrator gave up before need not be given up again.
     let lost = unreadable.find(|head| !notes.unclaimed.contains_key(&head.head));
     if let Some(lost) = lost.filter(|_| !notes.is_clean && !notes.may_lose) {
         return Err(ImportError::UnreadableLog {
@@ -352,7 +352,7 @@ pub(crate) fn check_missing_logs(
         return Ok(());
     }
     for (_, log) in &logs(pool)?.logs {
-        // What was not claimed in an older state is none of it.
+        // A log that was not claimed in an older state does not belong to it.
         if !may_hold_promises(log) || is_older && !log.is_claimed() {
             continue;
         }

@@ -36,7 +36,7 @@ pub(crate) fn prepare(
     unread.or_default(what(), vdevs.set_indirect_mapping(id, entries))
 }
 
-/// The births, if they are in order and tell of all that is mapped.
+/// Checks that the births are in order and cover the mapping.
 fn checked(
     vdev: VdevId,
     births: Vec<BirthEntry>,
@@ -54,8 +54,8 @@ fn checked(
     Err(VdevError::BadMapping { vdev, problem }.into())
 }
 
-/// The segments, each with the one group in which it was copied. What no birth tells of counts as
-/// old as its blocks are.
+/// The segments, each with the one group in which it was copied. Without a birth a segment counts
+/// as old as its blocks.
 fn entries(mapping: &[MappingEntry], births: &[BirthEntry]) -> Vec<IndirectEntry> {
     let mut entries = Vec::with_capacity(mapping.len());
     for entry in mapping {

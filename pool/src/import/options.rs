@@ -1,4 +1,4 @@
-//! What an import is asked to do.
+//! The options of an import.
 
 use cenote_base::{Guid, MemoryBudget, Txg};
 use cenote_device::{Opener, SystemOpener};

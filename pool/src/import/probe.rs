@@ -21,7 +21,7 @@ use cenote_vdev::{CopyHealth, IoContext, TxgSet};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Blocks that are looked at: on hard disks they take a fraction of a second.
+/// How many blocks are read: on hard disks they take a fraction of a second.
 const BLOCKS_MAX: usize = 32;
 /// They are of so many groups.
 const GROUPS: u64 = 8;

@@ -386,9 +386,9 @@ mod tests {
         labels
     }
 
-    /// A disk without redundancy was exchanged for an older one with labels 0 and 2 of now. After
-    /// an export that was believed: these labels were of the newest group, and nothing before
-    /// them was required.
+    /// A disk without redundancy was replaced by an older one with labels 0 and 2 of now. After an
+    /// export that was accepted: these labels were of the newest group, and earlier groups were not
+    /// required.
     #[test]
     fn a_group_that_no_power_cut_stopped_is_required() {
         let state = State {

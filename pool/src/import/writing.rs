@@ -67,8 +67,9 @@ fn refusal(reason: impl Into<String>) -> ImportError {
     }
 }
 
-/// Opens a device for writing. One that another process has locked is waited for, until `deadline`
-/// by the monotonic clock; then it is in use. It is never missing: its pool would do without it.
+/// Opens a device for writing. If another process has locked it, waits until `deadline` of the
+/// monotonic clock; after that the device is in use. It is never reported as missing, because its
+/// pool would work without it.
 fn open_when_free(
     path: &Path,
     options: &ImportOptions,
@@ -342,7 +343,7 @@ impl Pool {
         if !headers.is_empty()
             && let Err(error) = syncer.run_task(headers)
         {
-            // What is to be said is said already.
+            // The error is known already.
             let _ = syncer.stop();
             return Err(refusal(error.to_string()));
         }
@@ -353,7 +354,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Claims or discards the intent logs; what the first group is to store of that.
+    /// Claims or discards the intent logs. Returns the headers for the first group.
     fn take_logs(
         &mut self,
         candidate: &PoolCandidate,
@@ -361,7 +362,7 @@ impl Pool {
         newest: Txg,
     ) -> Result<StoreLogHeaders, ImportError> {
         let uberblock = self.uberblock();
-        // Where the logs are not those of the state that was opened, or not to be had.
+        // If the logs are not those of the opened state, or are out of reach.
         let is_older = newest > uberblock.txg || uberblock.checkpoint_txg != Txg(0);
         let discards = is_older;
         let is_exported = candidate.config.state == PoolState::Exported;
@@ -393,8 +394,8 @@ impl Pool {
         needed("a space map", space)
     }
 
-    /// Reads what every group adds to, so that no group fails for want of it: an import says of
-    /// what is damaged which it is, and a group can only suspend the pool.
+    /// Reads the tables that every group appends to. An import can name a damaged table, but a
+    /// group that fails can only suspend the pool.
     fn check_what_groups_read(&mut self, committed: &Arc<ObjectSet>) -> Result<(), ImportError> {
         for top in &self.vdev_tree().children {
             let id = top.id.unwrap_or_default();

@@ -123,7 +123,7 @@ impl Rebuild<'_> {
         let figures = self.syncer.space.figures();
         let space = figures.get(&self.top.id).copied().unwrap_or_default();
         self.record.estimated = space.allocated;
-        // A leaf that missed more than it did when the rebuild began was away for a part of it.
+        // A leaf that misses more than at the begin of the rebuild was away for a part of it.
         let later = |target: &ResilverTarget| target.missed != target.txgs;
         let is_resumed = self.record.last_offset > 0;
         if self.top.leaves.is_empty() || is_resumed && self.targets.iter().any(later) {
@@ -386,7 +386,7 @@ impl Pool {
                     is_complete: false,
                     has_begun_anew: false,
                 });
-                // A pool that takes no changes says so elsewhere.
+                // A pool that takes no changes reports that elsewhere.
                 drop(ended);
             }
         }

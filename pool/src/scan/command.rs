@@ -1,4 +1,4 @@
-//! What can be asked of a pool's scans.
+//! Commands on a pool's scans.
 
 use super::logs::mend_waiting;
 use super::model::{ScanError, ScanRequest, ScanStatus};
@@ -141,7 +141,7 @@ impl Pool {
     /// was attached or replaces another.
     ///
     /// # Errors
-    /// If the pool takes no changes, or there is no thread to be had.
+    /// If the pool takes no changes, or no thread can be started.
     pub fn look_for_resilver(&self) -> Result<bool, ScanError> {
         let Some(syncer) = self.syncer() else {
             return Ok(false);
@@ -154,7 +154,7 @@ impl Pool {
         Ok(true)
     }
 
-    /// Whether a scrub was asked for that begins when the resilver has ended.
+    /// Whether a scrub is queued that begins when the resilver has ended.
     pub fn scrub_follows(&self) -> bool {
         self.scans().live().scrub_follows
     }
@@ -188,7 +188,7 @@ impl Pool {
         let syncer = Arc::clone(self.writer()?);
         let scan = self.dsl().scan().ok().flatten();
         if !scan.is_some_and(|scan| scan.state == ScanState::Scanning) {
-            // Not a word of it in the history.
+            // The history must not record it.
             return Err(ScanError::NotScrubbing);
         }
         let outcome = Ok(());
@@ -209,7 +209,7 @@ impl Pool {
     /// The last or current scan; `None` if there never was one.
     ///
     /// # Errors
-    /// If what the pool says of it cannot be read.
+    /// If the scan's state is unreadable.
     pub fn scan_status(&self) -> Result<Option<ScanStatus>, DslError> {
         let Some(mut scan) = self.dsl().scan()? else {
             return Ok(None);

@@ -24,10 +24,10 @@ use cenote_io::{IoContext, MendScope, Mended};
 use cenote_ondisk::BlockPointer;
 use std::sync::Arc;
 
-/// What stands for an intent log in the place of a block's level (format/1b 8).
+/// The level that means an intent log in a block's place (format/1b 8).
 const LOG_LEVEL: i64 = -2;
 
-/// Mends the claimed logs of datasets. Whether all were come to before `is_interrupted` said so.
+/// Repairs the claimed logs of datasets. Returns whether it finished before `is_interrupted`.
 pub(super) fn mend_logs(
     mos: &Arc<ObjectSet>,
     datasets: impl IntoIterator<Item = ObjectId>,
@@ -61,11 +61,11 @@ fn claimed_log(mos: &Arc<ObjectSet>, id: ObjectId) -> Result<Option<IntentLog>, 
     Ok(log.filter(IntentLog::is_claimed))
 }
 
-/// Mends the logs of these heads, which were claimed in the group that is on disk. The pool is not
-/// in use yet.
+/// Repairs the logs of these heads, which were claimed in the group on disk. The pool is not in use
+/// yet.
 ///
 /// # Errors
-/// If the pool's metadata cannot be read. Logs that cannot be mended are as they were.
+/// If the pool's metadata is unreadable. Logs that cannot be repaired stay as they were.
 pub(super) fn mend_waiting(
     syncer: &Syncer,
     buffers: &Arc<MemoryBudget>,
@@ -136,7 +136,7 @@ fn bookmark(objset: ObjsetId, sequence: u64) -> Bookmark {
     }
 }
 
-/// Counts a block. Nothing was found of it, or it was mended.
+/// Counts a block; `mended` is `None` if no copy was found.
 fn note(walked: &mut Walked, place: Bookmark, pointer: &BlockPointer, mended: Option<Mended>) {
     let is_lost = mended.is_none_or(|mended| mended.lost > 0);
     walked.done.examined += pointer.allocated_size();

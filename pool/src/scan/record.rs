@@ -165,7 +165,7 @@ impl<'a, 'c> Words<'a, 'c> {
         Ok(())
     }
 
-    /// Whether nothing of it is noted as walked.
+    /// Whether nothing is recorded as walked.
     fn is_young(&self) -> bool {
         self.scan.examined == 0 && self.scan.position == [0; 4]
     }
@@ -319,11 +319,11 @@ pub(super) struct Begin {
     pub syncer: Arc<Syncer>,
     pub scans: Arc<Scans>,
     pub request: ScanRequest,
-    /// A resilver that is under way is not to be relied on.
+    /// A running resilver is unreliable.
     pub is_restart: bool,
     /// A scrub that finds a resilver under way is due afterwards.
     pub waits: bool,
-    /// What came of it.
+    /// The result.
     pub outcome: Result<(), ScanError>,
 }
 
@@ -409,7 +409,7 @@ pub(super) struct Interrupt {
     pub syncer: Arc<Syncer>,
     /// It is to be resumed later.
     pub is_pause: bool,
-    /// What came of it.
+    /// The result.
     pub outcome: Result<(), ScanError>,
 }
 

@@ -152,7 +152,7 @@ impl Worker {
             .get_or_insert_with(|| Arc::new(Workers::new(WORKERS)));
         let mut order = DiskOrder::new(plan.roots.clone(), Arc::clone(workers), LIMITS);
         if let (Some([object, level, block]), Some(root)) = (plan.resume, plan.roots.first()) {
-            // A level that is none stands for what comes before all objects.
+            // An invalid level means the position before all objects.
             if let Ok(level) = u8::try_from(level) {
                 order.resume_at(Bookmark {
                     objset: root.objset,

@@ -1,4 +1,4 @@
-//! Reading and mending the blocks that a turn meets.
+//! Reading and repairing the blocks that a turn visits.
 
 use super::state::{Progress, Scans};
 use cenote_base::{MemoryBudget, MemoryLease, Txg};
@@ -25,7 +25,7 @@ pub(super) const LIMITS: Limits = Limits {
 /// How long a block waits for the buffers of others: far longer than any of them takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Which blocks are mended, and how.
+/// Which blocks are repaired, and how.
 #[derive(Clone, Debug)]
 pub(super) enum Due {
     /// All of a scrub: born after the first and up to the second.
@@ -52,7 +52,7 @@ impl Due {
     }
 }
 
-/// What reads and mends.
+/// Reads and repairs blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Mender {
     pub pipeline: Arc<Pipeline>,
@@ -66,7 +66,7 @@ pub(super) struct Mender {
 pub(super) struct Outcome {
     /// What it holds, if it leads to others.
     contents: Option<Block>,
-    /// Nothing is left of it, or of a part.
+    /// It is lost, or a part of it.
     is_lost: bool,
 }
 
@@ -79,7 +79,7 @@ impl Mender {
         }
     }
 
-    /// Mends a block; the stored bytes if that took reading them all.
+    /// Repairs a block. Returns the stored bytes if all of them were read.
     fn mend(&self, visit: &Visit) -> (Option<Vec<u8>>, bool) {
         let _lease = self.lease(visit.pointer.physical_size());
         self.mend_leased(visit, &self.due.io())

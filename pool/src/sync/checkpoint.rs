@@ -55,7 +55,7 @@ impl SyncTask for TakeCheckpoint {
             Some(_) => {}
         }
         self.check_logs(context)?;
-        // What this group has freed up to here is gone already.
+        // The frees of this group before this point cannot be undone.
         match self.syncer.checkpoint_txg() == Txg(0) {
             true => {
                 self.syncer.wants_checkpoint.store(true, Ordering::Release);

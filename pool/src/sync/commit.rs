@@ -103,9 +103,9 @@ impl Syncer {
         Ok(taken)
     }
 
-    /// Lets devices that left with the group go: one that is not the pool's any more is not to be
-    /// found as a part of it. If that fails, its labels are older than all others, which importers
-    /// see.
+    /// Releases devices that left with the group, and clears their labels: they must not be found
+    /// as a part of the pool. If that fails, their labels are still older than all others, which an
+    /// import detects.
     fn release_left(&self) {
         let left = self.take_left();
         if left.is_empty() {

@@ -116,7 +116,7 @@ fn make_room(object: &Object, header: &mut HistoryHeader, length: u64) -> Result
     let ring = header.physical_end - header.creation_end;
     while ring - (header.end - header.begin) <= length {
         if header.begin == header.end {
-            // It is empty, and would be for ever.
+            // It is empty, and would be forever.
             return Err(object.malformed(NO_ROOM).into());
         }
         let bytes = read(object, header, header.begin, LENGTH_SIZE as u64)?;

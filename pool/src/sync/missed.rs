@@ -1,8 +1,8 @@
 //! Storing what devices missed: their dirty time logs (format/1c.7).
 //!
-//! A device that could not be written to in a txg must never be believed about it again, not
-//! even after a crash. So its log is stored with the very txg that it missed; only a failure
-//! while the uberblock itself is written is left to the next.
+//! A device that missed a write of a txg must never be trusted with that txg again, not even after
+//! a crash. So its log is stored with the txg that it missed. Only if a write of the uberblock
+//! itself fails, the log is stored with the next txg.
 
 use super::error::SyncError;
 use super::syncer::Syncer;

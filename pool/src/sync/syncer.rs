@@ -183,7 +183,7 @@ impl Syncer {
         self.away.lock()
     }
 
-    /// Has the group that is being written leave no log of space maps from before it.
+    /// No log of space maps from before the current group is needed after it.
     pub fn flush_space_maps(&self) {
         self.recorder.lock().flush_all();
     }
@@ -570,7 +570,7 @@ impl Syncer {
             config.update_features(&self.dsl);
             config.take_stale(context.txg())
         };
-        // Not under the lock: this may wait for devices, and others want to know of the pool.
+        // Not under the lock: this may wait for devices, and other threads need the configuration.
         stale.map_or(Ok(()), |list| config::store(context, &list))
     }
 

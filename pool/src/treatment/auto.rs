@@ -85,7 +85,7 @@ fn trim(syncer: &Syncer, vdev: VdevId, range: &Range<u64>, control: &Control) {
 }
 
 impl crate::allocation::Space {
-    /// From now on tells of space that became free, or no more.
+    /// Starts or stops reporting space that became free.
     pub fn report_freed(&self, to: Option<SyncSender<FreedRanges>>) {
         let mut reporter = self.freed_to.lock();
         *reporter = to;

@@ -209,8 +209,7 @@ impl Pool {
         places
     }
 
-    /// What is done, or was last, to the free space of each leaf; nothing of leaves to which
-    /// nothing was ever done.
+    /// The current or last treatment of each leaf's free space, without leaves that had none.
     pub fn treatment_status(&self) -> Vec<TreatmentStatus> {
         let entries = self.treatments().lock();
         let status = entries.iter().map(|((leaf, kind), entry)| {
@@ -414,6 +413,6 @@ fn store(syncer: &Arc<Syncer>, place: LeafPlace, kind: TreatmentKind, record: Re
         records: vec![(place.leaf, kind, record)],
         events: Vec::new(),
     };
-    // A pool that stopped says so to everybody; the record is the one before.
+    // A stopped pool reports that elsewhere; the previous record stays.
     let _ = syncer.run_task(task);
 }

@@ -91,7 +91,7 @@ impl Reader for Engine {
     }
 }
 
-/// Reads a group in as few requests as possible; `None` for what cannot be had this way.
+/// Reads a group in as few requests as possible; `None` for blocks that could not be read this way.
 fn check_at_once<'a>(
     engine: &Engine,
     group: &[Visit],

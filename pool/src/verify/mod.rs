@@ -176,8 +176,8 @@ fn is_good(pool: &Pool, since: Txg, metadata_only: bool) -> Result<bool, ImportE
     Ok(report.damaged.is_empty() && report.space.is_empty())
 }
 
-/// Devices in use that missed something. Their copies of what they missed are known to be old and
-/// are not judged as bad, so nothing else would tell.
+/// Devices in use that missed something. Their old copies are expected and not reported as bad, so
+/// this is the only report about them.
 fn stale(pool: &Pool) -> Vec<String> {
     let shape = pool.vdevs();
     let tree = pool.vdev_tree();
@@ -186,7 +186,7 @@ fn stale(pool: &Pool) -> Vec<String> {
     stale.map(|leaf| pool.name_of(leaf)).collect()
 }
 
-/// Compares the claims with the space maps and the accounting with what it should be.
+/// Compares the claims with the space maps, and the accounting with the computed sums.
 fn finish(pool: &Pool, mut walk: Walk) -> VerifyReport {
     let mut notes = Vec::new();
     sources::claim_other_space(pool, &mut walk.books.claims, &mut notes);

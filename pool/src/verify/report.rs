@@ -62,7 +62,7 @@ pub struct VerifyReport {
     pub pool: String,
     /// The txg verified.
     pub txg: u64,
-    /// Whether everything was looked at.
+    /// Whether everything was read.
     pub complete: bool,
     /// Blocks read and found good.
     pub blocks: u64,
@@ -97,7 +97,7 @@ pub struct VerifyReport {
 pub const PROBLEMS_MAX: usize = 10_000;
 
 impl VerifyReport {
-    /// Whether everything was looked at and nothing is wrong.
+    /// Whether everything was read and no problem was found.
     pub fn is_clean(&self) -> bool {
         self.complete && self.problems == 0 && self.stale.is_empty()
     }
