@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 
 /// The file that each dataset has.
 const FILE: &[u8] = b"file";
-/// The datasets that are looked at are children of this one.
+/// The datasets under test are children of this one.
 const TOP: &str = "h";
 /// More datasets and snapshots are not made.
 const COUNT_MAX: usize = 14;

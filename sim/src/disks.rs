@@ -7,10 +7,10 @@
 //! sector, whatever became of those before it, because a disk writes its cache in the order that
 //! suits it.
 //!
-//! Disks can be sick ([`Sickness`]): they lie, fail, are slow, write something else, or elsewhere.
-//! And their names can lead to other disks while they are open ([`Disks::exchange`]); a record says
-//! nothing of that.
-//! They can have [`Trouble`]: fail flushes, be away, and lose their cache while the power is on.
+//! Disks can be sick ([`Sickness`]): they lie, fail, are slow, or write other data or elsewhere.
+//! Their names can lead to other disks while they are open ([`Disks::exchange`]); records do not
+//! contain that. They can have [`Trouble`]: fail flushes, be missing, and lose their cache without
+//! a power cut.
 
 use crate::disk_cache::{CacheMark, DiskCache, Request, Trouble};
 use crate::image::Image;
@@ -43,7 +43,7 @@ struct Disk {
     /// How often another disk got this name before it did.
     serial: u64,
     bytes: Mutex<Image, ranks::SimDisk>,
-    /// What it may lose, if the disk may have trouble.
+    /// The data that it may lose, if the disk may have trouble.
     cache: Mutex<Option<DiskCache>, ranks::SimCache>,
     /// The size that open handles know.
     size: AtomicU64,
@@ -71,7 +71,7 @@ struct Chance {
 }
 
 impl Shared {
-    /// Lets a request take its time; what becomes of it.
+    /// Delays a request, and returns its result.
     fn work(&self, disk: usize, request: Request) -> Fate {
         rt::assert_io_allowed();
         let (fate, time) = {
@@ -558,7 +558,7 @@ fn index(offset: u64) -> usize {
     usize::try_from(offset).expect("a disk in memory")
 }
 
-/// A few digits that stand for many bytes in a trace: FNV-1a, computed only where one is written.
+/// A short hash of many bytes for traces: FNV-1a, computed only if a trace is written.
 struct Digest<'a>(&'a [u8]);
 
 impl std::fmt::Display for Digest<'_> {

@@ -460,7 +460,7 @@ impl<'a> Life<'a> {
         if record.is_empty() || self.random.happens(50) {
             return Ok(());
         }
-        // The power goes again, perhaps while the first cut is being mended.
+        // The power fails again, perhaps during the repair of the first cut.
         let cut = self.random.index(record.len() + 1);
         let keep = [0, 30, 70, 100][self.random.index(4)];
         rt::trace!("second cut at {cut} of {}, {keep} % kept", record.len());

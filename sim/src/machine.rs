@@ -214,7 +214,7 @@ impl Layout {
         self.vdev_of(disk).class == AllocationClass::Log
     }
 
-    /// In words.
+    /// The layout as text.
     pub fn told(&self) -> String {
         let vdev = |vdev: &VdevPlan| format!("{:?} {:?} of {}", vdev.class, vdev.shape, vdev.disks);
         let vdevs: Vec<String> = self.vdevs.iter().map(vdev).collect();

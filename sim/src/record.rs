@@ -23,13 +23,13 @@ pub enum Event {
         /// The place of its [`Event::Write`].
         since: usize,
     },
-    /// A device was asked to flush. What it had answered before is safe once it has
+    /// A flush was requested. Writes acknowledged before it are safe at the matching
     /// [`Event::Flushed`].
     Flush {
         /// The device's number.
         disk: usize,
     },
-    /// The flush that was asked for at this place of the record is done.
+    /// The flush requested at this place of the record is done.
     Flushed {
         /// The device's number.
         disk: usize,

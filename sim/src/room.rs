@@ -79,7 +79,7 @@ impl Operation {
         }
     }
 
-    /// What it may take at worst.
+    /// Its worst-case size.
     fn cost(self) -> u64 {
         let rounded = |size: u64| size.next_multiple_of(RECORD_SIZE) + RECORD_SIZE + OVERHEAD;
         match self {
@@ -470,8 +470,8 @@ impl Crowd {
         Ok(())
     }
 
-    /// Rolls a dataset back to its newest snapshot, if that is allowed; the judge looks whether it
-    /// has to be refused.
+    /// Rolls a dataset back to its newest snapshot, if that is allowed. The check knows whether it
+    /// must be refused.
     fn roll_back(&mut self, picked: usize) -> Result<()> {
         let snapshot = self.snapshots[picked].clone();
         let (name, _) = snapshot.split_once('@').context("a snapshot")?;

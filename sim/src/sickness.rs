@@ -8,7 +8,7 @@ use cenote_base::rt::Random;
 /// What is wrong with a disk; by default nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sickness {
-    /// Writes of a thousand in which a bit is not what it should be.
+    /// Writes of a thousand with a wrong bit.
     pub spoiled: u64,
     /// Writes of a thousand that go elsewhere.
     pub elsewhere: u64,

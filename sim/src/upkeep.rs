@@ -1,8 +1,8 @@
 //! What is done to a pool's devices while it is written to: scrubs, devices that rest, come, go and
 //! are replaced.
 //!
-//! None of it may change what is in the pool, so nothing is remembered. What is refused is refused:
-//! a device that the pool needs cannot rest.
+//! This must not change the contents of the pool, so the thread remembers nothing. Commands may be
+//! refused: a device that the pool needs cannot be taken offline.
 
 use crate::disks::Disks;
 use crate::machine::actor;

@@ -61,7 +61,7 @@ fn boot(options: &Options, tree: &Path, socket: &str, name: &str) -> Result<Stri
     Ok(line.context("the guest said nothing")?.trim().to_owned())
 }
 
-/// Makes an image, boots guests from a clone of it, and looks at what they left.
+/// Makes an image, boots guests from a clone of it, and checks the result.
 ///
 /// # Errors
 /// Anything is not as it has to be.

@@ -120,7 +120,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Has the kernel enforce what it can. The program may have run for a moment.
+    /// Sets the limits that the kernel can enforce. The program may have run for a moment.
     pub(crate) fn impose(&self, child: &Child) -> Result<()> {
         let process = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let limits = [(Resource::Data, self.data), (Resource::Cpu, self.processor)];
@@ -342,7 +342,7 @@ fn is_only_starved(process: u32, limits: Limits) -> bool {
     let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else {
         return false;
     };
-    // The state follows the name, which stands in brackets.
+    // The state follows the name, which is in brackets.
     let is_runnable = |task: fs::DirEntry| {
         let text = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
         let state = text

@@ -27,8 +27,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often an export that finds a mount busy is tried again; see [`crate::pool::unmount`].
 const BUSY_TRIES: usize = 40;
 
-/// Devices and pool configurations by name, as words of `zpool create`; `N` stands for the
-/// number of a file.
+/// Devices and pool configurations by name, as words of `zpool create`; `N` is the number of a
+/// file.
 const LAYOUTS: [(&str, &str); 11] = [
     ("single", "0"),
     ("mirror", "mirror 0 1"),
@@ -235,7 +235,7 @@ impl Site {
         Ok(())
     }
 
-    /// Has the daemon stand still while `meanwhile` runs.
+    /// Stops the daemon while `meanwhile` runs.
     pub fn pause<T>(&self, meanwhile: impl FnOnce() -> Result<T>) -> Result<T> {
         let daemon = self.daemon();
         let id = daemon.as_ref().context("a daemon")?.id();
@@ -340,7 +340,7 @@ impl Site {
         judge(&self.devices);
     }
 
-    /// Has OpenZFS judge the pool, which must be exported.
+    /// OpenZFS checks the pool, which must be exported.
     pub fn judge(&self) -> Result<()> {
         self.is_unjudged.store(false, Ordering::Relaxed);
         let devices = self.devices.display().to_string();
@@ -365,7 +365,7 @@ impl Drop for Site {
         }
         let daemon = self.daemon().take();
         if let Some(mut daemon) = daemon {
-            // Whether it ended by itself or not, nothing of it may stay.
+            // Even if it ended by itself, no process may be left.
             let _ = daemon.kill();
             let _ = daemon.wait();
         }

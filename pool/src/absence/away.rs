@@ -2,8 +2,8 @@
 //!
 //! A device that comes back after a month must be distinguished from a copy of it that was written
 //! to elsewhere ([`crate::import::lineage`]). By then the uberblock rings of the other devices have
-//! newer groups. So the pool keeps the roots of the groups before a leaf fell behind, in an entry
-//! of the object directory for each such leaf, until the leaf is up to date again. Other software
+//! newer groups. So the pool keeps the roots of the groups before a leaf fell behind, until the
+//! leaf is up to date again. Each such leaf has an entry in the object directory. Other software
 //! ignores entries that it does not know.
 //!
 //! Nothing is kept for a leaf that was behind at import, unless there was an entry already: its

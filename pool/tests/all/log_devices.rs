@@ -100,7 +100,7 @@ fn cut_with(names: &[&str]) -> Arc<Disks> {
     cut_after(&disks, &pool, (&head, &writer), names)
 }
 
-/// The disks as they are once these names are promised, and the power is gone.
+/// The disks after a power cut once these names were promised.
 fn cut_after(
     disks: &Arc<Disks>,
     pool: &Pool,
@@ -305,8 +305,8 @@ fn a_device_that_another_process_has_is_in_use_and_never_missing() {
 }
 
 /// A log device was removed while another one was being rebuilt in its place. The rebuild then
-/// wrote into a table that was gone with the device, and the pool took no more changes. The feature
-/// of rebuilds stayed active.
+/// wrote into a table that was removed with the device, and the pool took no more changes. The
+/// feature of rebuilds stayed active.
 #[test]
 fn a_log_device_that_is_being_rebuilt_can_be_removed() {
     World::simulated(1).run(|| {
@@ -346,8 +346,8 @@ fn a_log_device_that_is_being_rebuilt_can_be_removed() {
     });
 }
 
-/// A pool of a mirror and two log devices lost its power. An import discarded all logs where one of
-/// the devices was missing or offline, also those on the other: what `fsync` had promised was gone.
+/// A pool of a mirror and two log devices lost power. If one of the devices was missing or offline,
+/// an import discarded all logs, also those on the other: the data promised by `fsync` was lost.
 #[test]
 fn a_log_device_that_is_not_there_costs_no_log_on_another() {
     World::simulated(1).run(|| {

@@ -283,7 +283,7 @@ fn on_raidz() {
     seeds("logs3", &[raidz], false);
 }
 
-/// A verification looks at one moment: log blocks of later groups are in no space map of it.
+/// A verification uses one state: log blocks of later groups are in no space map of it.
 #[test]
 fn verified_while_a_log_is_written() {
     let disks = common::disks(1, 64 << 20);

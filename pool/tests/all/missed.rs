@@ -48,7 +48,7 @@ fn import(world: &Arc<Disks>) -> Pool {
     cenote_pool::import(&candidates[0], &options, env).expect("imported")
 }
 
-/// What is needed is right, and this device is said to be behind.
+/// All needed data is right, and this device is reported as outdated.
 fn assert_only_stale(pool: &Pool, device: &str) {
     let report = verify(pool, &VerifyOptions::default(), &Silent).expect("runs");
     assert!(report.complete && report.problems == 0, "{report:?}");
@@ -56,8 +56,8 @@ fn assert_only_stale(pool: &Pool, device: &str) {
     assert!(!report.is_clean());
 }
 
-/// A side of a mirror that took no writes for a while comes back with what it had: nothing that
-/// was written meanwhile is believed from it.
+/// A mirror side that took no writes for a while comes back with its old data: it is not trusted
+/// with data written meanwhile.
 #[test]
 fn a_side_that_took_no_writes() {
     let world = common::disks(2, 64 << 20);
@@ -416,9 +416,9 @@ fn bring_up_to_date(pool: &Pool, round: u64) {
     }
 }
 
-/// A copy of a device that was made exactly one group before the pool went down looked like a
-/// device that had lost its power in the middle of a commit. It counted as complete, and when the
-/// other devices were gone, so was what that group had written.
+/// A copy of a device made exactly one group before a crash looked like a device that had lost
+/// power during a commit. It counted as complete, and when the other devices failed, that group's
+/// data was lost.
 #[test]
 fn a_copy_made_one_group_earlier_is_behind() {
     for shape in [VdevShape::Mirror, VdevShape::Raidz { parity: 1 }] {

@@ -1,7 +1,7 @@
 //! Pools with the property `multihost`: other systems see that they are in use, and a system that
 //! cannot show it any more stops writing.
 //!
-//! All of it is about time that passes while nothing happens, so it passes in a simulated world.
+//! These tests wait for long times, so they run in a simulated world.
 
 use crate::common::{self, Bench};
 use cenote_base::rt::{self, Instant, World};
@@ -79,7 +79,7 @@ fn newest(disks: &Disks) -> Uberblock {
     candidate(disks).uberblocks().remove(0)
 }
 
-/// Has the referee look at what is left.
+/// The referee checks the disks.
 fn check(disks: &Disks) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     disks.save(dir.path()).expect("room");

@@ -66,7 +66,7 @@ impl SlowDisk {
         self.largest[what].fetch_max(bytes as u64, Ordering::SeqCst);
     }
 
-    /// The largest since this was asked last.
+    /// The largest since the last call.
     fn take_largest(&self, what: usize) -> u64 {
         self.largest[what].swap(0, Ordering::SeqCst)
     }

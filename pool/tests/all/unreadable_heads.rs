@@ -174,7 +174,7 @@ fn a_log_that_was_passed_over_is_discarded_later() {
     }
     pool.export().expect("written");
     drop(pool);
-    // It stays on record, whether anything is said or not.
+    // The note stays, with or without `-m`.
     let pool = import(dir.path(), plain()).expect("it was said before");
     assert!(
         pool.dsl()
@@ -213,7 +213,7 @@ fn a_log_that_was_claimed_is_freed_when_its_dataset_can_be_read() {
     pool.export().expect("written");
     drop(pool);
     block.damage();
-    // It was exported: nothing is lost, so nothing need be said.
+    // It was exported: nothing is lost, so `-m` is not needed.
     let pool = import(dir.path(), plain()).expect("the others are whole");
     let name = named(DATASET);
     pool.run_task(DestroyDataset { name }).expect("destroyed");

@@ -9,7 +9,7 @@ use cenote_pool::verify::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Has a verification stopped after so many looks; 0 stands for never.
+/// Stops a verification after so many checks for cancellation; 0 means never.
 struct Impatient {
     looks: AtomicU32,
     most: u32,

@@ -1,4 +1,4 @@
-//! Pools that wait for devices that are gone, as `failmode` has it.
+//! Pools that wait for missing devices, according to `failmode`.
 
 use crate::common;
 use crate::log_writer::{head_of, operate, writer_of};
@@ -272,8 +272,8 @@ fn a_disk_that_others_wrote_to_is_refused() {
     pool.abandon();
 }
 
-/// A copy of the only disk that was made one or two groups before the pool lost it was taken for
-/// the disk: what those groups had written was gone, and the pool wrote on.
+/// A copy of the only disk, made one or two groups before the pool lost the disk, was taken for it:
+/// the data of those groups was lost, and the pool kept writing.
 #[test]
 fn a_copy_of_the_only_disk_is_refused_however_new() {
     for groups in 1..3 {
@@ -304,8 +304,8 @@ fn a_copy_of_the_only_disk_is_refused_however_new() {
     }
 }
 
-/// A disk came back as a copy from before an `fsync`, whose promise only the intent log had. No
-/// label tells it from the disk itself: it was taken and written to.
+/// A disk came back as a copy from before an `fsync`, whose data only the intent log had. It has
+/// the same labels as the disk itself: it was used and written to.
 #[test]
 fn a_copy_from_before_an_fsync_is_refused() {
     World::simulated(1).run(|| {
@@ -439,7 +439,7 @@ fn a_pool_that_waits_is_left() {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loses {
     Nothing,
-    /// What it was not told to make durable.
+    /// Writes that were not flushed.
     Cache,
     /// All of the group: it is a copy from before.
     Group,
@@ -520,9 +520,9 @@ fn is_finished_after(writes: u64, loses: Loses) -> Option<bool> {
     is_finished
 }
 
-/// Reads wait for a disk that is gone, not for damaged bytes or sectors, and not for ever.
+/// Reads wait for a missing disk, but not for damaged bytes or sectors, and not forever.
 ///
-/// Nor do they give up at once: they try again for seconds, which are simulated ones.
+/// They do not fail at once either: they retry for some seconds of simulated time.
 #[test]
 fn reads_wait_for_disks_that_are_gone() {
     World::simulated(1).run(reads_wait);

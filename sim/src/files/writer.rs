@@ -98,7 +98,7 @@ impl Writer {
             top: self.top,
             objects: &mut self.objects,
         };
-        // Whatever becomes of it, it may be seen from now on.
+        // Even if it fails, its effect may be visible from now on.
         self.states.push(next);
         self.operations.push(operation.clone());
         let done = place.perform(&operation, &before, salt);

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Layouts: words of `zpool create`, where `N` stands for the number of a file.
+/// Layouts: words of `zpool create`; `N` is the number of a file.
 const LAYOUTS: [(&str, &str); 10] = [
     ("mirror2", "mirror 0 1"),
     ("mirror3", "mirror 0 1 2"),

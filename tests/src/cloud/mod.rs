@@ -174,7 +174,7 @@ impl World {
         self.owner = 1 - before;
         self.import("-f")?;
         self.check(self.model.confirmed())?;
-        // It may have nothing to write, and learn of it only when it lets go.
+        // Without anything to write, it notices that only when it releases the pool.
         let old = self.machines[before].cenote();
         let told = old.run("cenote", &["cloud", "sync", "-q", "tank"])?;
         let is_told = told.stderr.contains("taken over by") || told.stderr.contains("suspended");

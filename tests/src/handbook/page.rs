@@ -41,7 +41,7 @@ pub struct Step {
     pub expected: Option<Vec<String>>,
 }
 
-/// What the comments before a block said of it.
+/// The instructions in the comments before a block.
 #[derive(Default)]
 struct Notes {
     code: i32,
@@ -151,7 +151,7 @@ impl Step {
     }
 }
 
-/// The words of a comment that stands in one line.
+/// The words of a comment in one line.
 fn comment(line: &str) -> Option<&str> {
     let words = line.strip_prefix("<!--")?.strip_suffix("-->")?;
     Some(words.trim())

@@ -13,7 +13,7 @@ const SNAPS_MAX: usize = 90;
 /// Names of datasets have at most so many components: no name gets too long.
 const DEPTH_MAX: usize = 5;
 
-/// Draws one change of `model`; `None` if there is nothing of its kind to change.
+/// Draws one change of `model`; `None` if there is nothing that it could change.
 pub fn draw(model: &Model, random: &mut Random, serial: u64) -> Option<Change> {
     let ours = || model.sets.values().filter(|set| !set.is_foreign);
     let (snaps, sets) = (

@@ -320,7 +320,7 @@ impl Session {
         Ok(())
     }
 
-    /// Has OpenZFS judge the pool.
+    /// OpenZFS checks the pool.
     pub fn judge(&mut self) -> Result<()> {
         self.site.export()?;
         self.site.judge()?;

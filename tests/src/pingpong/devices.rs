@@ -22,7 +22,7 @@ fn ask(arguments: &[&str]) -> Result<String> {
     referee::run(arguments)?.context("the referee was there")?
 }
 
-/// A top-level vdev as `zpool status` tells of it.
+/// A top-level vdev in the output of `zpool status`.
 struct Top {
     kind: String,
     leaves: Vec<String>,
@@ -246,7 +246,7 @@ impl Devices {
         settle(site)
     }
 
-    /// What Cenote knows of the vdevs, for OpenZFS's turn.
+    /// Cenote's view of the vdevs, for OpenZFS's turn.
     pub fn known(&self, site: &Site) -> Result<Known> {
         Ok(Known {
             tops: tops(site)?.0,

@@ -151,7 +151,7 @@ impl Writer<'_> {
 }
 
 impl History {
-    /// Has threads write below `root` for a time.
+    /// Runs threads that write below `root` for a time.
     pub fn write(
         root: &Path,
         record: &Record,

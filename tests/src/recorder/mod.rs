@@ -33,7 +33,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Layouts: words of `zpool create`, where a number stands for a disk.
+/// Layouts: words of `zpool create`; a number means a disk.
 const LAYOUTS: [&str; 5] = [
     "0",
     "mirror 0 1",
@@ -142,7 +142,7 @@ fn record(
     let history = History::write(&site.path("tank"), &record, random, time)?;
     record.end();
     let count = history.acknowledged(u64::MAX);
-    // What comes now is not part of it.
+    // Later events are not part of it.
     site.export()?;
     site.abandon();
     drop(server);

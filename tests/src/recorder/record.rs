@@ -1,4 +1,4 @@
-//! What disks were asked to do, in the order in which it was answered.
+//! The requests of disks, in the order of their replies.
 
 use anyhow::Result;
 use std::fs::File;

@@ -43,7 +43,7 @@ fn peer() -> PathBuf {
     workspace_root().join("tests/peer")
 }
 
-/// The same for a test that needs it: says so where it is not installed.
+/// The same for a test that needs it: prints a notice if it is not installed.
 ///
 /// # Panics
 /// In CI, if it could be installed.
@@ -85,8 +85,8 @@ pub fn judge(directory: &Path, pool: &str) {
     }
 }
 
-/// The same for copies of a golden pool's devices. Two kinds are not sound as they come: one has
-/// a device that is offline, and the other one a device that was spoilt for a scrub to mend.
+/// The same for copies of a golden pool's devices. Two kinds have known damage: one has a device
+/// that is offline, and the other a device that was damaged for a scrub to repair.
 ///
 /// # Panics
 /// If OpenZFS finds anything else wrong, or does not find that.

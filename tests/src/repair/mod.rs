@@ -18,13 +18,13 @@ use layouts::{LAYOUTS, Set, all_sets, groups, some_set};
 use std::fs;
 use std::time::Duration;
 
-/// The daemon is killed so many milliseconds after the mending began, or earlier.
+/// The daemon is killed at most so many milliseconds after the repair began.
 const CRASH_MS_MAX: u64 = 400;
 
 /// What happens to devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Their space is overwritten with noise; a scrub mends it.
+    /// Their space is overwritten with noise; a scrub repairs it.
     Noise,
     /// They were away while the pool was written to, and are resilvered at an import.
     Stale,
@@ -36,7 +36,7 @@ pub enum Loss {
     Exchanged,
 }
 
-/// What happens to devices, and whether the daemon is killed while it mends them.
+/// What happens to devices, and whether the daemon is killed during the repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mishap {
     /// What happens.
@@ -122,7 +122,7 @@ fn lose(bench: &Bench<'_>, loss: Loss, set: &Set, random: &mut Random) -> Result
     }
 }
 
-/// Begins what mends it.
+/// Begins the repair.
 fn begin(bench: &mut Bench<'_>, loss: Loss, set: &Set, random: &mut Random) -> Result<()> {
     let site = bench.site;
     match loss {
@@ -156,7 +156,7 @@ fn begin(bench: &mut Bench<'_>, loss: Loss, set: &Set, random: &mut Random) -> R
     Ok(())
 }
 
-/// Waits until all is mended.
+/// Waits for the end of the repair.
 fn ended(bench: &Bench<'_>, loss: Loss) -> Result<()> {
     let mut status = bench.settled()?;
     let wanted = match loss {
@@ -172,7 +172,7 @@ fn ended(bench: &Bench<'_>, loss: Loss) -> Result<()> {
     Ok(())
 }
 
-/// Has a mishap mended while a writer works.
+/// Repairs a mishap while a writer runs.
 fn mend(bench: &mut Bench<'_>, mishap: Mishap, set: &Set, random: &mut Random) -> Result<()> {
     let (loss, site) = (mishap.loss, bench.site);
     lose(bench, loss, set, random).context("when it was lost")?;
@@ -194,7 +194,7 @@ fn mend(bench: &mut Bench<'_>, mishap: Mishap, set: &Set, random: &mut Random) -
 /// One layout, one mishap, some set of devices.
 ///
 /// # Errors
-/// What was lost or not mended.
+/// Data that was lost or not repaired.
 pub fn case(layout: &str, mishap: Mishap, seed: u64) -> Result<()> {
     let set = some_set(groups(layout)?, &mut Random::new(seed));
     case_of(layout, mishap, &set, seed)
@@ -205,7 +205,7 @@ fn case_of(layout: &str, mishap: Mishap, set: &Set, seed: u64) -> Result<()> {
     match lose_and_mend(&site, (layout, mishap), set, &mut Random::new(seed)) {
         Ok(()) => site.finish(),
         Err(error) => {
-            // What was found first counts, not what OpenZFS would say of it.
+            // The first error counts, so OpenZFS does not check the pool.
             site.abandon();
             Err(error)
         }

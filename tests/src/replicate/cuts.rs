@@ -47,7 +47,7 @@ pub struct CutReport {
     pub kills: u64,
 }
 
-/// A stream, and what becomes of it.
+/// A stream and its expected result.
 struct Case {
     /// Options of its send.
     words: String,

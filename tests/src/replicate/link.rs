@@ -137,7 +137,7 @@ pub fn restart(site: &Site, key: &str) -> Result<()> {
     Ok(())
 }
 
-/// Has a dataset mounted, whose key may not be loaded.
+/// Mounts a dataset, and loads its key if necessary.
 pub fn open(site: &Site, dataset: &str, key: &str) -> Result<()> {
     let text = site.ok(&format!("zfs get -H -o value keystatus,mounted {dataset}"))?;
     let values: Vec<&str> = text.lines().collect();

@@ -150,7 +150,7 @@ impl Replica {
         let mut words = String::new();
         if self.last.is_some() && world.random.below(3) == 0 {
             words.push_str("-F ");
-            // It is gone with what goes back to the snapshot.
+            // A rollback to the snapshot removes it.
             let place = world.target.path(&target).join("local");
             world.target.ok(&format!("zfs set readonly=off {target}"))?;
             fs::write(&place, b"this was not sent").with_context(|| place.display().to_string())?;

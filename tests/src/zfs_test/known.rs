@@ -1,6 +1,6 @@
 //! What is run, what is left out, and what is known to fail.
 
-/// The groups of the suite about devices that fail and come back, and about mending.
+/// The groups of the suite about devices that fail and come back, and about repair.
 pub(super) const GROUPS: [&str; 14] = [
     "clean_mirror",
     "cli_root/zpool_attach",

@@ -76,7 +76,7 @@ struct Carrier {
     set: Command,
 }
 
-/// Whether a file was written to lately; more often than this it is looked at.
+/// Whether a file was written to recently; the interval of polls is shorter.
 fn is_fresh(path: &Path) -> bool {
     let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
     modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age < Duration::from_secs(1)))

@@ -1,9 +1,9 @@
 //! Mutants that are opened for writing: files are changed and removed in them, and datasets made
 //! and destroyed.
 //!
-//! A pool may refuse all of that, and suspend itself over what it meets while it writes. Its
-//! daemon neither crashes nor hangs nor takes more memory than it was given, and no command of
-//! its users does.
+//! A pool may refuse all of that, and suspend itself because of damage that it finds while writing.
+//! Its daemon must not crash, hang or exceed its memory limit, and neither must its users'
+//! commands.
 
 use super::{Subject, Summary};
 use crate::mutate::Devices;
@@ -182,7 +182,7 @@ impl<'a> Keeper<'a> {
         Ok(refusal.and_then(|refusal| refusal.broken))
     }
 
-    /// Runs a command; `None` if it did what it was asked for.
+    /// Runs a command; `None` if it succeeded.
     fn step(
         &mut self,
         program: &str,

@@ -238,7 +238,7 @@ fn what_goes_wrong_is_told_by_every_way() -> Result<()> {
     site.finish()
 }
 
-/// A pool that fills, a device that rots, and the scrub that mends it.
+/// A pool that fills up, a device that returns wrong data, and the scrub that repairs it.
 fn errors_and_scans(site: &Site, device: &Path, heard: &Told) -> Result<()> {
     let file = site.path("tank").join("file");
     fs::write(&file, vec![7; 8 << 20])?;

@@ -34,7 +34,7 @@ fn receive(site: &Site, words: &str, stream: &[u8]) -> Result<()> {
     outcome.success().map(drop)
 }
 
-/// A stream with properties: the value is there, does nothing, and everybody says so.
+/// A stream with properties: the value is stored, has no effect, and all commands report that.
 fn streams_bring_no_yes(site: &Site) -> Result<()> {
     site.ok("zfs create -s -V 16M -o cenote:nbd=on tank/v")?;
     is_served(site, &["tank/v"])?;

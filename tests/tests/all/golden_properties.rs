@@ -49,7 +49,7 @@ fn compare_output(kind: &str) -> Result<()> {
         skip!("{kind} has no zfs-get.txt");
         return Ok(());
     };
-    // The text was written before the intent log was: the pool is looked at without its replay.
+    // The text was written before the intent log, so the pool is imported without a replay.
     let mut import = Import::of(&golden);
     import.options.retain(|option| option == "-f");
     let cenote = Cenote::new()?;
@@ -237,8 +237,8 @@ fn is_near(have: &str, want: &str) -> Result<bool> {
     Ok(number(have)?.abs_diff(number(want)?) <= SPACE_TOLERANCE)
 }
 
-/// `zpool status`: the state, the table of devices, and what is said about errors and past work.
-/// The remark about features is left out: it depends on how many the software knows.
+/// `zpool status`: the state, the table of devices, and the messages about errors and past work.
+/// The message about features is left out: it depends on how many the software knows.
 fn pool_status(
     cenote: &Cenote,
     pool: &str,

@@ -220,7 +220,7 @@ fn strangers_get_no_more(served: &Served) -> Result<()> {
     Ok(())
 }
 
-/// A tag of a head stands for its bytes: one that is on disk stays, one that changes is new.
+/// A head's `ETag` depends on the contents: it stays if the file is on disk, and changes with it.
 fn tags_follow_contents(served: &Served) -> Result<()> {
     let tag = || -> Result<String> { Ok(served.get("/dir/file")?.header("ETag").to_owned()) };
     served.site.ok("zpool sync")?;

@@ -1,6 +1,6 @@
-//! Volumes as disks of this machine, where the kernel has no driver for them: what is said then.
+//! Volumes as disks of this machine, without a driver in the kernel: the messages.
 //!
-//! Where it has, `cargo xtask guest-ublk` tries the whole of it in a guest.
+//! With the driver, `cargo xtask guest-ublk` tests everything in a guest.
 
 use anyhow::{Result, ensure};
 use cenote_tests::site::Site;

@@ -114,8 +114,8 @@ fn mounted(site: &Site) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The record of mounts was written within a second, and `resume` went by it: a mount of a snapshot
-/// or a rename just before a kill was gone, or dead, with exit code 0.
+/// The record of mounts is written within a second, and `resume` used it: a mount of a snapshot or
+/// a rename just before a kill was lost, or dead, with exit code 0.
 #[test]
 fn what_changed_a_moment_before_the_end_is_there_again() -> Result<()> {
     if !cenote_tests::pool::can_mount() {

@@ -1,4 +1,4 @@
-//! Mounts that other mount namespaces have, and mounts whose daemon is gone.
+//! Mounts in other mount namespaces, and mounts whose daemon has ended.
 
 use anyhow::{Context, Result, ensure};
 use cenote_tests::patience::wait_until;
@@ -151,7 +151,7 @@ fn a_mount_is_where_its_caller_is() -> Result<()> {
         fs::read_dir(&place)?.next().is_none(),
         "it is out here, too"
     );
-    // With its namespace the mount is gone, and nothing is in the way.
+    // The mount ends with its namespace, and does not keep the dataset busy.
     wait_until("the mount ended", || {
         Ok(site.ok("cenote daemon status")?.contains("ONLINE, 1 mount"))
     })?;

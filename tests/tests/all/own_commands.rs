@@ -142,7 +142,7 @@ fn an_archive_copy_is_complete() -> Result<()> {
     let from = setup.dataset("data") + ":/.";
     for run in ["first", "second"] {
         let outcome = setup.run(&["cp", "-a", "--quiet"], &[&from, to])?;
-        // ext4 keeps the attributes of a file in 4 KiB: that some do not fit is said, no more.
+        // ext4 keeps the attributes of a file in 4 KiB: only a warning says that some do not fit.
         let mut complaints = outcome.stderr.lines();
         let is_about_room =
             |line: &str| line.contains("extended attribute") || line.contains("problems in all");

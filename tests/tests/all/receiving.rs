@@ -86,7 +86,7 @@ fn differences(site: &Site, golden: &Golden, cases: &[Case]) -> Result<Vec<Strin
             wanted.insert(format!("tank/{here}@{snapshot}"), dataset);
         }
     }
-    // The key of the encrypted dataset opens what was received of it raw.
+    // The key of the encrypted dataset opens its raw copy.
     let keys = offline::options(site.cenote(), golden)?;
     let options: Vec<String> = keys
         .iter()
@@ -162,7 +162,7 @@ fn streams_that_were_cut_are_gone_on_with() -> Result<()> {
     );
     receive(&site, "-s tank/fs", &part2)?.success()?;
     ensure!(token(&site, "tank/fs")? == "-");
-    // Another that is cut: once nothing of it is left, once it is given up.
+    // Another cut receive: without `-s` nothing of it is left; with `-s` it can be abandoned.
     let cut = &stream("full")?[..500_000];
     ensure!(
         receive(&site, "tank/none", cut)?
@@ -246,7 +246,7 @@ fn pools_without_features_take_plain_streams() -> Result<()> {
     site.judge()
 }
 
-/// A pool that has no room said that a stream was incomplete, where what came of it was kept.
+/// A full pool reported an incomplete stream if the received part was kept.
 #[test]
 fn a_full_pool_says_so() -> Result<()> {
     if Golden::find(streams::KIND)?.is_none() {
@@ -276,9 +276,9 @@ fn a_full_pool_says_so() -> Result<()> {
     site.finish()
 }
 
-/// The beginning of a raw stream has not the MACs that its end brings. With its key loaded it could
-/// not even be asked for its token, and to give it up suspended the pool. What was received whole
-/// failed to authenticate where files end with holes: they ended before these.
+/// The beginning of a raw stream lacks the MACs that its end brings. With its key loaded its token
+/// could not be read, and abandoning it suspended the pool. A complete receive failed to
+/// authenticate if files end with holes: they ended before these.
 const TOLD: &str = "compression,copies,quota,refquota,atime,readonly,com.example:note";
 
 /// What `zfs get` says of some properties.
@@ -340,7 +340,7 @@ fn properties_come_with_the_contents() -> Result<()> {
     let options = "-u -o atime=off -x copies tank/copy";
     receive(&site, options, half)?;
     unchanged()?;
-    // What is asked for and cannot be is refused before anything comes.
+    // Impossible options are refused before the contents come.
     for wrong in ["-o quota=1K", "-o version=4", "-o casesensitivity=mixed"] {
         let refused = receive(&site, &format!("-u {wrong} tank/copy"), &stream)?;
         ensure!(refused.code == Some(1), "{}", refused.report());

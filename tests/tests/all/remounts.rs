@@ -174,7 +174,7 @@ fn what_is_in_use_is_not_moved() -> Result<()> {
     site.ok("zfs rename tank/fs tank/other")?;
     let other = site.path("tank/other");
     ensure!(other.join("program").exists() && !root.exists());
-    // A path stands for the dataset there, with what lies below.
+    // A path means the dataset there, with everything below it.
     site.ok(&format!("zfs unmount {}", other.display()))?;
     ensure!(!other.join("program").exists());
     site.ok("zfs mount -a")?;

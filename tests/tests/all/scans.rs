@@ -78,7 +78,7 @@ fn what_a_pool_cannot_is_refused() -> Result<()> {
     let refused = site.fails("zpool clear tank")?;
     ensure!(refused.stderr.contains("read-only"), "{}", refused.report());
     site.ok("zpool sync")?;
-    // It is let go, and is there as before.
+    // It is released, and unchanged.
     site.ok("zpool destroy tank")?;
     site.import("")?;
     site.finish()

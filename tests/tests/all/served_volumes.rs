@@ -350,7 +350,7 @@ fn what_is_in_use_stays(volumes: &Volumes) -> Result<()> {
     site.ok("zfs destroy -rf tank/moved")?;
     ensure!(!holder.goes_on()?);
     ensure!(nbdsh(&volumes.uri("tank/moved"), "").is_err());
-    // Another volume of that name is not served because of a command about the old one.
+    // A command about the old volume does not serve another one of that name.
     site.ok("zfs create -s -V 16M tank/moved")?;
     ensure!(nbdsh(&volumes.uri("tank/moved"), "").is_err());
     Ok(())
@@ -528,7 +528,7 @@ fn hostile_clients_are_sent_away(volumes: &Volumes) -> Result<()> {
     volumes.serve("tank/public")?;
     let mut strangers = Vec::new();
     for number in 0..300 {
-        // The server may close in the middle of any of it.
+        // The server may close the connection at any point.
         let Ok(mut stranger) = std::os::unix::net::UnixStream::connect(&volumes.socket) else {
             continue;
         };

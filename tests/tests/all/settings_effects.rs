@@ -1,5 +1,5 @@
-//! Settings by what they change in a pool that is in use. Those of queues, reading ahead and delays
-//! are tested where a slow disk can be had (`pool/tests/all/settings.rs`).
+//! Settings by their effect on a pool in use. Those of queues, prefetching and delays are tested
+//! with a slow disk (`pool/tests/all/settings.rs`).
 
 use anyhow::{Context, Result, ensure};
 use cenote_tests::patience::wait_until;

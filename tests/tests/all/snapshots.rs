@@ -155,7 +155,7 @@ fn made_and_seen(site: &Site, root: &Path, below: &Path) -> Result<()> {
         ensure!(changed.contains(&format!("/new{number}\n")), "{changed}");
         fs::remove_file(root.join(format!("new{number}")))?;
     }
-    // It was the data set that was said not to exist.
+    // The message used to say that the dataset does not exist.
     let unknown = site.fails("zfs diff tank/a@nosuch")?.stderr;
     let said = "cannot open 'tank/a@nosuch': snapshot does not exist\n";
     ensure!(unknown == said, "{unknown}");
@@ -323,7 +323,7 @@ fn told_space_comes_back(site: &Site) -> Result<()> {
     Ok(())
 }
 
-/// Going back, past newer snapshots and bookmarks if that is asked for.
+/// Rolling back, past newer snapshots and bookmarks on request.
 fn rolled_back(site: &Site, root: &Path) -> Result<()> {
     write(&root.join("file"), "too much")?;
     site.ok("zfs rollback tank/a@last")?;

@@ -133,7 +133,7 @@ fn writers_wait_until_there_is_room_again() -> Result<()> {
             site.ok("zpool clear tank")
         })();
         if looked.is_err() {
-            // The writer would wait for ever.
+            // The writer would wait forever.
             let _ = site.ok("zpool export -f tank");
         }
         let written = writer.join().ok().context("the writer failed")?;

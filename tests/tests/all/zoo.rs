@@ -108,8 +108,8 @@ fn absurd_numbers_are_survived_by_writers() -> Result<()> {
     Ok(())
 }
 
-/// Blocks that the mutator moved are whole in all copies, with parity and padding as they should
-/// be: otherwise its mutants would only show how damage is mended.
+/// The mutator leaves moved blocks intact in all copies, with correct parity and padding: otherwise
+/// its mutants would only test repair.
 fn moved(kind: &str) -> Result<()> {
     let Some(golden) = Golden::find(kind)? else {
         return Ok(());

@@ -1,7 +1,7 @@
 //! Freeing the blocks of destroyed datasets in the background (format/3a 8).
 //!
-//! The first dataset of the queue is walked in post-order, data before what points to it, so that a
-//! crash at any point leaves a tree whose upper part is intact. Each transaction group frees a
+//! The first dataset of the queue is walked in post-order: data before the blocks that point to it.
+//! So a crash at any point leaves a tree whose upper part is intact. Each transaction group frees a
 //! limited number of blocks and records where the walk stopped. Freed blocks are never read again,
 //! because their space may be in use by now.
 //!

@@ -280,8 +280,9 @@ fn a_clone_keeps_the_key_of_its_origin() {
     small.check(&[("grove/r", 1), ("grove/r/b", 2), ("grove/r/a", 3)]);
 }
 
-/// A promoted clone below its origin became the root of its own parent, and could be made to
-/// inherit the key of that: it lost the place of its key, and had no root but itself.
+/// A promoted clone below its origin became the root of its own parent, and could inherit that key:
+/// its
+/// `keylocation` was lost, and it had no root but itself.
 #[test]
 fn a_root_does_not_inherit_from_its_heirs() {
     let small = Small::new(&[]);
