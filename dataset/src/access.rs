@@ -21,7 +21,7 @@ pub struct Access {
     pub env: Arc<dyn Env>,
     /// What writes the pool's blocks, for intent logs. Nothing is logged without.
     pub blocks: Option<Arc<Writer>>,
-    /// Who is told of damage that nobody waits for.
+    /// Gets reports of damage found by work that no caller waits for.
     pub damage: Option<Arc<dyn DamageSink>>,
 }
 
@@ -58,7 +58,7 @@ impl Access {
     }
 
     fn of_head(&self, head: Arc<Head>) -> OpenDataset {
-        // It is asked for programs that write, which wait as for all else.
+        // Writing programs ask it, and they may wait for devices.
         let dsl = self.dsl.for_io(&IoContext::USER);
         let space = SpacePolicy::new(&dsl, &self.gate, &head);
         let (gate, env) = (Arc::clone(&self.gate), Arc::clone(&self.env));

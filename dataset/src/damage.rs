@@ -1,4 +1,4 @@
-//! Damage that is met where nobody waits for an answer.
+//! Damage found by work that no caller waits for.
 
 use cenote_base::{BlockId, Bookmark, Level, ObjectId, ObjsetId};
 use cenote_dmu::DmuError;
@@ -6,13 +6,13 @@ use cenote_io::IoError;
 use std::error::Error;
 use std::fmt;
 
-/// Who is told of damage that keeps something from being done which nobody waits for.
+/// Receives reports of damage found by work that no caller waits for.
 pub trait DamageSink: fmt::Debug + Send + Sync {
-    /// Takes note of `error`, and of the block that is damaged if that is known.
+    /// Records `error`, and the damaged block if it is known.
     fn report(&self, error: &dyn Error, place: Option<Bookmark>);
 }
 
-/// Hears of damage that takes nothing from anybody.
+/// Ignores reports: the damage has no effect.
 #[derive(Debug)]
 pub(crate) struct Unheard;
 

@@ -1,20 +1,19 @@
-//! Open datasets: what changing a dataset takes, whatever is in it.
+//! Open datasets: what all changes of a dataset need, whatever its contents.
 //!
-//! File systems, volumes and received streams change an object set under the same rules: is there
-//! space, which transaction group takes the change, when is it durable, who hears of damage, and
-//! what happens when the dataset closes while somebody still has it. [`OpenDataset`] answers these
-//! questions once; `posix`, `volume` and `stream` say what the objects mean. [`Access`] opens
-//! datasets of one pool, and is the only place that decides how a head is opened for changes.
+//! File systems, volumes and received streams change an object set under the same rules. These
+//! cover space, the transaction group of a change, durability, reports of damage, and closing a
+//! dataset that is still in use. [`OpenDataset`] implements them once; `posix`, `volume` and
+//! `stream` define what the objects mean. [`Access`] opens datasets of one pool, and is the only
+//! place that decides how a head is opened for changes.
 //!
 //! **Invariants**: a transaction begins only in an open dataset that has space for it. A head is
-//! closed only when nobody can change it any more and all its changes are on disk: what is written
-//! to a closed head could never be stored, and would stop the pool.
+//! closed only when it accepts no more changes and all its changes are on disk. A change of a
+//! closed head could never be stored, and would stop the pool.
 //!
-//! What changes a dataset says so in records of the intent log, to a [`LogSink`] if there is one.
-//! [`OpenDataset::make_durable`] is the one place that waits for durability: by that log, or by the
-//! transaction group where not everything is logged.
-//! [`replay_records`] goes through the intent log that a crash left; what a record does is again
-//! for the layers above to say.
+//! Each change of a dataset is passed as a record of the intent log to a [`LogSink`], if there is
+//! one. [`OpenDataset::make_durable`] is the only place that waits for durability: by that log, or
+//! by the transaction group if some change was not logged. [`replay_records`] reads the intent log
+//! that a crash left; the layers above apply the records.
 //!
 //! Deliberately absent: the table of open datasets, which the daemon keeps.
 

@@ -1,7 +1,8 @@
-//! The log of an open dataset that is changed: its operations, and who makes them durable.
+//! The log of a dataset that is open for changes, and how it makes operations durable.
 //!
-//! A dataset logs if what is in it says so ([`OpenDataset::start_log`]), has no log left by a crash
-//! and belongs to a pool. What is received has no log: nobody is promised a part of a stream.
+//! A dataset logs if the layer above asks for it ([`OpenDataset::start_log`]), no log is left from
+//! a crash, and it belongs to a pool. A dataset being received has no log: no part of a stream is
+//! promised to be durable.
 
 use crate::log_sink::LogSink;
 use crate::open::OpenDataset;
@@ -38,7 +39,7 @@ impl LogSink for LogWriter {
     }
 }
 
-/// Reads a range of an object as it is now, for the log. `None` if the object is gone.
+/// Reads the current contents of a range of an object, for the log. `None` if the object was freed.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -86,15 +87,15 @@ fn writer_of(
     })
 }
 
-/// Whether the header on disk leads to no log. A log that a crash left is replayed and destroyed
-/// first, by whoever opens the dataset again for that.
+/// Whether the header on disk leads to no log. A log that a crash left is first replayed and
+/// destroyed. For that the dataset is opened again.
 fn is_without_log(head: &Head) -> bool {
     head.set().header().intent_log_header == IntentLogHeader::default().encode()
 }
 
 impl OpenDataset {
-    /// Logs all operations from now on: each one is told to [`Self::log_sink`], by whoever calls
-    /// this. `data` reads contents that are too long to be told.
+    /// Logs all operations from now on: the caller passes each one to [`Self::log_sink`]. `data`
+    /// reads contents that are too long for a record.
     ///
     /// Where there is no log, [`Self::make_durable`] waits for the transaction group.
     pub fn start_log(&self, data: Arc<dyn LogData>) {
@@ -111,7 +112,7 @@ impl OpenDataset {
         }
     }
 
-    /// Tells the log what the property `sync` is.
+    /// Sets the property `sync` in the log.
     pub(crate) fn tell_log(&self, policy: SyncPolicy) {
         if let Some(writer) = self.writer() {
             writer.set_aging(policy != SyncPolicy::Disabled);
@@ -136,9 +137,9 @@ impl OpenDataset {
         }
     }
 
-    /// The log's writer, if what is done here is told to it.
+    /// The log's writer, if operations of this handle are logged.
     pub(crate) fn writer(&self) -> Option<&Arc<LogWriter>> {
-        // Whoever opened the head a second time may tell it nothing.
+        // A second handle of the same head may not log.
         self.log_sink().and_then(|_| self.head()?.log())
     }
 }

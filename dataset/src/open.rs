@@ -16,8 +16,8 @@ use std::sync::{Arc, OnceLock};
 
 /// A dataset that is open for changes.
 ///
-/// Whoever opened it ends it: by [`Self::end`], or by [`Self::release`] if nothing was changed.
-/// Dropping it leaves the head open, so that what was changed can still be stored.
+/// The caller that opened it must end it: by [`Self::end`], or by [`Self::release`] if nothing was
+/// changed. Dropping it leaves the head open, so that changes can still be stored.
 #[derive(Debug)]
 pub struct OpenDataset {
     set: Arc<ObjectSet>,
@@ -33,7 +33,7 @@ pub struct OpenDataset {
     sync: AtomicU64,
     /// The log is not written to log devices.
     avoids_log_devices: Arc<AtomicBool>,
-    /// It takes no changes any more, from whoever still has it.
+    /// It accepts no more changes from any holder.
     is_closed: AtomicBool,
 }
 
@@ -97,8 +97,8 @@ impl OpenDataset {
         Self { blocks, ..self }
     }
 
-    /// The same dataset for the replay of its log, by the clock of that: what was not refused when
-    /// it was done first is not refused now.
+    /// The same dataset for the replay of its log, with the log's clock and without limits:
+    /// operations that succeeded before the crash must not be refused now.
     pub fn for_replay(&self, env: Arc<dyn Env>) -> Self {
         Self {
             head: self.head.clone(),
@@ -135,7 +135,7 @@ impl OpenDataset {
         &self.env
     }
 
-    /// Who is told of damage that nobody waits for.
+    /// Gets reports of damage found by work that no caller waits for.
     pub fn damage(&self) -> Option<&Arc<dyn DamageSink>> {
         self.damage.as_ref()
     }
@@ -195,7 +195,8 @@ impl OpenDataset {
         })
     }
 
-    /// As [`Self::begin`], for what makes the dataset smaller: it goes on when there is no space.
+    /// Like [`Self::begin`], for changes that make the dataset smaller: these work in a full pool,
+    /// too.
     ///
     /// # Errors
     /// If the pool takes no changes, or the dataset is closed.
@@ -313,7 +314,7 @@ impl OpenDataset {
     /// If they cannot be written. The head stays open then.
     pub fn end(&self) -> Result<(), DmuError> {
         self.close();
-        // Who is committing still may keep the log from ending with the first group.
+        // Commits that are under way may keep the log from ending with the first group.
         loop {
             self.end_log()?;
             self.gate.wait_synced(self.gate.open_txg())?;
@@ -325,7 +326,7 @@ impl OpenDataset {
         Ok(())
     }
 
-    /// Has the log end with the open group: what is durable by then is in groups on disk.
+    /// Ends the log with the open group: everything that is durable by then is in groups on disk.
     ///
     /// # Errors
     /// If the pool takes no more changes.
@@ -333,7 +334,7 @@ impl OpenDataset {
         self.writer().map_or(Ok(()), |writer| writer.end())
     }
 
-    /// Whether nothing of a log is left that was ended, or there is none.
+    /// Whether the log has ended completely, or there was none.
     pub fn has_ended(&self) -> bool {
         self.writer().is_none_or(|writer| writer.has_ended())
     }

@@ -6,7 +6,7 @@ use cenote_ondisk::intent_log::record::Record;
 /// What became of a record that could not be applied.
 #[derive(Debug)]
 pub enum RecordFailure<E> {
-    /// Its object is gone, which is normal for records that may be logged out of order.
+    /// Its object was freed, which is normal for records that may be logged out of order.
     Gone,
     /// It does not fit the dataset: the replay ends before it, as in OpenZFS.
     Final(E),
@@ -25,7 +25,7 @@ impl<E> From<E> for RecordFailure<E> {
 pub struct ReplayOutcome<E> {
     /// Records that were applied.
     pub applied: u64,
-    /// Records whose object is gone.
+    /// Records whose object was freed.
     pub skipped: u64,
     /// The record at which the replay stopped, and why, if it did not reach the end.
     pub stopped: Option<(u64, E)>,

@@ -1,8 +1,8 @@
 //! Whether a dataset may grow: quotas, reservations, and the space of the pool.
 //!
-//! The question is asked in each transaction that makes a dataset larger. The ledger of
-//! [room](cenote_dsl::Rooms) answers it from memory: from what is on disk, and from what is in
-//! flight below each directory that is limited. If there may be room once more is on disk, the
+//! The check runs in each transaction that makes a dataset larger. The ledger of
+//! [room](cenote_dsl::Rooms) answers it from memory: from the space on disk, and from the space in
+//! flight below each limited directory. If there may be room after more groups are on disk, the
 //! transaction ends without a change, and another one begins after the next group.
 
 use crate::error::{DatasetError, SpaceRefusal};

@@ -8,7 +8,7 @@ pub enum SyncPolicy {
     Standard,
     /// All.
     Always,
-    /// None: whoever asks is told that they are.
+    /// None: `fsync` returns at once.
     Disabled,
 }
 

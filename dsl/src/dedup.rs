@@ -1,8 +1,8 @@
 //! What deduplication and block cloning save, as the pool's tables count it.
 //!
 //! Source: format/2c 3, 4.6 and 6.1. The object directory's `DDT-statistics` names a ZAP with a
-//! histogram for each dedup table; entries that wait in a dedup log are in none and are added. The
-//! totals of block cloning stand in the bonus buffer of each vdev's table.
+//! histogram for each dedup table. Entries that wait in a dedup log are in no histogram, so they
+//! are added. The totals of block cloning are in the bonus buffer of each vdev's table.
 
 use crate::dedup_log::{entry_figures, waiting_entries};
 use crate::dsl::Dsl;

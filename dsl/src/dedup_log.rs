@@ -1,7 +1,7 @@
 //! Entries of dedup tables that wait in logs to be moved into the tables.
 //!
 //! Source: format/2c 4.6. A table of the fast form has two logs: one takes new records while the
-//! other is being emptied into the table. What stands in a log is in no histogram.
+//! other is emptied into the table. Entries in a log are in no histogram.
 
 use crate::error::DslError;
 use cenote_base::ObjectId;
@@ -18,7 +18,7 @@ const LOG_BLOCK: u64 = 128 << 10;
 /// Bytes that a log may have: loading it takes memory in proportion.
 const LOG_BYTES_MAX: u64 = 1 << 30;
 
-/// What stands in the logs of one table: the last record of each key.
+/// The entries in the logs of one table: the last record of each key.
 ///
 /// # Errors
 ///
@@ -72,7 +72,7 @@ fn read_log(
 
 /// What an entry counts for in a histogram.
 ///
-/// `deflate_ratio` tells how many bytes 512 of a vdev's bytes count for.
+/// `deflate_ratio` returns the deflated bytes for 512 bytes of a vdev.
 pub fn entry_figures(
     key: DdtKey,
     entry: &DdtEntry,

@@ -33,12 +33,12 @@ const NAMES_MAX: usize = 16 << 10;
 
 /// The datasets of one pool.
 ///
-/// Handles to directories and datasets hold the layer, and each is a view of the moment at which
-/// it was opened: who needs the state after a change opens them anew. Changes are made in
-/// syncing context ([`crate::write`]); `moment` says how to read beside them.
+/// Handles to directories and datasets hold the layer. Each handle shows the state at the time it
+/// was opened: callers that need the state after a change must open it again. Changes are made in
+/// syncing context ([`crate::write`]); the module `moment` explains how to read during a change.
 ///
-/// This is a handle: all handles of a pool share the layer's state, and each says what it, and
-/// all that is opened by it, reads for ([`Self::for_io`]).
+/// `Dsl` is a handle: all handles of a pool share the layer's state. The context of each handle
+/// applies to everything opened through it ([`Self::for_io`]).
 #[derive(Debug)]
 pub struct Dsl {
     mos: Arc<ObjectSet>,
@@ -103,11 +103,12 @@ impl Dsl {
         Self::open_with(mos, facts, &mut |_, error| Err(error))
     }
 
-    /// The same where `unread` is told the name of a table that files can be read without and that
-    /// cannot be read itself, and why; it says whether to do without it.
+    /// Like [`Self::open`], but calls `unread` for each table that is unreadable and not needed to
+    /// read files. `unread` gets the table's name and the error, and returns `Ok` to open without
+    /// it.
     ///
     /// # Errors
-    /// As [`Self::open`], and what `unread` gives.
+    /// Those of [`Self::open`], and whatever `unread` returns.
     pub fn open_with(
         mos: Arc<ObjectSet>,
         facts: PoolFacts,
@@ -193,7 +194,7 @@ impl Dsl {
         Arc::make_mut(&mut features).set_count(guid, count);
     }
 
-    /// Reads the feature tables anew, after features were enabled.
+    /// Reads the feature tables again, after features were enabled.
     pub fn reload_features(&self) -> Result<(), DslError> {
         let read = Features::load(&self.mos, &self.object_directory)?;
         let mut features = self.features.write();
@@ -264,8 +265,8 @@ impl Dsl {
         self.sharing.lock()
     }
 
-    /// Computes anew what dedup and cloning save, when somebody asks: their tables changed. What
-    /// was being computed meanwhile is not kept.
+    /// Drops the cached savings of dedup and cloning because their tables changed. The next query
+    /// computes them again; a computation that is under way is not cached.
     pub fn forget_saved_space(&self) {
         let mut sharing = self.sharing();
         *sharing = Sharing {
@@ -274,8 +275,8 @@ impl Dsl {
         };
     }
 
-    /// Whether blocks may be cloned: the pool has the feature. To be asked in the transaction
-    /// that clones, for from then on what is freed may have been cloned.
+    /// Whether the pool has the feature for cloning blocks. Must be called in the transaction that
+    /// clones: from then on, freed blocks may have been cloned.
     pub fn begin_cloning(&self) -> bool {
         let is_enabled = self.has_feature(features::BLOCK_CLONING);
         if is_enabled {

@@ -205,7 +205,7 @@ pub enum DslError {
         /// The second snapshot.
         name: DatasetName,
     },
-    /// Somebody holds the snapshot.
+    /// The snapshot has a user hold.
     #[error("'{name}': it's being held. Run 'zfs holds -r {name}' to see holders.")]
     Held {
         /// The snapshot.
@@ -385,7 +385,7 @@ impl DslError {
         }
     }
 
-    /// Whether the dataset's key is needed to go on.
+    /// Whether the operation failed because the dataset's key is not loaded.
     pub fn is_key_not_loaded(&self) -> bool {
         matches!(self, Self::Dmu(error) if error.is_key_not_loaded())
     }

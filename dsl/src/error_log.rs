@@ -104,7 +104,7 @@ impl Dsl {
     }
 }
 
-/// What stands in an entry's place in a dataset; `None` if that cannot be read.
+/// The block pointer at an entry's place in a dataset; `None` if it is unreadable.
 pub fn pointer_in(dataset: &Dataset, entry: &ErrorEntry) -> Option<BlockPointer> {
     let level = u8::try_from(entry.level).ok()?;
     // Block pointers can be read without keys.

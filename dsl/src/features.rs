@@ -1,8 +1,8 @@
 //! The pool's feature tables: what is enabled, what is in use, since when.
 //!
 //! Source: format/1b 2. A feature absent from both tables is disabled, one with count 0 enabled,
-//! one with a higher count active. Features that nobody here knows by name are kept all the same:
-//! whether the pool may be opened is the import's decision, and a writer must preserve them.
+//! one with a higher count active. Unknown features are kept, too: the import decides whether the
+//! pool may be opened, and a writer must preserve them.
 
 use crate::error::DslError;
 use crate::object_directory::{ObjectDirectory, keys};
@@ -58,8 +58,8 @@ impl Features {
         Self::load_with(mos, directory, &mut |_, error| Err(error))
     }
 
-    /// The same where `unread` is told the name of a table that cannot be read, and why, and says
-    /// whether to do without it.
+    /// Like [`Self::load`], but calls `unread` for each table that is unreadable, with its name and
+    /// the error. `unread` returns `Ok` to continue without the table.
     pub(crate) fn load_with(
         mos: &Arc<ObjectSet>,
         directory: &ObjectDirectory,

@@ -100,8 +100,8 @@ fn everything(dsl: &Arc<Dsl>) -> Result<(Vec<Dataset>, Vec<crate::Bookmark>), Ds
     Ok((datasets, bookmarks))
 }
 
-/// Figures of heads that went on to change after the text was written: what was pending was
-/// synced, and what was deleted was freed. Those of snapshots stand still.
+/// Properties of heads that changed after the text was written: pending changes were synced and
+/// deleted files were freed. The properties of snapshots did not change.
 const MOVING: [&str; 13] = [
     "used",
     "available",

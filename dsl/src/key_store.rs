@@ -75,7 +75,7 @@ impl KeyStore {
         self.lock().wrapping.remove(&root);
     }
 
-    /// Forgets the keys of a key object that is gone: its number may come to name another.
+    /// Forgets the keys of a destroyed key object: its number may be reused.
     pub(crate) fn forget_family(&self, object: ObjectId) {
         self.lock().families.remove(&object);
     }

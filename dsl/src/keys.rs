@@ -164,7 +164,7 @@ impl Dsl {
 
     /// The keys that are loaded, each with its encryption root.
     ///
-    /// For the user's other processes; nobody else may have them.
+    /// For other processes of the same user. Never pass them to another user.
     pub fn loaded_keys(self: &Arc<Self>) -> Result<Vec<(Arc<Directory>, WrappingKey)>, DslError> {
         // Looking for names reads the pool, so not under the lock.
         let loaded = self.keys().lock().wrapping.clone();

@@ -1,17 +1,17 @@
-//! Reading the tree of datasets while others change it.
+//! Reading the tree of datasets while it changes.
 //!
-//! A change of the tree ([`crate::write::SyncTask`]) touches many structures one after the other:
-//! a new dataset has a name before it has contents, a destroyed one loses its object before its
-//! handle is dropped. Whoever reads in between finds what no moment ever had. Readers take no
-//! lock, because the thread that writes would have to wait for their devices. They read, and if the
-//! tree changed meanwhile, read again: a counter tells, odd while a change is under way.
+//! A change of the tree ([`crate::write::SyncTask`]) modifies many structures one after the other:
+//! a new dataset has a name before it has contents, and a destroyed one loses its object before its
+//! handle is dropped. A reader in between sees a mixture of both states. Readers take no lock,
+//! because the syncing thread would then have to wait for their devices. Instead they read again if
+//! the tree changed meanwhile. A counter shows this; it is odd during a change.
 //!
-//! What is read again must start from a name or number; a handle that was opened before keeps
-//! what it saw. Neither the number of attempts nor the time of waiting is unbounded: a pool whose
-//! devices are gone may stand still in the middle of a change.
+//! Each attempt must start from a name or number, because a handle that was opened before keeps its
+//! old state. The number of attempts and the waiting time are both limited: if the pool's devices
+//! fail, a change may never finish.
 //!
-//! Deliberately absent: a view of one moment over a walk of many datasets. Such a walk leaves out
-//! what is gone when it gets there (`Dsl::by_handle_or_name`).
+//! Deliberately absent: a consistent view for a walk over many datasets. Such a walk skips datasets
+//! that were destroyed before it reached them (`Dsl::by_handle_or_name`).
 
 use cenote_base::rt::{self, Condvar, Mutex, MutexGuard, ThreadId, ranks};
 use std::cell::Cell;
@@ -89,8 +89,8 @@ impl Changes {
 }
 
 thread_local! {
-    /// Whether this thread is reading something of one moment already: what it reads within that
-    /// is read again with all of it, and must not multiply the attempts.
+    /// Whether this thread is inside a consistent read already. A nested read is repeated with the
+    /// outer one, and must not multiply the attempts.
     static IS_READING: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -115,7 +115,7 @@ pub struct Change<'a>(&'a Changes);
 
 impl Drop for Change<'_> {
     fn drop(&mut self) {
-        // Under the lock: whoever waits looks at the count, and then sleeps.
+        // Under the lock, because a waiting thread reads the counter before it sleeps.
         let mut changer = self.0.changer();
         *changer = None;
         self.0.count.fetch_add(1, Ordering::AcqRel);

@@ -1,9 +1,9 @@
 //! Names of datasets, snapshots and bookmarks, and which names are allowed.
 //!
 //! `pool/a/b` is a file system or volume, `pool/a@s` a snapshot of `pool/a`, `pool/a#b` a bookmark
-//! of it. What a user types is judged strictly and refused with the words that OpenZFS uses
-//! (cli/contract-zfs 1); what stands on a disk is only required to be nameable at all, so that
-//! hidden datasets (`$MOS`, `%recv`) and names of other releases can still be spoken of.
+//! of it. Names typed by users are checked strictly and refused with OpenZFS's messages
+//! (cli/contract-zfs 1). Names on disk need only be representable, so that hidden datasets (`$MOS`,
+//! `%recv`) and names of other releases can be handled.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -129,8 +129,7 @@ impl DatasetName {
         Ok(Self { text, delimiter })
     }
 
-    /// The name of a pool's root dataset as it stands in a label, judged only for length and
-    /// delimiters.
+    /// The name of a pool's root dataset from a label. Only its length and delimiters are checked.
     pub fn of_pool(name: &str) -> Result<Self, NameError> {
         Self::from_disk(name.to_owned(), name.len())
     }
@@ -178,11 +177,11 @@ impl DatasetName {
         Ok(Self { text, delimiter })
     }
 
-    /// Whether a user could have given this name. Other names come from disks that somebody
-    /// prepared: they are listed, and nothing is mounted by them.
+    /// Whether a user could have created this name. Other names come from damaged or malicious
+    /// pools. They are listed, but nothing is mounted under them.
     ///
     /// # Errors
-    /// Says why not.
+    /// The rule that the name breaks.
     pub fn check(&self) -> Result<(), NameError> {
         Self::parse(&self.text).map(drop)
     }
@@ -403,7 +402,7 @@ mod tests {
         assert_eq!(pool.snapshot(b"s").expect("nameable").as_str(), "tank@s");
     }
 
-    /// A pool that somebody prepared had such names, and a terminal obeyed them.
+    /// A malicious pool had names with escape sequences, and the terminal obeyed them.
     #[test]
     fn names_from_disk_are_shown_without_control_characters() {
         let pool = DatasetName::of_pool("tank").expect("short");

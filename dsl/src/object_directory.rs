@@ -29,7 +29,7 @@ impl ObjectDirectory {
         Self { zap }
     }
 
-    /// The ZAP itself, for those who list it.
+    /// The ZAP itself, for callers that list its entries.
     pub fn zap(&self) -> &Zap {
         &self.zap
     }

@@ -17,9 +17,9 @@ pub(crate) fn is_of_caching(property: &str) -> bool {
 }
 
 impl Dataset {
-    /// Whether it may be the beginning of a raw stream, whose MACs are not right before its end.
+    /// Whether it may be a partly received raw stream, whose MACs are valid only at its end.
     ///
-    /// What nobody can go on with is taken for one: it is only destroyed.
+    /// An incomplete dataset that cannot be resumed counts as one, too: it can only be destroyed.
     fn may_lack_macs(&self) -> Result<bool, DslError> {
         if !self.is_inconsistent() {
             return Ok(false);
@@ -71,12 +71,12 @@ impl Dsl {
         self.mos().cache().forget_dataset(ObjsetId(id.0));
     }
 
-    /// Has the object sets that are open for reading cached as their properties say now.
+    /// Applies the current caching properties to the object sets that are open for reading.
     pub(crate) fn refresh_caching(self: &Arc<Self>) {
         for (id, set) in self.objsets.all() {
             match self.dataset_of(id).and_then(|dataset| dataset.caching()) {
                 Ok(caching) => set.set_caching(caching),
-                // It was destroyed meanwhile, or whoever opens it next is told what is wrong.
+                // It was destroyed meanwhile, or the next open reports what is wrong.
                 Err(_) => self.objsets.forget(id),
             }
         }

@@ -30,7 +30,8 @@ impl ObjsetCache {
     pub(crate) fn put(&self, id: ObjectId, set: &Arc<ObjectSet>) {
         let mut open = self.open.lock();
         if open.len() >= OPEN_MAX {
-            // Whoever uses one holds it himself; what only the cache holds can be had again.
+            // Users of an object set hold a reference. Those that only the cache holds can be
+            // reopened.
             open.retain(|_, set| set.is_shared());
         }
         if open.len() >= OPEN_MAX {

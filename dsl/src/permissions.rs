@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 pub enum Grantee {
     /// A permission set is defined: `@name`.
     Set(String),
-    /// Whoever makes a dataset here gets it on that.
+    /// The user who creates a dataset here, on that dataset.
     Creator,
     /// A user id.
     User(u64),

@@ -1,6 +1,6 @@
 //! What the pool as a whole is doing and remembers: scans, removal, expansion, checkpoint.
 //!
-//! All of it stands in the object directory or in the ZAPs of top-level vdevs (format/1b 4 and 8,
+//! Everything is in the object directory or in the ZAPs of top-level vdevs (format/1b 4 and 8,
 //! format/1c 3, 6 and 8).
 
 use crate::dsl::Dsl;
@@ -123,7 +123,7 @@ impl Dsl {
         }
     }
 
-    /// The name-value list packed in an object; its length stands in the bonus buffer.
+    /// The name-value list packed in an object; its length is in the bonus buffer.
     pub fn packed_list(&self, id: ObjectId) -> Result<NvList, DslError> {
         let object = self.mos().object(id)?;
         let structure = "packed nvlist object";

@@ -1,9 +1,9 @@
-//! What destroying snapshots would give back, without a block being read (format/3a 4 and 5).
+//! The space that destroying snapshots would free, without reading a block (format/3a 4 and 5).
 //!
-//! A block is referred to by snapshots that follow each other on the chain: from the first after
-//! its birth to the last before its death, and it stands in the deadlist of whatever comes after
-//! that last one. So a set of snapshots falls into runs without a gap, each run gives back what
-//! died within it and was born after the snapshot before it, and the sum over the runs is exact:
+//! Snapshots that refer to a block are adjacent on the chain: from the first after its birth to the
+//! last before its death. The block is in the deadlist of whatever comes after that last one. So a
+//! set of snapshots consists of runs without a gap. Each run frees the blocks that died within it
+//! and were born after the snapshot before it, and the sum over the runs is exact:
 //!
 //! ```text
 //! chain        a --- B --- C --- d --- E --- head       B, C and E are to go
@@ -11,10 +11,10 @@
 //! run E        deadlist of the head, entries born after d
 //! ```
 //!
-//! A snapshot adds to those before it the same whether later ones go with it or not, so one pass
-//! answers for all sets that are made of the oldest ones. Snapshots that have clones or are held
-//! stay, and so divide runs. What blocks share by other means than snapshots (deduplication,
-//! cloned files) counts as often as it is referred to, as everywhere in the accounting.
+//! A snapshot adds the same amount whether later ones are destroyed with it or not, so one pass
+//! gives the results for all sets of the oldest snapshots. Snapshots with clones or holds stay, and
+//! so divide runs. Blocks shared by other means than snapshots (deduplication, cloned files) are
+//! counted once for each reference, as everywhere in the accounting.
 
 use crate::dataset::{Dataset, SnapshotEntry};
 use crate::deadlist::Deadlist;
@@ -25,7 +25,7 @@ use cenote_ondisk::dsl_dataset::DslDataset;
 /// What keeps a snapshot from being destroyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeptBy {
-    /// Somebody holds it.
+    /// It has user holds.
     Holds,
     /// Datasets began as it.
     Clones,

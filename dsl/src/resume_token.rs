@@ -3,10 +3,10 @@
 //! The dataset being received keeps where the stream stopped in its extension fields. The token
 //! is `1-CHECKSUM-LENGTH-DATA`: DATA is a name-value list in native packing, deflated, in hex;
 //! LENGTH its size before deflating; CHECKSUM the first word of fletcher4 over the deflated bytes.
-//! The token of a dataset that is received into anew is that of its hidden child `%recv`.
+//! If the stream goes into an existing dataset, the token is that of the hidden child `%recv`.
 //!
-//! A token comes back from a user, who may have cut it when copying: [`from_text`] says in
-//! OpenZFS's words what is wrong with it.
+//! Users may truncate a token when they copy it: [`from_text`] returns OpenZFS's messages for
+//! invalid tokens.
 
 use crate::dataset::Dataset;
 use crate::error::DslError;

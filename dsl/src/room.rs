@@ -1,28 +1,27 @@
 //! Room: how much the datasets that are open for writing may still grow.
 //!
-//! What counts is what is on disk and what is in flight *below the directory that is limited*. The
-//! ledger has both. Of each open head and of all directories above it, it has the figures of the
-//! last group that is on disk. Beside these it adds up what transactions of later groups may take
-//! at worst. A transaction is admitted while the figures and what is in flight are below each
-//! limit on its way to the pool. Its own size does not count for that, so a limit can be used up
-//! to the last byte, and is exceeded by one transaction at most.
+//! What counts is the space on disk and in flight *below the limited directory*. The ledger has
+//! both. For each open head and all directories above it, it has the figures of the last group on
+//! disk. To these it adds the worst-case sizes of transactions in later groups. A transaction is
+//! admitted while the sum is below each limit on its way to the pool. Its own size is not added, so
+//! a limit can be used up to the last byte, and is exceeded by one transaction at most.
 //!
-//! The figures and what is in flight change together. While a group is written, its changes of
-//! directories and datasets are staged here. When the group is on disk, all of them come into
-//! force at once, and what was in flight for that group goes ([`Rooms::commit`]). So no moment
-//! shows less than what is used, and none shows a change by halves.
+//! The figures and the space in flight change together. While a group is written, its changes of
+//! directories and datasets are staged here. When the group is on disk, all of them apply at once,
+//! and the space in flight for that group is removed ([`Rooms::commit`]). So a reader never sees
+//! too little use, or half of a change.
 //!
 //! A transaction that does not fit may fit later: compressed data takes less than was assumed, and
-//! an overwrite gives back what it replaces. The answer is [`Answer::Wait`] then. It is refused
-//! only if the figures on disk alone are at the limit, and if nothing that was in flight when the
-//! caller first asked can change that any more.
+//! an overwrite frees the old blocks. Then the answer is [`Answer::Wait`]. The transaction is
+//! refused only if the figures on disk alone are at the limit, and if everything that was in flight
+//! at the first request is on disk.
 //!
 //! Two kinds of reservations let a transaction pass a limit above. A head has room that it reserved
 //! for itself (`refreservation`), and a directory has room for all below it (`reservation`). Both
-//! are part of what the directories above use. So what fills them changes nothing there.
+//! already count as used in the directories above, so filling them changes nothing there.
 //!
-//! All of it is behind one lock, which is held for a few lookups and never while anything is read.
-//! The gate takes such a lock for each transaction, too.
+//! One lock protects everything. It is held for a few lookups and never during a read. The gate
+//! takes such a lock for each transaction, too.
 //!
 //! Deliberately absent: users, groups and projects, which only the contents of a file system know,
 //! and sync tasks, which look at the figures of the group that they run in.
@@ -204,7 +203,7 @@ impl Rooms {
         self.lock().synced
     }
 
-    /// Whether no head is open, so that nobody asks.
+    /// Whether no head is open, so that space need not be reserved.
     pub(crate) fn is_unused(&self) -> bool {
         self.lock().heads.is_empty()
     }
@@ -383,7 +382,7 @@ impl Ledger {
         self.directories.retain(|id, _| used.contains(id));
     }
 
-    /// Adds up anew what is in flight after a group went.
+    /// Sums up what is in flight again, after a transaction group was synced.
     fn recount(&mut self) {
         let synced = self.synced;
         let gone = |one: &InFlight| one.txg <= synced;
@@ -528,7 +527,7 @@ impl Ledger {
             return Answer::Fits;
         }
         let is_full = request.exceeds(used, self.pool.physical);
-        // If nobody writes, groups are so small that all that was freed is usable by now.
+        // Without writers groups are so small that all freed space is usable by now.
         let is_drained = in_flight == 0 && self.synced.0 >= first.0.saturating_add(DRAINED_AFTER);
         refused_or_later(is_full || is_drained, Limit::Pool)
     }
@@ -661,8 +660,8 @@ mod tests {
         assert_eq!(ask(&rooms, HEAD, 12, 1), Answer::Refused(Limit::Quota));
     }
 
-    /// Who asks after something was removed is not refused before that is on disk. Who goes on
-    /// changing something else does not let it wait for ever.
+    /// A request after a removal waits until the removal is on disk, and is not refused before.
+    /// Other changes after that do not make it wait forever.
     #[test]
     fn what_was_given_back_before_is_waited_for() {
         let rooms = rooms((100, 0), (100, 0), (0, 0));

@@ -8,9 +8,9 @@ use std::sync::Arc;
 pub(crate) struct Sharing {
     /// Counts how often it was forgotten.
     pub(crate) generation: u64,
-    /// Bytes that dedup and cloning save, once somebody asked.
+    /// Bytes saved by dedup and cloning, cached at the first query.
     pub(crate) saved: Option<u64>,
-    /// The dedup tables, once somebody asked.
+    /// The dedup tables, cached at the first query.
     pub(crate) dedup: Option<Arc<DedupFigures>>,
 }
 

@@ -1,7 +1,7 @@
-//! Steps of a walk over the tree of datasets, from handles that were opened a while ago.
+//! Steps of a walk over the tree of datasets, from handles that may be outdated.
 //!
-//! A walk takes a while, and datasets come and go meanwhile. Each step reads what is there when it
-//! is taken, not what a handle of before remembers, and gives `None` for what is gone.
+//! Datasets are created and destroyed during a walk. Each step reads the current state, not that of
+//! an old handle, and returns `None` for a dataset that was destroyed.
 
 use crate::dataset::{Dataset, SnapshotEntry};
 use crate::directory::{ChildEntry, Directory};

@@ -30,8 +30,8 @@ impl Pool {
         self.run_command(task, actor, command).map(drop)
     }
 
-    /// Gives up the state that is kept. What only that needed is freed by the groups that follow,
-    /// which [`Self::is_discarding`] tells of.
+    /// Discards the checkpoint. The following groups free the space that only the checkpoint
+    /// needed; until then [`Self::is_discarding`] is true.
     ///
     /// # Errors
     /// If there is no checkpoint, or the pool takes no changes.
@@ -54,8 +54,8 @@ impl Pool {
         Ok(is_active && self.dsl().checkpoint()?.is_none())
     }
 
-    /// The uberblock with which a pool goes on that was opened at its checkpoint: the kept one, as
-    /// a newer one than that of the group `newest`.
+    /// The uberblock with which a pool continues after it was opened at its checkpoint: the kept
+    /// one, numbered after the group `newest`.
     pub(crate) fn rewound_uberblock(&self, newest: Txg) -> Uberblock {
         let kept = self.uberblock();
         Uberblock {

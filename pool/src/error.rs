@@ -13,7 +13,7 @@ use std::path::PathBuf;
 /// A vdev that was not found, with what is known of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingVdev {
-    /// Its guid; 0 when no label and no configuration tells of it.
+    /// Its guid; 0 if no label and no configuration contains it.
     pub guid: Guid,
     /// The top-level vdev that it belongs to, as `zpool status` names it.
     pub top: String,
@@ -105,7 +105,7 @@ pub enum ImportError {
         /// Seconds since the epoch of the last uberblock.
         timestamp: u64,
     },
-    /// The property `multihost` is on, and this system cannot say who it is.
+    /// The property `multihost` is on, and this system has no hostid.
     #[error("the property multihost is on, and this system has no hostid")]
     HostIdRequired,
     /// Another system writes heartbeats to the pool.

@@ -32,7 +32,7 @@ fn interval() -> Duration {
     Duration::from_millis(settings::MULTIHOST_INTERVAL.get())
 }
 
-/// How long a pool may go without a heartbeat; `None` for ever.
+/// How long a pool may be without a heartbeat; `None` for no limit.
 fn patience() -> Option<Duration> {
     let intervals = settings::MULTIHOST_FAIL_INTERVALS.get();
     (intervals > 0).then(|| interval() * u32::try_from(intervals).unwrap_or(u32::MAX))
@@ -59,7 +59,7 @@ impl Heartbeat {
     /// Begins, and returns once the first is written or has failed.
     ///
     /// # Errors
-    /// If there is no thread to be had: the pool is not safe from others then.
+    /// If no thread can be started: the pool is then not protected from other systems.
     pub fn start(&self, syncer: &Arc<Syncer>) -> std::io::Result<()> {
         let job = self.job.lock();
         if job.is_at_work() {
@@ -189,7 +189,7 @@ impl Writer {
         // Without randomness it is always the same leaf, which is as good while that works.
         let _ = syncer.env.fill_random(&mut pick);
         let pick = u64::from_le_bytes(pick);
-        // Whoever fails too long is noticed by the time of the last one that did not.
+        // After failures for too long, the time of the last success reveals them.
         let leaves = syncer.vdevs.shape().write_heartbeat(&uberblock, pick);
         if leaves.is_ok() {
             syncer.heartbeat.note_written(syncer.env.monotonic());
@@ -202,8 +202,8 @@ impl Writer {
 /// Whether another system, or another program of this one, shows by heartbeats that it has the
 /// pool open for writing.
 ///
-/// If the labels promise any, this watches for as long as one may take to come: for twenty
-/// seconds, by OpenZFS's defaults. A pool that was exported is nobody's.
+/// If the labels say that there are heartbeats, this watches for as long as one may take: twenty
+/// seconds, by OpenZFS's defaults. An exported pool is not in use.
 pub fn is_in_use(candidate: &PoolCandidate, env: &dyn Env) -> bool {
     let is_active = candidate.config.state == PoolState::Active;
     let best = candidate.uberblocks().into_iter().next();

@@ -1,8 +1,8 @@
 //! What drives a pool and owns its tables: import, space, verification, status.
 //!
-//! [`assemble`] groups the devices that a scan found into pools, [`import`] opens one, and
-//! [`Pool`] then holds every layer below the file systems. Nothing here knows file systems or
-//! volumes; they open an object set of a dataset and go on from there.
+//! [`assemble`] groups the devices of a scan into pools, [`import`] opens one, and [`Pool`] then
+//! holds every layer below the file systems. Nothing here knows file systems or volumes; they open
+//! an object set of a dataset themselves.
 
 #![forbid(unsafe_code)]
 

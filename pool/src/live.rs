@@ -48,7 +48,8 @@ impl Pool {
         syncer.gate.suspended().or_else(waiting)
     }
 
-    /// Whether it only waits for devices, so that [`clear`](Self::clear) may let it go on.
+    /// Whether it is suspended only until devices return, so that [`clear`](Self::clear) may resume
+    /// it.
     pub fn is_waiting(&self) -> bool {
         self.syncer().is_some_and(|syncer| {
             syncer.gate.suspended().is_none() && syncer.pipeline.suspension().cause().is_some()
@@ -70,23 +71,23 @@ impl Pool {
             .map_or(FailMode::Stop, |syncer| syncer.pipeline.suspension().mode())
     }
 
-    /// Sets who is told, with the cause, when the pool begins to wait for devices, or takes no
-    /// more changes for another reason.
+    /// Sets a listener for suspensions: it gets the cause when the pool starts to wait for devices,
+    /// or takes no more changes for another reason.
     pub fn on_suspension(&self, listener: impl Fn(&str) + Send + Sync + 'static) {
         if let Some(syncer) = self.syncer() {
             syncer.pipeline.suspension().set_listener(listener);
         }
     }
 
-    /// Gives up waiting for devices: whoever waits gets an error.
+    /// Stops waiting for devices: all waiting calls return an error.
     pub fn give_up(&self) {
         if let Some(syncer) = self.syncer() {
             syncer.give_up();
         }
     }
 
-    /// Whether it takes none because other systems may believe that nobody has it: no heartbeat
-    /// could be written for too long.
+    /// Whether it takes none because no heartbeat could be written for too long: other systems may
+    /// believe that the pool is free.
     pub fn has_lost_heartbeat(&self) -> bool {
         self.syncer()
             .is_some_and(|syncer| syncer.heartbeat.is_lost())
@@ -95,7 +96,7 @@ impl Pool {
     /// Begins or ends showing other systems that the pool is in use: the property `multihost`.
     ///
     /// # Errors
-    /// If there is no thread to be had.
+    /// If no thread can be started.
     pub fn set_multihost(&self, is_on: bool) -> std::io::Result<()> {
         match self.syncer() {
             Some(syncer) if is_on => syncer.heartbeat.start(syncer),
@@ -133,8 +134,7 @@ impl Pool {
         }
     }
 
-    /// Writes what is dirty and ends all writing; the labels go on saying that the pool is in
-    /// use.
+    /// Writes what is dirty and ends all writing. The labels keep saying that the pool is in use.
     ///
     /// # Errors
     /// If that cannot be written.
@@ -194,7 +194,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Writes what is dirty, notes that the pool is in nobody's use, and ends all writing.
+    /// Writes what is dirty, marks the pool as exported, and ends all writing.
     ///
     /// # Errors
     /// If that cannot be written.
@@ -222,7 +222,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        // Whoever wants to know of failures closes or exports the pool before.
+        // Callers that want the error close or export the pool before.
         let _ = self.close();
     }
 }

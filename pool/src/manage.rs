@@ -123,7 +123,7 @@ impl Pool {
         Ok(guid)
     }
 
-    /// Changes the remark that stands in the configuration; empty for none.
+    /// Changes the comment in the configuration; empty for none.
     ///
     /// # Errors
     /// If the pool takes no changes.

@@ -34,7 +34,7 @@ pub(crate) fn directory_words(
     Ok(value.and_then(|value| value.as_u64s()))
 }
 
-/// The name-value list packed in an object; its length stands in the bonus buffer.
+/// The name-value list packed in an object; its length is in the bonus buffer.
 pub(crate) fn packed_list(mos: &Arc<ObjectSet>, id: ObjectId) -> Result<NvList, DmuError> {
     let object = mos.object(id)?;
     let structure = "packed nvlist object";

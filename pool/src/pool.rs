@@ -79,8 +79,7 @@ pub struct Pool {
     hold: Option<Hold>,
 }
 
-/// The root vdev's configuration as it was when it was asked for. It stays as it is while the
-/// pool's goes on.
+/// A snapshot of the root vdev's configuration: it does not change when the pool's does.
 #[derive(Clone, Debug)]
 pub struct VdevTree(Arc<PoolConfig>);
 
@@ -95,7 +94,7 @@ impl Deref for VdevTree {
     }
 }
 
-/// The newest configuration that was looked at.
+/// The newest configuration that was read.
 #[derive(Debug)]
 struct KnownConfig {
     /// How often the tree had changed when it was taken.
@@ -386,7 +385,7 @@ impl Pool {
         let mut known = self.config.lock();
         // Devices also leave by themselves, when a resilver has ended.
         if let Some(syncer) = &self.syncer {
-            // Read before the configuration: what changes between the two is looked at next time.
+            // Read before the configuration: a change between the two is found next time.
             let changes = syncer.tree_changes();
             if known.changes != changes {
                 known.changes = changes;
@@ -396,7 +395,7 @@ impl Pool {
         Arc::clone(&known.config)
     }
 
-    /// Shows the configuration as it is now to whoever asks from now on.
+    /// Makes the current configuration visible to new callers.
     pub(crate) fn renew_config(&self) {
         if let Some(syncer) = &self.syncer {
             let mut known = self.config.lock();
@@ -404,7 +403,7 @@ impl Pool {
         }
     }
 
-    /// The newest label's configuration, which tells who had the pool last.
+    /// The newest label's configuration, which names the system that had the pool last.
     pub fn label_config(&self) -> &PoolConfig {
         &self.label_config
     }
@@ -495,8 +494,8 @@ impl Pool {
         self.vdevs.shape()
     }
 
-    /// Sets who is told of what devices do wrong: single parts of blocks that redundancy served
-    /// for, and blocks that are lost. Only the first call counts.
+    /// Sets the sink for device faults: parts of blocks that were repaired from redundancy, and
+    /// lost blocks. Only the first call counts.
     pub fn set_fault_sink(&self, sink: Arc<dyn FaultSink>) {
         self.cache.pipeline().set_fault_sink(sink);
     }
@@ -558,7 +557,7 @@ impl Pool {
         found.remove(&device);
     }
 
-    /// Devices that bear guids of the pool and are not used.
+    /// Devices that have guids of the pool and are not used.
     pub fn outsiders(&self) -> Vec<Outsider> {
         let outsiders = self.outsiders.lock();
         let all = outsiders.clone();
@@ -577,7 +576,7 @@ impl Pool {
         all.into_iter().filter(is_still).collect()
     }
 
-    /// Notes that a device is not used, in place of what was known of it.
+    /// Records that a device is not used, and replaces earlier reports about it.
     pub(crate) fn note_outsiders(&self, new: &[Outsider]) {
         let mut outsiders = self.outsiders.lock();
         outsiders.retain(|known| new.iter().all(|new| new.path != known.path));

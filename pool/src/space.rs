@@ -273,8 +273,8 @@ pub(crate) fn replay(
     Ok(())
 }
 
-/// Whether an entry lies in the space from `start` to `end`: whoever replays it keeps something
-/// for each unit, so that a run without bound would take memory without bound.
+/// Whether an entry is within the space from `start` to `end`. Replaying an entry takes memory for
+/// each unit, so an unlimited entry would take unlimited memory.
 fn is_within(entry: &SpaceMapEntry, start: u64, end: u64) -> bool {
     entry.offset >= start && entry.offset.saturating_add(entry.length) <= end
 }

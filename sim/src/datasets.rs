@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 
 /// The file that each dataset has.
 const FILE: &[u8] = b"file";
-/// The datasets that are looked at are children of this one.
+/// The datasets under test are children of this one.
 const TOP: &str = "h";
 /// More datasets and snapshots are not made.
 const COUNT_MAX: usize = 14;
@@ -36,7 +36,7 @@ const COUNT_MAX: usize = 14;
 /// What there is: names of datasets and snapshots, and what the file in each holds.
 type Forest = BTreeMap<String, Vec<u8>>;
 
-/// Somebody who changes datasets, and remembers what there was after each operation.
+/// A thread that changes datasets, and remembers the state after each operation.
 #[derive(Debug)]
 pub struct Gardener {
     /// Its number in the record.

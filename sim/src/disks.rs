@@ -7,10 +7,10 @@
 //! sector, whatever became of those before it, because a disk writes its cache in the order that
 //! suits it.
 //!
-//! Disks can be sick ([`Sickness`]): they lie, fail, are slow, write something else, or elsewhere.
-//! And their names can lead to other disks while they are open ([`Disks::exchange`]); a record says
-//! nothing of that.
-//! They can have [`Trouble`]: fail flushes, be away, and lose their cache while the power is on.
+//! Disks can be sick ([`Sickness`]): they lie, fail, are slow, or write other data or elsewhere.
+//! Their names can lead to other disks while they are open ([`Disks::exchange`]); records do not
+//! contain that. They can have [`Trouble`]: fail flushes, be missing, and lose their cache without
+//! a power cut.
 
 use crate::disk_cache::{CacheMark, DiskCache, Request, Trouble};
 use crate::image::Image;
@@ -43,9 +43,9 @@ struct Disk {
     /// How often another disk got this name before it did.
     serial: u64,
     bytes: Mutex<Image, ranks::SimDisk>,
-    /// What it may lose, if the disk may have trouble.
+    /// The data that it may lose, if the disk may have trouble.
     cache: Mutex<Option<DiskCache>, ranks::SimCache>,
-    /// The size that whoever has it open took note of.
+    /// The size that open handles know.
     size: AtomicU64,
     shared: Arc<Shared>,
 }
@@ -71,7 +71,7 @@ struct Chance {
 }
 
 impl Shared {
-    /// Lets a request take its time; what becomes of it.
+    /// Delays a request, and returns its result.
     fn work(&self, disk: usize, request: Request) -> Fate {
         rt::assert_io_allowed();
         let (fate, time) = {
@@ -269,8 +269,7 @@ impl Disk {
         cache.is_none_or(|(cache, mark)| cache.flushed(mark))
     }
 
-    /// Loses some of what is in the cache. For those who record it, the disk writes back what was
-    /// there before.
+    /// Loses some of the cache. In the record, the disk writes back the old contents.
     fn lose_cache(&self) {
         let lost = self.cache.lock().as_mut().map(DiskCache::lose);
         let lost = lost.unwrap_or_default();
@@ -440,7 +439,7 @@ impl Disks {
         }
     }
 
-    /// Makes all disks larger; whoever has them open may take note of it.
+    /// Makes all disks larger. Open handles may notice it.
     pub fn grow(&self, size: usize) {
         for disk in &self.disks {
             disk.bytes.lock().grow(size);
@@ -559,7 +558,7 @@ fn index(offset: u64) -> usize {
     usize::try_from(offset).expect("a disk in memory")
 }
 
-/// A few digits that stand for many bytes in a trace: FNV-1a, computed only where one is written.
+/// A short hash of many bytes for traces: FNV-1a, computed only if a trace is written.
 struct Digest<'a>(&'a [u8]);
 
 impl std::fmt::Display for Digest<'_> {

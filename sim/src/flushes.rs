@@ -1,9 +1,9 @@
 //! Flushes that fail, and disks that are away for longer than a pool waits.
 //!
-//! A disk answers writes from its cache. If a flush fails, or the disk was away, it may have lost
-//! what was in there, or all of it may still be there. The pool is to bear both. [`Weather`] brings
-//! such trouble over disks of all kinds (for once, for a while, and where the pool can do without
-//! the disk for ever), takes it away again and does what an administrator does then: `zpool clear`.
+//! A disk acknowledges writes from its cache. If a flush fails, or the disk was away, it may have
+//! lost its cache, or not. The pool must survive both. [`Weather`] causes such trouble on disks of
+//! all kinds (once, for a while, and forever if the pool can do without the disk), ends it, and
+//! then runs the administrator's `zpool clear`.
 //!
 //! The judgement: trouble with a log device never suspends the pool. When the trouble with other
 //! disks is over, the pool resumes. What `fsync` promised is there, which the cuts of the power

@@ -1,7 +1,7 @@
 //! The bytes of a disk in memory, of which copies are cheap: they share what is the same in both.
 //!
-//! A test of power cuts makes hundreds of copies of disks in which little differs. Copied byte for
-//! byte, they cost more than all the rest of it.
+//! A test of power cuts makes hundreds of nearly equal copies of disks. Copied byte for byte, they
+//! would cost more than the rest of the test.
 
 use std::fs::File;
 use std::ops::Range;

@@ -1,12 +1,12 @@
 //! A checkpoint beside intent logs that wait for their replay.
 //!
-//! A log that was claimed after a crash is a part of the pool's state until it is replayed: it is
-//! all that `fsync` promised. So a checkpoint keeps it, whatever becomes of it later.
+//! A log that was claimed after a crash is a part of the pool's state until it is replayed: it has
+//! all data promised by `fsync`. So a checkpoint keeps it, whatever happens to it later.
 //!
-//! Here files are written and the power goes. The pool is imported without its datasets being
-//! opened, and gets a checkpoint. Then the logs are replayed and destroyed, and other files take
-//! all the space that they can get. The pool goes back to the checkpoint, and has all that was
-//! promised; or the checkpoint is discarded, and nothing is left of it.
+//! Here files are written and the power fails. The pool is imported without opening its datasets,
+//! and gets a checkpoint. Then the logs are replayed and destroyed, and other files fill the free
+//! space. The pool is rewound to the checkpoint and must have everything that was promised; or the
+//! checkpoint is discarded and must leave nothing behind.
 
 use crate::disks::Disks;
 use crate::files::{Writer, found, may_be_left};
@@ -139,7 +139,7 @@ fn judge(pool: &Pool, layout: &Layout, writer: &Writer, bounds: &Bounds) -> Resu
     Ok(())
 }
 
-/// Discards the checkpoint, until nothing is left of it.
+/// Discards the checkpoint, and waits for the end.
 fn discarded(disks: &Arc<Disks>) -> Result<()> {
     let pool = machine::open(disks, false)?;
     drop(machine::files(&pool, POOL, Layout::plain().settings)?);

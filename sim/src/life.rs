@@ -1,18 +1,18 @@
-//! One seed: a pool is made, written to by several threads, loses its power, and is judged.
+//! One seed: a pool is created, written to by several threads, loses power, and is checked.
 //!
-//! The seed decides everything: the layout, what is done to files, a volume, datasets and devices,
-//! what is wrong with a disk, when each thread runs, how long a device takes, where the power is
-//! cut and what the devices keep. Several judgements follow each cut. The pool must import.
-//! [`verify`](cenote_pool::verify) must find no fault in any block. And what is in the pool must be
-//! as it was after the operations, once the intent log is replayed, in memory or for good: none
-//! that was promised may be missing, none may be half done. Then the work goes on, and the power
-//! may go again, in the middle of what mends the first cut.
+//! The seed decides everything: the layout, the operations on files, a volume, datasets and
+//! devices, the faults of a disk, the order of threads, the latency of devices, the place of the
+//! power cut, and what the devices keep. Each cut is followed by several checks. The pool must
+//! import. [`verify`](cenote_pool::verify) must find no fault in any block. After the intent log is
+//! replayed, in memory or on disk, the contents must be those after some operation: no promised
+//! operation may be missing, and none may be half done. Then the work continues, and the power may
+//! fail again during the repair of the first cut.
 //!
-//! After the last cut the disks are not the same any more. One is missing, and an import may lose
-//! only what it said that it would; or another takes the place of one before logs are replayed.
+//! After the last cut the disks change. One is missing, and an import may lose only what it
+//! reported as lost; or a new disk replaces one before logs are replayed.
 //!
-//! A pool with redundancy must bear a sick disk: all of this holds. Without redundancy it need
-//! not, but whatever can be read must be something that was there once ([`Health`]).
+//! A pool with redundancy must survive a sick disk: everything above holds. Without redundancy,
+//! everything that can be read must be data that was once written ([`Health`]).
 
 use crate::datasets::Gardener;
 use crate::disks::{BROKEN, Disks};
@@ -165,7 +165,7 @@ impl Plan {
     }
 }
 
-/// Everybody who changes the pool. Each has a number in the record.
+/// All threads that change the pool. Each has a number in the record.
 struct Crew {
     writers: Vec<Writer>,
     volume: Option<VolumeWriter>,
@@ -177,7 +177,7 @@ struct Crew {
 /// Numbers in the record.
 const VOLUME: usize = 3;
 const GARDENER: usize = 4;
-/// Who writes after a cut.
+/// The writer after a cut.
 const AFTER: usize = 5;
 const ALL: usize = 6;
 
@@ -276,7 +276,7 @@ impl Crew {
     }
 }
 
-/// Whether a program was told of disks that were away: a read failed, or a command was refused.
+/// Whether a program saw an error of a missing disk: a read failed, or a command was refused.
 fn is_of_disk(error: &anyhow::Error) -> bool {
     let text = format!("{error:#}");
     text.contains(BROKEN) && error.downcast_ref::<Wrong>().is_none()
@@ -460,7 +460,7 @@ impl<'a> Life<'a> {
         if record.is_empty() || self.random.happens(50) {
             return Ok(());
         }
-        // The power goes again, perhaps while the first cut is being mended.
+        // The power fails again, perhaps during the repair of the first cut.
         let cut = self.random.index(record.len() + 1);
         let keep = [0, 30, 70, 100][self.random.index(4)];
         rt::trace!("second cut at {cut} of {}, {keep} % kept", record.len());

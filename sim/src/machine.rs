@@ -214,7 +214,7 @@ impl Layout {
         self.vdev_of(disk).class == AllocationClass::Log
     }
 
-    /// In words.
+    /// The layout as text.
     pub fn told(&self) -> String {
         let vdev = |vdev: &VdevPlan| format!("{:?} {:?} of {}", vdev.class, vdev.shape, vdev.disks);
         let vdevs: Vec<String> = self.vdevs.iter().map(vdev).collect();
@@ -293,7 +293,7 @@ pub(crate) fn create_with(
     Ok(cenote_pool::create(request, &options(disks, false), env())?)
 }
 
-/// Who does what is done to pools.
+/// The user and system of all commands.
 pub fn actor() -> Actor {
     Actor {
         user: 0,
@@ -389,9 +389,8 @@ pub fn is_log_waiting(dataset: &Dataset) -> Result<bool> {
     Ok(log.is_some_and(|log| log.is_claimed() && log.header().needs_replay()))
 }
 
-/// Imports the pool without one of its disks, as somebody does who gives up what a log device had,
-/// and only where that has to be given up; `None` where more is missing, which is never so if the
-/// disk `is_log`.
+/// Imports the pool without one of its disks. Gives up a log device's contents, but only if the
+/// import requires that. Returns `None` if more is missing, which is never so if the disk `is_log`.
 ///
 /// # Errors
 /// If it cannot be imported, and should be.
@@ -413,7 +412,7 @@ pub fn open_without(disks: &Arc<Disks>, disk: usize, is_log: bool) -> Result<Opt
         Ok(pool) if options.missing_logs || pool.discarded_logs().is_empty() => {
             load_key(pool).map(Some)
         }
-        Ok(pool) => bail!("nobody was asked: {:?} are lost", pool.discarded_logs()),
+        Ok(pool) => bail!("lost without `-m`: {:?}", pool.discarded_logs()),
         Err(error) if is_log => Err(error.into()),
         Err(_) => Ok(None),
     }

@@ -49,7 +49,7 @@ enum Other {
     /// A copy that is not of one moment.
     Torn,
     Empty,
-    /// What is on a disk that is not the pool's, or is another one of it.
+    /// Data of another pool, or of another disk of this one.
     Strangers,
 }
 
@@ -156,8 +156,8 @@ impl Place {
         (0..operations).try_for_each(|_| self.writer.operate(&self.disks, &self.fs))
     }
 
-    /// The names of the first vdev's disks, with their leaves. Names are given away with a
-    /// replacement, so the tree is asked.
+    /// The names of the first vdev's disks, with their leaves. A replacement gets the old name, so
+    /// the names come from the tree.
     fn sides(&self) -> Vec<(usize, Guid)> {
         let tree = self.pool.vdev_tree();
         let paths = self.disks.paths();

@@ -1,13 +1,12 @@
-//! One thread panics somewhere; who waits for it?
+//! A thread panics at a random point. All threads that wait for it must end.
 //!
-//! A pool is made and worked with. At a point that the seed draws the running thread panics: one of
-//! the pool's own (the one that writes groups, one of the workers, a scan, a rebuild), or one of
-//! those that use it. A panic is a fault of ours, so anything may be lost that nobody was promised.
-//! But nobody waits for ever: each operation ends, with an error or without. The devices are given
-//! back. And the pool can be imported again, with all that was promised before the panic, whatever
-//! the thread was doing.
+//! A pool is created and used. At a point drawn from the seed the running thread panics: one of the
+//! pool's own (the syncing thread, a worker, a scan, a rebuild), or one that uses it. A panic is a
+//! bug of ours, so anything may be lost that was not promised. But no thread may wait forever: each
+//! operation ends, with or without an error. The devices are closed. And the pool can be imported
+//! again, with everything that was promised before the panic, whatever the thread was doing.
 //!
-//! The import of a pool is a part of this: the panic may come there, in the first or in the second.
+//! The import is a part of this: the panic may come in the first or the second import.
 
 use crate::disks::Disks;
 use crate::files::{Writer, found, may_be_left};
@@ -30,7 +29,7 @@ const OPERATIONS: usize = 25;
 const WRITERS: usize = 2;
 /// Commands on devices.
 const COMMANDS: usize = 5;
-/// How long it may take until devices that nobody uses are closed.
+/// How long closing unused devices may take.
 const CLOSING: Duration = Duration::from_secs(60);
 /// How long a world may last by its own clock.
 const TIME_MAX: Duration = Duration::from_secs(4 * 3600);
@@ -53,7 +52,7 @@ fn is_any(name: &str) -> bool {
 /// Lives through a seed; whether the panic came.
 ///
 /// # Errors
-/// What somebody waits for, what was not given back, or what was lost.
+/// A thread that waits forever, a device that was not closed, or promised data that was lost.
 pub fn panic_somewhere(seed: u64) -> Result<bool> {
     let mut random = Random::new(seed);
     let bits = random.below(POINTS_BITS);
@@ -109,7 +108,7 @@ fn live(world: &World, mut random: Random) -> Result<()> {
     bail!("no import succeeds")
 }
 
-/// Waits until nobody has a disk open.
+/// Waits until no disk is open.
 fn given_back(disks: &Disks) -> Result<()> {
     let begun = rt::Instant::now();
     while disks.open_handles() > 0 {

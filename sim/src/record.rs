@@ -1,8 +1,8 @@
-//! What happened, in order: what reached the devices, and what was promised to whom.
+//! The order of events: what reached the devices, and what was promised to which thread.
 //!
-//! A power cut is not acted out. A run goes to its end and is recorded; whatever the devices could
-//! hold after a cut at any place of the record is computed from it. So one run is good for many
-//! cuts, and nobody need be stopped in the middle.
+//! A power cut is not simulated during a run. The run is recorded to its end. From the record
+//! follows what the devices could hold after a cut at any place. So one run serves for many cuts,
+//! and no thread must be stopped.
 
 use std::collections::BTreeMap;
 
@@ -23,13 +23,13 @@ pub enum Event {
         /// The place of its [`Event::Write`].
         since: usize,
     },
-    /// A device was asked to flush. What it had answered before is safe once it has
+    /// A flush was requested. Writes acknowledged before it are safe at the matching
     /// [`Event::Flushed`].
     Flush {
         /// The device's number.
         disk: usize,
     },
-    /// The flush that was asked for at this place of the record is done.
+    /// The flush requested at this place of the record is done.
     Flushed {
         /// The device's number.
         disk: usize,
@@ -79,8 +79,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Takes in what happened before the event with the number `cut`. A record goes on where
-    /// another one, of the same writers, ended.
+    /// Adds the events before number `cut`. A record continues another one of the same writers.
     pub fn extend(bounds: &mut [Self], record: &[Event], cut: usize) {
         for event in &record[..cut] {
             match *event {

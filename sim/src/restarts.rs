@@ -1,20 +1,20 @@
-//! Long lives with restarts, and disks that are not the same afterwards.
+//! Long runs with restarts, after which a disk may be replaced by an older or torn copy.
 //!
 //! A pool with log, spare and cache devices lives through more groups than a ring of uberblocks
-//! remembers, and is started again several times: after a power cut, an orderly end, an export.
-//! Meanwhile one disk may be exchanged: for an older copy of itself, or for a *torn* one, which has
-//! parts of now and parts of before. Then there are two right answers. The pool comes back with
-//! everything that was promised, and the disk has all of it once the resilver has ended: it is left
-//! alone, as far as redundancy allows, and read. Or the import refuses in words; then it must come
-//! back once the disk is the right one again. Where no disk was exchanged, only the first will do.
+//! has, and is restarted several times: after a power cut, an orderly end, an export. Meanwhile one
+//! disk may be replaced: by an older copy of itself, or by a *torn* one, with parts of now and
+//! parts of before. Then there are two correct outcomes. Either the import succeeds with everything
+//! that was promised, and after the resilver the disk has all of it: this is checked by reading it
+//! alone, as far as redundancy allows. Or the import is refused with an error; then it must succeed
+//! with the right disk. If no disk was replaced, only the first outcome is correct.
 //!
-//! A copy that is older than all that the other disks' labels know may have been written to
-//! elsewhere, as nothing proves the contrary. Where there is redundancy the pool comes back without
-//! it, says so, and writes nothing to it until somebody puts it in its own place as a new disk.
+//! A copy that is older than everything that the other disks' labels list may have been written to
+//! elsewhere, since nothing proves the contrary. With redundancy the pool is imported without it,
+//! reports that, and writes nothing to it until it is added in its own place as a new disk.
 //!
-//! What nothing can tell is not drawn: a disk without redundancy that is one group old, or some
-//! groups by half of its labels, since power cuts may leave that; and one with all labels of now
-//! and the rest of before.
+//! Undetectable cases are not drawn: a disk without redundancy that is one group old, or some
+//! groups old by half of its labels, since power cuts may leave that; and one with all labels of
+//! now and the rest of before.
 
 use crate::disks::Disks;
 use crate::files::contents;
@@ -327,7 +327,7 @@ impl Life<'_> {
         ensure!(!pool.vdevs().is_open(outsider.leaf), "it is used, too");
         ensure!(
             self.disks.images()[disk] == was,
-            Wrong("somebody may need what was written over".to_owned())
+            Wrong("data that may be needed was overwritten".to_owned())
         );
         replace(&self.disks, &pool, outsider.leaf, disk)?;
         Ok(pool)
@@ -348,7 +348,7 @@ impl Life<'_> {
 
     fn compare(&self, pool: &Pool) -> Result<()> {
         if !pool.discarded_logs().is_empty() {
-            bail!("nobody was asked: {:?} are lost", pool.discarded_logs());
+            bail!("lost without `-m`: {:?}", pool.discarded_logs());
         }
         let fs = machine::files(pool, POOL, self.layout.settings)?;
         let root = fs.znode(fs.root())?;

@@ -1,19 +1,18 @@
-//! Room in the simulation: limits, many writers, full pools, and an independent judge.
+//! Space limits in the simulation: many writers, full pools, and an independent check.
 //!
-//! A small tree of datasets has quotas, reservations and owners with limits, which a seed draws.
-//! In each round several writers work at the same time, and beside them somebody changes the tree.
-//! Three things are judged.
+//! A small tree of datasets has quotas, reservations and owners with limits, drawn from a seed. In
+//! each round several writers work at the same time, while another thread changes the tree. Three
+//! properties are checked.
 //!
-//! - A writer is refused only if what all writers below some limit may take in the round, at worst,
-//!   does not fit under it. What is rewritten in place counts for little there: it fits after each
-//!   group.
+//! - A writer is refused only if the worst-case needs of all writers below some limit exceed it.
+//!   Overwriting in place counts for little there: its space is free again after each group.
 //! - When all is on disk, no limit is exceeded by more than [`EXCESS`].
-//! - When nobody else writes, `available` is the truth: what fits is written, and where there is
-//!   nothing the right limit refuses it. Files can always be removed.
+//! - Without other writers, `available` is exact: that much can be written, and if nothing is
+//!   available the right limit refuses the write. Files can always be removed.
 //!
-//! The judge computes from the figures on disk alone, and never asks the ledger of room. A writer
-//! that waits for ever is found by the world, as all threads wait then. In the end the pool's
-//! accounts must add up, and after a power cut, too.
+//! The check uses the figures on disk alone, never the code that accounts room. A writer that waits
+//! forever is detected by the world, since all threads wait then. At the end the pool's accounts
+//! must add up, also after a power cut.
 
 use crate::disks::Disks;
 use crate::machine::{self, DISK_SIZE, Layout, named};
@@ -80,7 +79,7 @@ impl Operation {
         }
     }
 
-    /// What it may take at worst.
+    /// Its worst-case size.
     fn cost(self) -> u64 {
         let rounded = |size: u64| size.next_multiple_of(RECORD_SIZE) + RECORD_SIZE + OVERHEAD;
         match self {
@@ -92,7 +91,7 @@ impl Operation {
     }
 }
 
-/// Somebody who writes files of one dataset.
+/// A writer of files in one dataset.
 struct Member {
     name: String,
     number: usize,
@@ -313,7 +312,7 @@ fn is_below(name: &str, top: &str) -> bool {
             .is_some_and(|rest| rest.starts_with('/'))
 }
 
-/// A pool, and those who write to it.
+/// A pool and its writers.
 struct Crowd {
     pool: Pool,
     members: Vec<Member>,
@@ -471,8 +470,8 @@ impl Crowd {
         Ok(())
     }
 
-    /// Rolls a dataset back to its newest snapshot, if that is allowed; the judge looks whether it
-    /// has to be refused.
+    /// Rolls a dataset back to its newest snapshot, if that is allowed. The check knows whether it
+    /// must be refused.
     fn roll_back(&mut self, picked: usize) -> Result<()> {
         let snapshot = self.snapshots[picked].clone();
         let (name, _) = snapshot.split_once('@').context("a snapshot")?;
@@ -525,7 +524,7 @@ impl Crowd {
         self.settle()
     }
 
-    /// All write at the same time. Who is refused must have had reason.
+    /// All write at the same time. Each refusal must have a reason.
     fn round(&mut self) -> Result<()> {
         self.settle()?;
         let is_in_place = self.random.happens(40);
@@ -562,7 +561,7 @@ impl Crowd {
         self.judge_limits()
     }
 
-    /// Whether a writer was refused although all that anybody could write had room.
+    /// Whether a writer was refused although there was room for all writes.
     fn judge_refusals(
         &self,
         member: &Member,
@@ -623,7 +622,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// Whether what is available can be written, and no more, when nobody else writes.
+    /// Whether exactly the available space can be written, without other writers.
     fn probe(&mut self) -> Result<()> {
         for index in 0..self.members.len() {
             self.settle()?;

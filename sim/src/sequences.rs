@@ -1,13 +1,13 @@
-//! All short histories of files, each with a cut right after its last `fsync`.
+//! All short histories of files, each with a power cut right after its last `fsync`.
 //!
-//! Nearly all faults of file systems that lose what was promised need no more than three operations
-//! on a few names, with an `fsync` between (Mohan and others, "Finding Crash-Consistency Bugs with
-//! Bounded Black-Box Crash Testing", OSDI 2018). So they can be enumerated. Each history is done in
-//! a directory of its own. Then the power goes, and nothing is left of what was not flushed. The
-//! pool is imported from that, its log replayed in memory or for good, and the directory compared.
+//! Nearly all bugs of file systems that lose promised data need at most three operations on a few
+//! names, with an `fsync` in between (Mohan and others, "Finding Crash-Consistency Bugs with
+//! Bounded Black-Box Crash Testing", OSDI 2018). So they can be enumerated. Each history runs in a
+//! directory of its own. Then the power fails, and everything that was not flushed is lost. The
+//! pool is imported, its log is replayed in memory or on disk, and the directory is compared.
 //!
-//! The same judges single histories, which have words ([`crate::files`]): a failure is told in
-//! them, and tests are made of them.
+//! The same checks apply to single histories, which are written as text ([`crate::files`]):
+//! failures are reported in that form, and tests are written in it.
 
 use crate::disks::Disks;
 use crate::files::{Operation, Writer, found, may_be_left};

@@ -1,15 +1,14 @@
-//! What can be wrong with a disk, beside the power.
+//! Faults of a disk other than power loss.
 //!
-//! A sick disk answers as others do, and is wrong now and then: it writes something else, or
-//! elsewhere, or nothing; it fails for once or for good; or it is slow. All but the last two go
-//! unnoticed until somebody compares checksums.
+//! A sick disk works, but sometimes writes wrong data, or to a wrong place, or nothing; or it fails
+//! once or for good; or it is slow. All but the last two are noticed only by checksums.
 
 use cenote_base::rt::Random;
 
 /// What is wrong with a disk; by default nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sickness {
-    /// Writes of a thousand in which a bit is not what it should be.
+    /// Writes of a thousand with a wrong bit.
     pub spoiled: u64,
     /// Writes of a thousand that go elsewhere.
     pub elsewhere: u64,

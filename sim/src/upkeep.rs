@@ -1,8 +1,8 @@
 //! What is done to a pool's devices while it is written to: scrubs, devices that rest, come, go and
 //! are replaced.
 //!
-//! None of it may change what is in the pool, so nothing is remembered. What is refused is refused:
-//! a device that the pool needs cannot rest.
+//! This must not change the contents of the pool, so the thread remembers nothing. Commands may be
+//! refused: a device that the pool needs cannot be taken offline.
 
 use crate::disks::Disks;
 use crate::machine::actor;
@@ -18,7 +18,7 @@ const PAUSE_MS_MAX: u64 = 30;
 /// The longest that a scan of so little takes.
 const SCAN_TIME_MAX: Duration = Duration::from_secs(600);
 
-/// Somebody who looks after the pool's devices.
+/// A thread that administers the pool's devices.
 #[derive(Debug)]
 pub struct Keeper {
     pub random: Random,
@@ -141,8 +141,8 @@ fn attach_in_place(disks: &Disks, pool: &Pool, old: Guid, new: usize) -> Result<
         old,
         new: disks.leaf(new),
         companion: Companion::Replacement,
-        // A rebuild copies without checksums: from a side that a cut left without a block of a log,
-        // too, which nobody was promised.
+        // A rebuild copies without checksums, also from a side that lacks a log block after a cut.
+        // That block was not promised.
         sequential: false,
         ashift: None,
     };

@@ -1,8 +1,8 @@
-//! A volume in the simulation: what is done to it, and what a cut may leave.
+//! A volume in the simulation: the operations on it, and its possible states after a cut.
 //!
-//! One thread writes, so the volume is after a cut as it was after one of its operations; an
-//! intent log may have a long write in part, or as it was when somebody flushed, so that holds for
-//! each byte alone. What was flushed is there.
+//! One thread writes, so after a cut the volume is as after one of its operations. An intent log
+//! may have a part of a long write, or its data as of a later flush, so this holds for each byte
+//! alone. Flushed data is there.
 
 use crate::disks::Disks;
 use crate::machine::{self, POOL};
@@ -27,7 +27,7 @@ pub fn name() -> String {
     format!("{POOL}/vol")
 }
 
-/// Somebody who writes to a volume, and remembers how it was after each operation.
+/// A thread that writes to a volume, and remembers the state after each operation.
 #[derive(Debug)]
 pub struct VolumeWriter {
     /// Its number in the record.

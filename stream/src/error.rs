@@ -107,7 +107,7 @@ pub enum StreamError {
         /// The snapshot's short name.
         snapshot: String,
     },
-    /// A dataset of a tree lacks the snapshot that is sent of it.
+    /// A dataset in the tree does not have the snapshot.
     #[error("snapshot {dataset}@{snapshot} does not exist")]
     NoSnapshot {
         /// The dataset.
@@ -148,22 +148,22 @@ pub enum StreamError {
         /// The record that was not applied.
         place: Place,
     },
-    /// Whoever asked for it wants it no more.
+    /// The caller cancelled the operation.
     #[error("{place}: interrupted")]
     Cancelled {
         /// The record that was not applied.
         place: Place,
     },
-    /// A stream does not belong behind the one that it was to complete.
-    #[error("{place}: this stream does not go on where the other one ends")]
+    /// A stream is not the rest of the one that it was to complete.
+    #[error("{place}: this stream does not continue where the other one ends")]
     NotTheRest {
         /// The record that shows it.
         place: Place,
     },
-    /// A change was asked for that this stream cannot have.
+    /// A requested change is impossible for this stream.
     #[error("{place}: {refusal}")]
     Refused {
-        /// The record that stands in the way.
+        /// The record that prevents it.
         place: Place,
         /// Why.
         refusal: Refusal,
@@ -228,7 +228,7 @@ pub enum Problem {
     /// Its payload is not what it says.
     #[error("has a payload that does not decompress")]
     Payload,
-    /// It needs a feature that BEGIN does not tell.
+    /// It needs a feature that is not in BEGIN.
     #[error("needs the feature {0}, which the stream does not have")]
     Needs(&'static str),
 }
@@ -238,7 +238,7 @@ pub enum Problem {
 #[non_exhaustive]
 pub enum Refusal {
     /// Its blocks are encrypted.
-    #[error("the stream is raw: its blocks cannot be compressed anew")]
+    #[error("the stream is raw: its blocks cannot be recompressed")]
     Raw,
     /// A block refers to one that was not there.
     #[error("the block refers to one that the stream does not have before it")]

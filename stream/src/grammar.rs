@@ -76,7 +76,7 @@ impl Grammar {
             to_guid: begin.to_guid,
             ..Self::default()
         };
-        // Receivers refuse deduplicated streams, too, but these can be mended.
+        // Receivers refuse deduplicated streams, too, but these can be repaired.
         let dedup = StreamFeatures::default()
             .with(Feature::Dedup)
             .with(Feature::DedupProperties);

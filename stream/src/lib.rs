@@ -1,17 +1,17 @@
-//! Send streams: reading and checking them, writing them, and what can be done with one at hand.
+//! Send streams: reading, checking, writing and changing them.
 //!
-//! A stream is a snapshot in transit: `zfs send` makes it, `zfs receive` takes it, and between
-//! the two it is a file, a pipe or an object in a store. It cannot be looked into like a pool:
-//! it has an order, and each record's checksum runs over everything before it. So everything here
-//! goes through a [`Reader`], record by record, with no more memory than one record needs, and
-//! what changes a stream writes it anew with a [`Writer`], which computes the checksums again.
+//! A stream is a snapshot in transit: `zfs send` writes it, `zfs receive` applies it, and between
+//! the two it is a file, a pipe or an object in a store. It has no random access like a pool:
+//! records have an order, and each record's checksum covers everything before it. So everything
+//! here uses a [`Reader`], record by record, with the memory of one record. Changes are written to
+//! a new stream by a [`Writer`], which computes new checksums.
 //!
-//! [`inspect`](inspect::inspect) says what a stream is and whether it is whole; [`dump`] prints it
-//! as OpenZFS's `zstream` does; [`repair`] has the changes that `zstream` makes, [`resume`] how a
-//! stream in a file is gone on with. [`send`] makes
-//! streams of snapshots, and [`receive`](receive::receive) applies one to a dataset.
+//! [`inspect`](inspect::inspect) shows what a stream contains and whether it is complete. [`dump`]
+//! prints it as OpenZFS's `zstream` does. [`repair`] makes the changes that `zstream` makes, and
+//! [`resume`] resumes a stream in a file. [`send`] makes streams of snapshots, and
+//! [`receive`](receive::receive) applies one to a dataset.
 //!
-//! What records mean byte for byte is [`cenote_ondisk::stream`]'s.
+//! The encoding of records is in [`cenote_ondisk::stream`].
 
 #![forbid(unsafe_code)]
 

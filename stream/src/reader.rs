@@ -1,14 +1,13 @@
-//! Reading a stream: record by record, each checked before it is handed out.
+//! Reading a stream: each record is checked before the reader returns it.
 //!
-//! A record's checksum covers everything from BEGIN to its own header; its payload is covered by
-//! the next record's. So a reader knows that a record was right only when it has seen the next
-//! one: who acts upon a record for good has to hold it back until then, and END is the last word.
+//! A record's checksum covers everything from BEGIN to its own header. The next record's checksum
+//! covers its payload. So a record is known to be valid only after the next one was read. A caller
+//! that acts on it for good must wait until then; END is the last check.
 //!
-//! A source may hold several streams, one after another. Where one is over and the next has not
-//! begun, the source may end.
+//! A source may contain several streams, one after another. It may end between two streams.
 //!
-//! No more than one header and one payload are in memory, and a payload's memory grows with the
-//! bytes that are really there.
+//! At most one header and one payload are in memory. A payload's memory grows with the bytes that
+//! were actually read.
 
 use crate::error::{Missing, Place, Problem, StreamError};
 use crate::grammar::Grammar;
@@ -98,7 +97,7 @@ impl<R: Read> Reader<R> {
         Self::with_checks(source, Checks::default())
     }
 
-    /// A reader that checks what it is told to.
+    /// A reader with a choice of checks.
     pub fn with_checks(source: R, checks: Checks) -> Self {
         Self {
             source: BufReader::with_capacity(BUFFER_SIZE, source),

@@ -1,8 +1,8 @@
-//! Writing a stream: records in, checksums added.
+//! Writing a stream: records with checksums added.
 //!
-//! The counterpart of [`crate::Reader`]. Whoever writes sees to the order of records; the writer
-//! computes what runs through all of them, and knows how the ENDs of a package differ (format/4 5):
-//! that of its header has no checksum behind it, the last one has nothing in it at all.
+//! The counterpart of [`crate::Reader`]. The caller keeps records in order. The writer computes the
+//! checksums, and handles the different ENDs of a package (format/4 5): the one of its header has
+//! no checksum behind it, and the last one is empty.
 
 use crate::error::StreamError;
 use crate::reader::endian;
@@ -40,8 +40,7 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// A writer that goes on within a stream: with the checksum of the bytes before, and how many
-    /// they are.
+    /// A writer that continues a stream, from the checksum and number of the bytes before.
     pub(crate) fn going_on(sink: W, order: ByteOrder, (sum, offset): (Fletcher4, u64)) -> Self {
         Self {
             sink,

@@ -19,8 +19,8 @@ pub struct Tolerance {
 }
 
 impl Tolerance {
-    /// What the kind of pool asks for: files that were being written as the power was cut, and
-    /// times that replaying an intent log sets anew.
+    /// The tolerance of a kind of pool: files that were being written at a power cut, and times
+    /// that replaying an intent log changes.
     pub fn of(kind: &str, manifest: &Manifest) -> Self {
         let mut tolerance = Self {
             ignore: manifest.ignore.clone(),
@@ -30,7 +30,7 @@ impl Tolerance {
             tolerance.loose.push("mtime".into());
         }
         if !rustix::process::geteuid().is_root() {
-            // The kernel shows these to nobody else.
+            // The kernel shows these only to root.
             tolerance.hidden_xattrs.push("trusted.".into());
         }
         tolerance

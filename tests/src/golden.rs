@@ -1,8 +1,8 @@
 //! Golden pools: where they are, and copies of their devices to work on.
 //!
 //! A pool is a directory `KIND` with `manifest.json` and its devices as `v0.img.zst`, `v1.img.zst`
-//! and so on. Unpacked devices are kept below the build directory and shared by all tests, which
-//! only read them; whoever wants to damage one takes [`Golden::copy_to`].
+//! and so on. Unpacked devices are kept below the build directory. All tests share them, and only
+//! read them; a test that changes one uses [`Golden::copy_to`].
 
 use crate::manifest::Manifest;
 use crate::sparse;

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// The clone that guests boot from.
 const CLONE: &str = "tank/web";
 
-/// The guest's first program. It says how it went on the console.
+/// The guest's first program. It reports its result on the console.
 const INIT: &str = "#!/bin/sh\n\
     export PATH=/usr/sbin:/usr/bin:/sbin:/bin\n\
     mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev\n\
@@ -61,7 +61,7 @@ fn boot(options: &Options, tree: &Path, socket: &str, name: &str) -> Result<Stri
     Ok(line.context("the guest said nothing")?.trim().to_owned())
 }
 
-/// Makes an image, boots guests from a clone of it, and looks at what they left.
+/// Makes an image, boots guests from a clone of it, and checks the result.
 ///
 /// # Errors
 /// Anything is not as it has to be.

@@ -1,9 +1,10 @@
 //! What the end-to-end suites share: pools made by OpenZFS, and a way to compare.
 //!
-//! The suites run the real program on real pools and ask whether it reads what OpenZFS wrote.
-//! [`golden`] finds and unpacks the pools, [`manifest`] knows what is in them, [`mounted`] walks
-//! a mount as any program would, [`compare`] says what differs, [`program`] runs `cenote` with a
-//! daemon of its own, and [`mutate`] damages pools with and without mending the checksums above.
+//! The suites run the real program on real pools and check whether it reads what OpenZFS wrote.
+//! [`golden`] finds and unpacks the pools, [`manifest`] has their expected contents, [`mounted`]
+//! walks a mount as any program would, [`compare`] lists differences, [`program`] runs `cenote`
+//! with a daemon of its own, and [`mutate`] damages pools with and without correcting the checksums
+//! above.
 //!
 //! The pools lie in `tests/data/pools`. [`skip`] is for tests that cannot run where they are.
 

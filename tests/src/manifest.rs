@@ -56,7 +56,7 @@ pub struct Manifest {
     pub datasets: Datasets,
     /// The keys of its encryption roots.
     pub keys: BTreeMap<String, Key>,
-    /// Patterns of paths that may be anything: `*` stands for any characters.
+    /// Patterns of paths with arbitrary contents: `*` matches any characters.
     pub ignore: Vec<String>,
     /// The whole document, for what only some kinds have.
     pub document: Value,
@@ -167,7 +167,7 @@ fn parse_entries(value: &Value) -> Result<Entries> {
     entries.collect()
 }
 
-/// Whether `text` is covered by `pattern`, in which `*` stands for any characters.
+/// Whether `text` matches `pattern`, in which `*` matches any characters.
 pub fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

@@ -1,6 +1,6 @@
 //! Walks a mounted file system as any program would, and describes what it finds.
 //!
-//! Only system calls are used, nothing of Cenote's own code: what this sees is what users see.
+//! Only system calls are used, and no code of Cenote: the result is what users see.
 
 use crate::manifest::{Entries, Entry};
 use crate::sparse;

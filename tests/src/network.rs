@@ -262,7 +262,7 @@ pub fn run(options: &Options) -> Result<Report> {
             is_over.store(true, Ordering::SeqCst);
             for writer in running {
                 let written = writer.join().ok().context("a writer panicked")?;
-                // Without a daemon nobody can write.
+                // Writes fail without a daemon.
                 if !kills_daemon {
                     written?;
                 }

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 const LIMIT: Duration = Duration::from_secs(60);
 const PERIOD: Duration = Duration::from_millis(50);
 
-/// Looks again and again until it is so.
+/// Polls until the condition holds.
 ///
 /// # Errors
-/// If that cannot be told, or after a minute; the error says `what` never came.
+/// If `is_so` fails, or after a minute; the error says `what` never came.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
     let begun = Instant::now();
     while !is_so()? {

@@ -126,7 +126,7 @@ pub fn volume(cenote: &Cenote, name: &str, options: &[String]) -> Result<(u64, S
     Ok((outcome.stdout.len() as u64, sum))
 }
 
-/// Whether we are root; says so when not.
+/// Whether the user is root; prints a notice if not.
 pub fn is_root() -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {
@@ -135,7 +135,7 @@ pub fn is_root() -> bool {
     is_root
 }
 
-/// Whether this machine lets us mount; says so when it does not.
+/// Whether this machine allows mounts; prints a notice if not.
 pub fn can_mount() -> bool {
     let device = std::fs::OpenOptions::new()
         .read(true)

@@ -21,7 +21,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// The name of the database in which callers work.
 const DATABASE: &str = "bench";
 
-/// The programs of the newest version that is installed; `None` if there is none, or nobody may
+/// The programs of the newest installed version; `None` without one, or if this process cannot
 /// become the user `postgres`.
 pub fn programs() -> Option<PathBuf> {
     if !rustix::process::geteuid().is_root() {

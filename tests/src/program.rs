@@ -120,7 +120,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Has the kernel enforce what it can. The program may have run for a moment.
+    /// Sets the limits that the kernel can enforce. The program may have run for a moment.
     pub(crate) fn impose(&self, child: &Child) -> Result<()> {
         let process = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
         let limits = [(Resource::Data, self.data), (Resource::Cpu, self.processor)];
@@ -128,7 +128,7 @@ impl Limits {
             if value.is_none() {
                 continue;
             }
-            // At the first the process is told why it ends; the second just ends it.
+            // The soft limit sends a signal that says why; the hard limit just kills.
             let limit = Rlimit {
                 current: value,
                 maximum: value.map(|value| value.saturating_add(1)),
@@ -143,7 +143,7 @@ impl Limits {
     }
 }
 
-/// A TCP port that nobody listens on at this moment.
+/// A TCP port that is free at this moment.
 ///
 /// # Errors
 /// If there is none.
@@ -258,7 +258,7 @@ impl Cenote {
 impl Drop for Cenote {
     fn drop(&mut self) {
         if self.socket().exists() {
-            // Nobody is left to hear about a failure; the daemon's mounts go with it.
+            // A failure cannot be reported any more; the daemon's mounts end with it.
             let limits = Limits {
                 time: Duration::from_secs(20),
                 ..Limits::default()
@@ -342,7 +342,7 @@ fn is_only_starved(process: u32, limits: Limits) -> bool {
     let Ok(tasks) = fs::read_dir(format!("/proc/{process}/task")) else {
         return false;
     };
-    // The state follows the name, which stands in brackets.
+    // The state follows the name, which is in brackets.
     let is_runnable = |task: fs::DirEntry| {
         let text = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
         let state = text
@@ -355,8 +355,8 @@ fn is_only_starved(process: u32, limits: Limits) -> bool {
 
 /// The high-water mark of the process's resident memory, in bytes.
 ///
-/// `None` for a moment after it was started: until a process runs its own program, its memory is
-/// that of whoever started it.
+/// `None` for a moment after the start: until a process runs its own program, its memory is that of
+/// its parent.
 pub fn resident_memory_max(process: u32) -> Option<u64> {
     let program = fs::read_link(format!("/proc/{process}/exe")).ok()?;
     if process != std::process::id() && program == std::env::current_exe().ok()? {

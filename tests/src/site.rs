@@ -27,8 +27,8 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How often an export that finds a mount busy is tried again; see [`crate::pool::unmount`].
 const BUSY_TRIES: usize = 40;
 
-/// Devices and pool configurations by name, as words of `zpool create`; `N` stands for the
-/// number of a file.
+/// Devices and pool configurations by name, as words of `zpool create`; `N` is the number of a
+/// file.
 const LAYOUTS: [(&str, &str); 11] = [
     ("single", "0"),
     ("mirror", "mirror 0 1"),
@@ -219,8 +219,8 @@ impl Site {
         self.start()
     }
 
-    /// Kills the daemon, once it has left its note: of one that dies before, the next one says that
-    /// nobody knows what it had.
+    /// Kills the daemon, once it has written its note. If it dies earlier, the next daemon reports
+    /// that its pools are unknown.
     pub fn kill(&self) -> Result<()> {
         let note = self.cenote().directory().join("socket.note");
         for _ in 0..1000 {
@@ -235,7 +235,7 @@ impl Site {
         Ok(())
     }
 
-    /// Has the daemon stand still while `meanwhile` runs.
+    /// Stops the daemon while `meanwhile` runs.
     pub fn pause<T>(&self, meanwhile: impl FnOnce() -> Result<T>) -> Result<T> {
         let daemon = self.daemon();
         let id = daemon.as_ref().context("a daemon")?.id();
@@ -247,7 +247,7 @@ impl Site {
     }
 
     fn daemon(&self) -> MutexGuard<'_, Option<Child>> {
-        // A child is there or not, whatever happened to who looked last.
+        // The child exists or not, even if another holder panicked.
         self.daemon.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -317,7 +317,7 @@ impl Site {
         Ok(before)
     }
 
-    /// The pool is damaged on purpose: nobody judges it.
+    /// The pool is damaged on purpose: OpenZFS does not check it.
     pub fn abandon(self) {
         self.is_unjudged.store(false, Ordering::Relaxed);
     }
@@ -334,13 +334,13 @@ impl Site {
         self.judge()
     }
 
-    /// The same by a judge of the caller's, who panics if there is fault to find.
+    /// Calls the caller's check instead, which panics if it finds an error.
     pub fn judged_by(&self, judge: impl FnOnce(&Path)) {
         self.is_unjudged.store(false, Ordering::Relaxed);
         judge(&self.devices);
     }
 
-    /// Has OpenZFS judge the pool, which must be exported.
+    /// OpenZFS checks the pool, which must be exported.
     pub fn judge(&self) -> Result<()> {
         self.is_unjudged.store(false, Ordering::Relaxed);
         let devices = self.devices.display().to_string();
@@ -365,16 +365,17 @@ impl Drop for Site {
         }
         let daemon = self.daemon().take();
         if let Some(mut daemon) = daemon {
-            // Whether it ended by itself or not, nothing of it may stay.
+            // Even if it ended by itself, no process may be left.
             let _ = daemon.kill();
             let _ = daemon.wait();
         }
-        // Dead mounts stay until somebody takes them away; mostly there are none.
+        // Dead mounts must be unmounted; mostly there are none.
         let root = self.root.display().to_string();
         let _ = self.cenote.run("cenote", &["unmount", &root]);
         if let Some(Err(error)) = judged {
-            // A test that ended with an error of its own loses it to this panic, unless a command
-            // was the cause. What `ensure!` said in the test itself, nobody can know here.
+            // This panic hides a test's own error, unless a command was the cause. Messages of the
+            // test's own
+            // `ensure!` are not available here.
             let before = self.first_failure.get();
             let before = before.map_or("no command failed before", String::as_str);
             panic!("what the test left is not sound: {error:#}\nthe first failure: {before}");

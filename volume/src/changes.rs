@@ -1,12 +1,12 @@
-//! What changed in a volume since an older snapshot of it.
+//! The changes in a volume since an older snapshot of it.
 //!
-//! Blocks have births, and so have holes: the walk goes down only where something is younger than
-//! the snapshot, and no contents are read. Of a hole the birth is not enough. One without a birth
-//! was always there, or was made before the pool had the feature `hole_birth`; and a young one may
-//! be where the snapshot has a hole, too. So holes are compared with the snapshot's tree: what is
-//! a hole here has changed where the snapshot has data.
+//! Blocks and holes have births: the walk descends only where something is younger than the
+//! snapshot, and reads no contents. For holes the birth is not enough. One without a birth always
+//! existed, or was made before the pool had the feature `hole_birth`; and a young one may be a hole
+//! in the snapshot, too. So holes are compared with the snapshot's tree: a hole is a change if the
+//! snapshot has data there.
 //!
-//! A block that was written again with what it held counts as changed.
+//! A block that was rewritten with the same data counts as changed.
 
 use crate::error::VolumeError;
 use crate::volume::Volume;
@@ -16,7 +16,7 @@ use cenote_dmu::{DmuError, Object};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// How often a walk begins anew because the state that it walks was replaced meanwhile.
+/// How often a walk restarts because the state that it walks was replaced meanwhile.
 const WALKS_MAX: usize = 5;
 
 /// Bytes of a range that are all as they were, or all may have changed.
@@ -133,7 +133,7 @@ impl Search<'_> {
                 return Ok(self.parts.parts);
             }
         }
-        // Behind the last block there are holes that no pointer tells of.
+        // Behind the last block there are holes without a pointer.
         let behind = self.now.dnode().block_id_max.0.saturating_add(1);
         let is_whole = self.holes(behind.max(self.met).max(first), last)?;
         if is_whole {

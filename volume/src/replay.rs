@@ -1,12 +1,11 @@
-//! Repeating the operations of an intent log, on disk or in memory (format/2e 3, 4).
+//! Replaying an intent log, on disk or in memory (format/2e 3, 4).
 //!
-//! Each record becomes a transaction, in which the log's header notes the record: a crash in the
-//! middle leaves the records up to the one that the header names, and the next replay goes on
-//! behind it.
+//! Each record becomes a transaction, which also stores the record's number in the log's header.
+//! After a crash during a replay, the next one resumes after the record in the header.
 //!
-//! A pool that must not change is replayed in the same transactions of a gate whose changes stay
-//! in memory ([`OpenDataset::in_memory`]). Blocks that records point to become blocks of the volume
-//! there, and are read when somebody reads it.
+//! A read-only pool is replayed by the same transactions, in a gate that keeps changes in memory
+//! ([`OpenDataset::in_memory`]). Blocks that records point to become blocks of the volume there.
+//! Their data is read on demand.
 
 use crate::error::VolumeError;
 use crate::volume::Volume;
@@ -67,8 +66,8 @@ impl Volume {
     /// As [`Self::open`], with the intent log's records applied in memory on top of the state
     /// of `last_synced`, the txg of the pool's uberblock. Not for snapshots.
     ///
-    /// A record that cannot be applied ends the replay, as in OpenZFS; the volume then shows the
-    /// state before it, and the outcome says so.
+    /// A record that cannot be applied ends the replay, as in OpenZFS. The volume then shows the
+    /// state before it, and the outcome has the reason.
     ///
     /// # Errors
     /// If the log is unreadable, or shorter than what was claimed, or its outcome does not fit in

@@ -1,13 +1,13 @@
 //! Changing a volume.
 //!
-//! A volume is a disk to those who use it: a write of any range, zeros, and a flush. A block that
-//! is written as a whole is taken as it comes; of a part of a block the rest is read. Blocks change
-//! atomically; writers of one block at once have some order, which is the same in the volume and
-//! in its log.
+//! Clients use a volume as a disk: they write any range, write zeros, and flush. A full block is
+//! stored without reading the old one; a partial write reads the rest of its block. Blocks change
+//! atomically. Concurrent writes of one block have some order, the same in the volume and in its
+//! log.
 //!
-//! The size can change while the volume is in use. A writer looks at it inside its transaction. So
-//! whoever makes the volume smaller says so first, then waits for the open group, and then frees
-//! what no transaction can write to any more.
+//! The size can change while the volume is in use. A writer reads it inside its transaction. So
+//! shrinking a volume first sets the new size, then waits for the open group, and then frees what
+//! no transaction can write to any more.
 
 use crate::error::VolumeError;
 use crate::format;
@@ -26,7 +26,7 @@ const ZEROED_BLOCKS_MAX: u64 = 64 << 10;
 /// What a change of the volume's size makes dirty.
 const RESIZE_COST: u64 = 1 << 20;
 
-/// A volume's data, as its log reads long writes when somebody commits them.
+/// A volume's data, from which the log reads long writes at commit.
 #[derive(Debug)]
 struct LoggedData(Arc<ObjectSet>);
 
@@ -48,7 +48,7 @@ impl Volume {
     /// # Errors
     /// If it is no volume, or cannot be read.
     pub fn open_writable(dataset: Arc<OpenDataset>) -> Result<Self, VolumeError> {
-        // Opening does not wait for devices that are gone; whoever reads may.
+        // Opening must not wait for failed devices; later reads may.
         let mut volume = Self::open(dataset.set().for_io(&IoContext::COMMAND))?;
         volume.set = Arc::clone(dataset.set());
         if !dataset.set().is_writable() {
@@ -84,7 +84,7 @@ impl Volume {
 
     /// Writes all of `data` at `offset`; the range must lie within the volume.
     ///
-    /// It survives a power cut after [`Self::flush`], or at once where the property `sync` says so.
+    /// It survives a power cut after [`Self::flush`], or at once with `sync=always`.
     ///
     /// # Errors
     /// If there is no space, or the pool takes no changes: a part may be written then.
@@ -169,7 +169,7 @@ impl Volume {
         self.log_long_write(tx, offset, length);
     }
 
-    /// Notes a write whose data is read when somebody commits it.
+    /// Logs a write whose data is read at commit.
     fn log_long_write(&self, tx: &Transaction, offset: u64, length: u64) {
         if let Some(sink) = self.dataset.as_ref().and_then(|dataset| dataset.log_sink()) {
             sink.append_write(tx, VOLUME_DATA, offset, length);
@@ -221,8 +221,7 @@ impl Volume {
         self.settle(false)
     }
 
-    /// Waits until everything that was written before survives a power cut, unless the property
-    /// `sync` says that nobody waits.
+    /// Waits until all earlier writes survive a power cut. With `sync=disabled` it returns at once.
     ///
     /// # Errors
     /// If the pool takes no more changes; then it may be lost.

@@ -14,13 +14,13 @@ const PROBLEMS_MAX: usize = 10_000;
 /// One figure that does not add up, or one thing that could not be checked.
 #[derive(Debug)]
 pub enum CheckProblem {
-    /// A stored figure is not what it must be.
+    /// A stored figure is wrong.
     Mismatch {
         /// The dataset, or the object if it has no name.
         place: String,
         /// What was checked.
         what: &'static str,
-        /// What it must be.
+        /// The correct value.
         expected: i128,
         /// What is stored.
         found: i128,

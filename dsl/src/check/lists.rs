@@ -166,8 +166,7 @@ fn header_of(object: &Object) -> Result<BpobjHeader, DslError> {
     header.map_err(|source| DslError::decode(object.id(), source))
 }
 
-/// The sum over the blocks that stand in the list itself; `None` where the vdevs' ratios are
-/// not known.
+/// The sum over the blocks in the list itself; `None` if the vdevs' deflate ratios are unknown.
 fn sum_entries(
     dsl: &Dsl,
     object: &Object,
@@ -187,8 +186,8 @@ fn sum_entries(
     Ok(all_known.then(|| sum.minus(freed)))
 }
 
-/// Calls `each` for the blocks that stand in the list itself while it says so; returns whether it
-/// did to the end.
+/// Calls `each` for the blocks in the list itself until it returns false. Returns whether it
+/// reached the end.
 fn each_entry(
     object: &Object,
     header: &BpobjHeader,

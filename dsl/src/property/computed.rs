@@ -68,7 +68,7 @@ pub(super) fn compute(dataset: &Dataset, property: Property) -> Result<Computed,
     }
 }
 
-/// Numbers and states that stand in the stored structures; `None` for other properties.
+/// Numbers and states from the stored structures; `None` for other properties.
 fn number(dataset: &Dataset, property: Property) -> Result<Option<PropertyValue>, DslError> {
     let directory = dataset.directory();
     let (phys, space) = (dataset.phys(), directory.phys());

@@ -151,9 +151,9 @@ impl Dataset {
         }))
     }
 
-    /// The value of a property that nobody set.
+    /// The value of a property that is not set anywhere.
     fn unset(&self, property: Property) -> (PropertyValue, PropertySource) {
-        // Before version 22 limits stand in the directory only.
+        // Before version 22 limits are in the directory only.
         let phys = self.directory().phys();
         let limit = match property {
             Property::Quota => phys.quota,
@@ -194,7 +194,7 @@ impl Dataset {
         }
     }
 
-    /// A user property (its name has a colon); `None` if nobody set it.
+    /// A user property (its name has a colon); `None` if it is not set anywhere.
     pub fn user_property(&self, name: &str) -> Result<Option<PropertyReport>, DslError> {
         let found = self.find_stored(name, true, |_| true)?;
         let received = self.received(name)?.map(plain);

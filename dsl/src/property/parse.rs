@@ -132,7 +132,8 @@ pub fn inherit_setting(name: &str) -> Result<Setting, SettingError> {
     })
 }
 
-/// Properties of the contents, which no table of properties holds and nobody changes yet.
+/// Properties that are stored with the contents and not in a property table. They cannot be set
+/// yet.
 fn is_stored_elsewhere(property: Property) -> bool {
     matches!(
         property,

@@ -10,8 +10,8 @@ use crate::error::DslError;
 use cenote_dmu::Zap;
 use std::collections::BTreeMap;
 
-/// Entries of one ZAP that are looked at. OpenZFS has no limit; a hundred thousand user
-/// properties on one dataset are damage or malice.
+/// How many entries of one ZAP are read. OpenZFS has no limit; a hundred thousand user properties
+/// on one dataset are damage or malice.
 const ENTRIES_MAX: usize = 100_000;
 
 /// Bytes of a value: OpenZFS allows 8191 and a NUL.
@@ -132,7 +132,7 @@ impl StoredProperties {
         self.entries.get(name)?.received.as_ref()
     }
 
-    /// Whether a value that a stream brought does not count, as somebody wants to inherit.
+    /// Whether a received value is ignored because the property was set to inherit.
     pub(crate) fn ignores_received(&self, name: &str) -> bool {
         let entry = self.entries.get(name);
         entry.is_some_and(|entry| entry.received_is_ignored)

@@ -15,7 +15,7 @@ impl Kinds {
     pub const FILESYSTEM: Self = Self(1);
     /// Volumes.
     pub const VOLUME: Self = Self(2);
-    /// Snapshots of the kinds that stand beside it, or of both.
+    /// Snapshots of the other kinds in the set, or of both.
     pub const SNAPSHOT: Self = Self(4);
     /// Bookmarks.
     pub const BOOKMARK: Self = Self(8);
@@ -45,10 +45,10 @@ const FVS: Kinds = Kinds(7);
 const SB: Kinds = Kinds(12);
 const FVSB: Kinds = Kinds(15);
 
-/// Who may set a property, and who has it then.
+/// Whether a property can be set, and to which datasets it then applies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
-    /// Computed; nobody sets it.
+    /// Computed, never set.
     ReadOnly,
     /// Set for one dataset.
     PerDataset,
@@ -69,7 +69,7 @@ pub enum Format {
     Text,
 }
 
-/// What a property is when nobody set it.
+/// The default value of a property.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unset {
     /// Nothing.
@@ -87,9 +87,9 @@ pub struct PropertyInfo {
     pub property: Property,
     /// Its full name.
     pub name: &'static str,
-    /// Who has it.
+    /// The kinds of datasets that have it.
     pub kinds: Kinds,
-    /// Who sets it.
+    /// Whether it can be set, and where.
     pub class: Class,
     /// How it is written.
     pub format: Format,

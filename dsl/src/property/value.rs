@@ -11,7 +11,7 @@ pub enum PropertyValue {
     /// There is none.
     #[default]
     None,
-    /// A number. [`super::UNLIMITED`] stands for no limit.
+    /// A number. [`super::UNLIMITED`] means no limit.
     Number(u64),
     /// Words: an index by its word, a path, a name.
     Text(String),
@@ -82,13 +82,13 @@ impl<T: Into<PropertyValue>> From<Option<T>> for PropertyValue {
     }
 }
 
-/// Who set a property.
+/// Where a property's value comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum PropertySource {
-    /// Nobody can, or it does not apply.
+    /// It cannot be set, or does not apply.
     #[default]
     None,
-    /// Nobody did.
+    /// It was not set.
     Default,
     /// The dataset's administrator.
     Local,
@@ -107,7 +107,7 @@ pub struct PropertyReport {
     pub name: String,
     /// The value in effect.
     pub value: PropertyValue,
-    /// Who set it.
+    /// Where the value comes from.
     pub source: PropertySource,
     /// The value that a stream brought, in effect or not.
     pub received: Option<PropertyValue>,

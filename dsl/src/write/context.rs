@@ -21,8 +21,8 @@ pub trait PoolServices: std::fmt::Debug + Send + Sync {
     /// If the block is a gang whose members cannot be read.
     fn free(&self, txg: Txg, pointer: &BlockPointer) -> Result<(), DslError>;
 
-    /// Notes one more reference to a block: it was cloned. Until all datasets of the group are
-    /// written nothing that is freed may be gone, so this only takes note.
+    /// Records one more reference to a cloned block. It only takes a note: no freed block may be
+    /// lost until all datasets of the group are written.
     fn share(&self, pointer: &BlockPointer);
 
     /// What writes blocks.

@@ -139,7 +139,7 @@ struct Sums {
     failure: Option<DslError>,
 }
 
-/// What is to stand in a clone's livelist.
+/// Pending entries for a clone's livelist.
 #[derive(Debug, Default)]
 struct LiveNotes {
     born: Vec<BlockPointer>,
@@ -218,7 +218,7 @@ impl<'a> HeadSink<'a> {
         }
     }
 
-    /// Whether a block is to stand in the livelist.
+    /// Whether a block belongs in the livelist.
     fn is_own(&self, pointer: &BlockPointer) -> bool {
         self.livelist.is_some()
             && !pointer.is_embedded()

@@ -1,11 +1,11 @@
 //! The heads of a pool that are open for writing, and those that must stay as they are.
 //!
-//! Who reads a head for long, as a sender does, has it kept: blocks that nobody replaces are not
-//! freed. That is known in memory alone, so a pool that is only read can do it, too. A head is
-//! open or kept, never both.
+//! A long-running reader of a head, such as a sender, keeps the head: until it is done, no block of
+//! the head is freed. This is recorded in memory only, so it also works in a read-only pool. A head
+//! is open for writing or kept, never both.
 //!
-//! Neither begins while a task changes the tree. A task that destroys a head or gives it other
-//! contents looks first whether it is in use, and relies on that until it is done.
+//! Neither begins while a task changes the tree. A task that destroys a head or replaces its
+//! contents first checks whether the head is in use. The result stays valid until the task ends.
 
 use super::in_use::InUse;
 use super::open_head::Head;
@@ -21,7 +21,7 @@ use cenote_ondisk::dsl_dataset::DslDataset;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long whoever opens a head waits for tasks, each of which takes moments.
+/// How long opening a head waits for tasks, each of which takes moments.
 const TASK_PATIENCE: Duration = Duration::from_secs(20);
 
 /// Keeps a head as it is while it lives.
@@ -46,7 +46,7 @@ impl Dsl {
     /// The heads, while no task changes the tree; `dataset` is what they are wanted for.
     ///
     /// # Errors
-    /// If a task does not end: devices that it needs are gone.
+    /// If a task does not end, because devices that it needs have failed.
     fn heads_between_tasks(&self, dataset: &Dataset) -> Result<MutexGuard<'_, InUse>, DslError> {
         let begun = Instant::now();
         loop {
@@ -77,7 +77,7 @@ impl Dsl {
         }
     }
 
-    /// Opens a head for writing, once for all who ask.
+    /// Opens a head for writing; all callers share one handle.
     ///
     /// # Errors
     /// If it is no head, or kept; its object set cannot be read; or it is encrypted and its key not
@@ -147,8 +147,8 @@ impl Dsl {
         Ok(head)
     }
 
-    /// Keeps a head as it is: until what this returns goes, nobody opens it for writing, rolls it
-    /// back or destroys it.
+    /// Keeps a head as it is: it cannot be opened for writing, rolled back or destroyed until the
+    /// returned guard is dropped.
     ///
     /// # Errors
     /// If it is no head, or open for writing.
@@ -183,7 +183,7 @@ impl Dsl {
     pub fn close_head(&self, id: ObjectId) {
         let mut heads = self.heads.lock();
         heads.open.remove(&id);
-        // Under the lock: who opens the head again enters it after this.
+        // Under the lock, so that a concurrent open adds the head after this.
         self.rooms().close(id);
     }
 

@@ -1,8 +1,8 @@
 //! Intent logs of heads: their headers change when they are claimed, replayed and destroyed
 //! (format/2e 4).
 //!
-//! The blocks of a log are nobody's space: no dataset is charged for them. They are freed in the
-//! very group that clears the header, so that a crash finds a log with its blocks or neither.
+//! The blocks of a log are charged to no dataset. They are freed in the same transaction group that
+//! clears the header, so that a crash leaves a log with its blocks or neither.
 
 use super::context::SyncContext;
 use super::open_head::Head;

@@ -7,10 +7,11 @@
 //!
 //! # How deadlists move
 //!
-//! A dataset's deadlist has the blocks that the snapshot before it refers to and that it does not.
-//! It is divided by the blocks' births at the creations of the snapshots before that one: so each
-//! part is what certain snapshots have in common. Here is a file system with the snapshots made in
-//! the txgs 10, 20 and 30. A block is written as its birth; `(10 20]` is the entry with the key 10.
+//! A dataset's deadlist has the blocks that the previous snapshot refers to and the dataset does
+//! not. It is divided by the blocks' births at the creations of the snapshots before that one, so
+//! each part has the blocks that certain snapshots share. Here is a file system with snapshots made
+//! in the txgs 10, 20 and 30. A block is written as its birth; `(10 20]` is the entry with the key
+//! 10.
 //!
 //! ```text
 //!                s10            s20                  s30                    head
@@ -18,7 +19,7 @@
 //!                                                                           (20 30] 22 25
 //! ```
 //!
-//! A new snapshot at 40 takes the head's deadlist over, and the head gets an empty one with one
+//! A new snapshot at 40 takes over the head's deadlist, and the head gets an empty one with one
 //! more key, 30. That is all: no block moves.
 //!
 //! ```text
@@ -27,10 +28,10 @@
 //!                                                                           (30 40] all empty
 //! ```
 //!
-//! When s20 is destroyed (in the first drawing), what it alone holds was born after 10, since s10
-//! has nothing younger, and is dead in s30: the entries of s30's deadlist from the key 10 on. They
-//! go to the pool's list of blocks to be freed, whole. Then the rest of the two lists becomes one,
-//! and the head's deadlist is not divided at 20 any more.
+//! When s20 is destroyed (in the first drawing), the blocks that it alone holds were born after 10,
+//! since s10 has nothing younger, and are dead in s30: the entries of s30's deadlist from the key
+//! 10 on. These entries move as a whole to the pool's list of blocks to free. Then the rest of the
+//! two lists is merged, and the head's deadlist is not divided at 20 any more.
 //!
 //! ```text
 //!                s10                    s30                                 head
@@ -39,15 +40,15 @@
 //! ```
 //!
 //! The entries are lists of block pointers that can be joined by number (`block_list`), so all of
-//! this takes the same time however many blocks there are, and what snapshots have for themselves
-//! is a sum over a few entries. Older snapshots may keep keys of snapshots that are gone: nothing
-//! new comes to them, and what is asked of them are sums between keys that they do have.
+//! this takes the same time for any number of blocks. A snapshot's unique space is a sum over a few
+//! entries. Older snapshots may keep keys of destroyed snapshots: no new entries use them, and all
+//! queries are sums between keys of existing snapshots.
 //!
 //! A clone's deadlists have the keys of the snapshots that its origin came after, too. When it is
 //! promoted, snapshots change their directory, and their deadlists come with them unchanged.
 //!
-//! Readers meanwhile see each structure whole, but not all structures of one instant; who needs
-//! that opens what it looks at again after the transaction group.
+//! Concurrent readers see each structure in a consistent state, but not all of them as of one
+//! instant. Those that need one must reopen their handles after the transaction group.
 
 mod blocks;
 mod context;

@@ -36,7 +36,7 @@ impl Head {
         Arc::new(Self {
             id,
             directory,
-            // It is open for programs that change it, whoever opened it.
+            // It serves programs that change it, whatever the opening caller's context was.
             set: set.for_io(&IoContext::USER),
             policy: RwLock::new(Arc::new(policy)),
             used_features: Mutex::default(),

@@ -82,8 +82,8 @@ fn feature_of_compression(kind: CompressionKind) -> Option<&'static str> {
 
 /// Which of [`FUNCTION_FEATURES`] a pool has, a bit for each.
 ///
-/// A dnode may name functions of its own, and can come from anywhere. Blocks by a function that the
-/// pool's features do not tell of could be read by nobody who goes by them.
+/// A dnode may name functions of its own, and may come from anywhere. If a block used a function
+/// whose feature is not active, other implementations could not read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Functions(u8);
 

@@ -1,7 +1,7 @@
 //! Setting and inheriting properties (format/3a 11, format/3c 3).
 //!
-//! A value is stored as it is, and what depends on it beside the table of properties is changed
-//! with it: quotas and reservations stand in the directory too, and reservations are accounted.
+//! A value is stored as it is, and dependent data outside the table of properties changes with it:
+//! quotas and reservations are in the directory, too, and reservations are accounted.
 
 use super::blocks::accounting::{Part, SpaceChange, signed};
 use super::context::{SyncContext, SyncTask};
@@ -16,7 +16,7 @@ use cenote_base::ObjectId;
 use cenote_dmu::zap::ZapValue;
 use cenote_ondisk::{ObjectType, features};
 
-/// The number that stands for no limit on counts.
+/// The number that means no limit on counts.
 const NO_LIMIT: u64 = u64::MAX;
 const INHERIT: &str = "$inherit";
 pub(super) const RECEIVED: &str = "$recvd";
@@ -430,7 +430,7 @@ pub(super) fn stored_value(value: &Stored) -> ZapValue {
 }
 
 impl crate::dsl::Dsl {
-    /// Computes the policies of all open heads anew, after a property changed.
+    /// Recomputes the policies of all open heads after a property changed.
     pub(crate) fn refresh_policies(self: &std::sync::Arc<Self>) -> Result<(), DslError> {
         for head in self.open_heads() {
             let dataset = self.dataset_of(head.id())?;

@@ -1,13 +1,13 @@
-//! What the pool keeps of the last groups that a device had, while the device is away.
+//! The last groups that a missing device had, kept while it is away.
 //!
-//! A device that comes back after a month has to be told from a copy of itself that was written
-//! to somewhere else ([`crate::import::lineage`]). By then the rings of the other devices have
-//! other groups. So the pool keeps the roots of the groups before a leaf was left behind, in an
-//! entry of the object directory for each such leaf, until the leaf has the newest groups again.
-//! Other software passes over entries that it does not know.
+//! A device that comes back after a month must be distinguished from a copy of it that was written
+//! to elsewhere ([`crate::import::lineage`]). By then the uberblock rings of the other devices have
+//! newer groups. So the pool keeps the roots of the groups before a leaf fell behind, until the
+//! leaf is up to date again. Each such leaf has an entry in the object directory. Other software
+//! ignores entries that it does not know.
 //!
-//! Nothing is kept of a leaf that was behind when the pool was imported, unless it was kept
-//! before: which groups it had is not known then.
+//! Nothing is kept for a leaf that was behind at import, unless there was an entry already: its
+//! groups are then unknown.
 
 use crate::import::lineage::{Groups, State};
 use crate::mos::OBJECT_DIRECTORY;
@@ -35,7 +35,7 @@ pub(crate) struct Away {
 }
 
 impl Away {
-    /// Goes on with leaves that are behind when the pool is imported.
+    /// Continues with the leaves that are behind at import.
     pub fn new(behind: BTreeSet<Guid>, kept: &BTreeMap<Guid, Groups>) -> Self {
         let unknown = behind.iter().filter(|leaf| !kept.contains_key(leaf));
         Self {

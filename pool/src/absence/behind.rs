@@ -1,24 +1,24 @@
-//! Devices that are older than their siblings: put back from a backup, or away while the pool was
-//! written to by somebody who did not note it.
+//! Devices that are older than their siblings: restored from a backup, or absent while other
+//! software wrote to the pool without recording that.
 //!
-//! Usually a dirty time log tells what a device missed. But its log can be silent, and OpenZFS
-//! believes it then, reads what is wrong, and repairs by and by (tried with 2.3.2: a side of a
-//! mirror put back from a copy is ONLINE, with checksum errors). The device's labels tell more. All
-//! leaves of a top-level vdev get the same uberblocks, so one that lacks the newest ones was not
-//! there when they were written, and missed every group since its own newest.
+//! Usually a dirty time log lists what a device missed. But the log can lack it. OpenZFS trusts the
+//! log, reads wrong data, and repairs it bit by bit (tested with 2.3.2: a mirror side restored from
+//! a copy is ONLINE, with checksum errors). The device's labels show more. All leaves of a
+//! top-level vdev get the same uberblocks. So a leaf without the newest ones was absent when they
+//! were written, and missed every group since its own newest.
 //!
-//! A single missing uberblock is enough. Often it comes of a power cut while it was written, and
-//! the device has the group's data. But a copy that was made one group earlier looks the same, and
-//! a device counts as complete only by its own record. The resilver of one group is short.
+//! One missing uberblock is enough. The cause is often a power cut during its write, and the device
+//! has the group's data. But a copy made one group earlier looks the same, and only the device's
+//! own record proves that it is complete. The resilver of one group is short.
 //!
 //! After a power cut more leaves than the redundancy covers may lack the newest group, since a
-//! single leaf with its uberblock makes it the newest. So what is marked here is read last, but it
-//! is read: checksums decide.
+//! single leaf with its uberblock makes it the newest. So a leaf that is marked here is still read,
+//! but last: checksums decide.
 //!
-//! Of labels that do not agree the oldest counts: a copy that was made while the device was in use
-//! has newer labels than data. Where both labels of one end are gone, nothing proves that this end
-//! is the device's: a copy that was broken off looks like that. Such a device gets everything
-//! again, unless it only grew. Leaves without siblings cannot be compared.
+//! If labels disagree the oldest counts: a copy made while the device was in use has newer labels
+//! than data. If both labels of one end are missing, nothing proves that this end belongs to the
+//! device: an incomplete copy looks like that. Such a device is resilvered in full, unless it only
+//! grew. Leaves without siblings cannot be compared.
 
 use crate::import::candidate::PoolCandidate;
 use crate::import::label_tree::speaking_label;

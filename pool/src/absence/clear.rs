@@ -1,8 +1,7 @@
-//! Going on after errors: `zpool clear`.
+//! Resuming after errors: `zpool clear`.
 //!
-//! Devices that do not answer are looked for again, and take their places if they are the same and
-//! nobody wrote to them meanwhile. Then errors are forgotten and what waited for the devices is
-//! tried again.
+//! Searches again for devices that do not answer, and uses them if they are the same and were not
+//! written to meanwhile. Then error counters are reset and the waiting work is retried.
 
 use crate::import::outsider::Outsider;
 use crate::pool::Pool;
@@ -14,12 +13,12 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long work that goes on may take until a sign of it is there.
+/// How long to wait for a sign that the pool resumed.
 const PROGRESS_MAX: Duration = Duration::from_secs(10);
 /// Time between two looks for that sign.
 const PROGRESS_POLL: Duration = Duration::from_millis(20);
 
-/// Why a pool does not go on. What waits goes on waiting, but for [`ClearError::Stopped`].
+/// Why a pool does not resume. Waiting work keeps waiting, except after [`ClearError::Stopped`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ClearError {
@@ -56,11 +55,11 @@ pub enum ClearError {
 }
 
 impl Pool {
-    /// Forgets the errors of some vdevs, or of all if none is named, and goes on if the pool waits
-    /// for devices.
+    /// Clears the errors of the given vdevs, or of all if none is given, and resumes the pool if it
+    /// waits for devices.
     ///
     /// # Errors
-    /// Why it does not go on.
+    /// Why the pool does not resume.
     pub fn clear(&self, vdevs: &[Guid]) -> Result<(), ClearError> {
         let is_meant = |guid: &Guid| vdevs.is_empty() || vdevs.contains(guid);
         let (mut outsiders, mut was_away) = (Vec::new(), false);
@@ -123,9 +122,9 @@ impl Pool {
         }
     }
 
-    /// Waits until a group is on disk after that one, as sign that what waited goes on; or until
-    /// it waits again, when whoever asked is to hear of it and not to wait, too. Where a reader
-    /// waited there may be nothing to write, and after [`PROGRESS_MAX`] nobody is known to wait.
+    /// Waits until a group after `synced` is on disk, as a sign that the pool resumed. Returns an
+    /// error if the pool is suspended again. If only a reader waited there may be nothing to write,
+    /// so this gives up without an error after [`PROGRESS_MAX`].
     fn await_progress(&self, synced: Txg) -> Result<(), ClearError> {
         let env = self.env();
         let begun = env.monotonic();
@@ -139,8 +138,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Opens the devices of leaves that do not answer anew, as far as they are there; those that
-    /// are not used.
+    /// Reopens the devices of leaves that do not answer, as far as they are found. Returns the
+    /// found devices that cannot be used.
     pub(super) fn reopen(&self, silent: Vec<Guid>) -> Result<Vec<Outsider>, ClearError> {
         let looked = self.look_for(silent)?;
         if looked.devices.is_empty() {

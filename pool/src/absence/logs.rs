@@ -1,14 +1,14 @@
-//! Log devices that were given up for a failure, and answer again.
+//! Log devices that were given up after a failure, and work again.
 //!
-//! Without its log device a pool only commits more slowly, so one failure is enough to do without
-//! it. The device is asked again from time to time, and used when it answers. One that is not to be
-//! had any more is looked for as others are that come back ([`super::returning`]).
+//! Without its log device a pool only commits more slowly, so one failure is enough to stop using
+//! it. The device is retried from time to time, and used when it answers. A missing one is searched
+//! for like others ([`super::returning`]).
 
 use crate::pool::Pool;
 use cenote_base::Guid;
 
 impl Pool {
-    /// Uses a log device again that was given up, if it answers; whether it does.
+    /// Tries to use a log device again that was given up. Returns whether it answers.
     pub fn try_log(&self, leaf: Guid) -> bool {
         let Some(syncer) = self.syncer() else {
             return false;
@@ -22,12 +22,12 @@ impl Pool {
         is_back
     }
 
-    /// Whether the device cannot be read where it was, was found once more, and answers there.
+    /// Whether the device was unreadable at its old path, was found again, and answers there.
     fn is_exchanged(&self, leaf: Guid) -> bool {
         if self.vdevs().can_be_read(leaf) {
             return false;
         }
-        // What is not to be had now may be the next time.
+        // A device that is not found now may be found the next time.
         let reopened = self.reopen(vec![leaf]);
         reopened.is_ok() && self.vdevs().try_log(leaf)
     }

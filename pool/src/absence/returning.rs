@@ -1,10 +1,10 @@
-//! Devices that come back: which is the one, and what it can still have of the pool.
+//! Devices that come back: finding them, and deciding how much of their data is valid.
 //!
-//! A device is looked for where it was found, where the configuration says, and beside that. It
-//! is taken if the newest state on it is one that the pool had ([`crate::import::lineage`]); of
-//! several that bear the guid, the one that has most. What was written to the pool after that state
-//! the device has missed, whatever its log says: it may be a copy from before. The copy of a device
-//! in use is of several moments. Its four labels are at both ends of it, and the oldest one counts.
+//! A device is searched for at its last path, at its configured path, and next to these. It is used
+//! if its newest state is one that the pool had ([`crate::import::lineage`]). If several devices
+//! have the guid, the one with the newest state is used. The device counts as missing everything
+//! written after that state, whatever its log says: it may be an older copy. A copy of a device in
+//! use mixes several moments. Its four labels are at both ends of it, and the oldest one counts.
 
 use crate::absence::clear::ClearError;
 use crate::import::choose::Known;
@@ -140,7 +140,7 @@ impl Pool {
                 looked.outsiders.push(known.outsider(parted.into(), ours));
                 continue;
             }
-            // From now on nobody else writes to it.
+            // From now on the device is locked against other writers.
             let device = match opener.open_writable(&path) {
                 // What strayed is still open, and may have another name now.
                 Err(DeviceError::InUse { .. }) if self.vdevs().has_strayed(known.leaf) => continue,
@@ -180,9 +180,9 @@ impl Pool {
         }
     }
 
-    /// Judges devices that were given up and are open still, before they are used again: while
-    /// nobody looked, the file may have been written over with an older copy. What they missed by
-    /// that is noted. Returns those that are not used.
+    /// Checks devices that were given up but are still open, before they are used again: the file
+    /// may have been overwritten with an older copy meanwhile. Records what they missed by that.
+    /// Returns the devices that cannot be used.
     pub(super) fn judge_given_up(&self, is_meant: impl Fn(&Guid) -> bool) -> Vec<Outsider> {
         let mut outsiders = Vec::new();
         let shape = self.vdevs();

@@ -1,8 +1,8 @@
 //! Metaslabs whose allocated space is copied to a device, without knowing its blocks.
 //!
-//! Whoever copies must not overwrite what was allocated in between. So the metaslab is left alone
-//! as long as there is room in others. If there is none, it is allocated from all the same: then
-//! the copy is not to be relied on, and is made once more.
+//! The copier must not overwrite newer allocations. So the allocator avoids the metaslab as long as
+//! there is room in others. If there is none it allocates there all the same; then the copy is not
+//! reliable, and is repeated.
 
 use super::Space;
 use super::top::Avoided;
@@ -19,8 +19,8 @@ impl Space {
         }
     }
 
-    /// Whether the metaslab was allocated from since this was asked last; also if it is not being
-    /// left alone.
+    /// Whether the metaslab was allocated from since the last call; also true if it is not being
+    /// avoided.
     pub fn take_avoided_used(&self, vdev: VdevId) -> bool {
         let Some(top) = self.top(vdev) else {
             return true;

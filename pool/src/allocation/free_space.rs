@@ -1,14 +1,14 @@
-//! The free space of one metaslab, and which part of it to hand out.
+//! The free space of one metaslab, and the choice of ranges to allocate.
 //!
-//! Blocks that are written one after another should lie one after another, so space is taken
-//! where the last was (*next fit*). Where ranges near there are too small, the search goes on in
-//! the largest range; once a metaslab is nearly full, in the smallest that fits.
+//! Blocks written one after another should be adjacent, so space is taken after the last allocation
+//! (*next fit*). If the ranges there are too small, the search continues in the largest range; in a
+//! nearly full metaslab, in the smallest that fits.
 
 use super::range_set::{RangeChange, RangeConflict, RangeSet};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Ranges that are looked at behind the cursor before another place is chosen.
+/// Ranges that are tried behind the cursor before another place is chosen.
 const STEPS_MAX: usize = 16;
 /// With less than one part in this many free, the smallest range that fits is taken.
 const NEARLY_FULL: u64 = 25;

@@ -1,7 +1,7 @@
-//! Free space that is held back for a moment, while something is done to it on the devices.
+//! Free space that is held for a moment, while the devices work on it.
 //!
-//! Who trims or initializes takes one free range at a time, so that nobody writes there, and
-//! gives it back. Whoever finds no space meanwhile waits for that.
+//! A trim or initialization takes one free range at a time, so that no block is allocated there,
+//! and releases it again. An allocation that finds no space waits for the release.
 
 use super::Space;
 use cenote_base::VdevId;
@@ -9,7 +9,7 @@ use cenote_base::rt::{Condvar, Mutex, ranks};
 use std::ops::Range;
 use std::time::Duration;
 
-/// How long at a time somebody waits for held space.
+/// How long one wait for held space lasts.
 const WAIT: Duration = Duration::from_secs(1);
 
 /// The ranges that are held.
@@ -32,7 +32,7 @@ impl Holds {
     }
 }
 
-/// A free range of one metaslab that nobody gets as long as this lives.
+/// A free range of one metaslab that is not allocated while this lives.
 #[derive(Debug)]
 pub(crate) struct HeldRange<'a> {
     space: &'a Space,

@@ -42,7 +42,7 @@ pub(crate) fn load(
     for (txg, log) in space::logs(mos)? {
         apply_log(mos, &mut tops, txg, log)?;
     }
-    // Whoever allocates needs the maps to write a group.
+    // Allocations read the maps while a group is written.
     let mos = mos.for_io(&IoContext::SYNCING);
     Ok(Space::new(Arc::clone(vdevs), tops, Some(mos)))
 }

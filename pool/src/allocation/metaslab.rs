@@ -1,4 +1,4 @@
-//! One metaslab: what of it is allocated on disk, what changed since, what can be handed out.
+//! One metaslab: its allocations on disk, the changes since, and its free ranges.
 //!
 //! ```text
 //! space map as of the last synced txg
@@ -8,12 +8,11 @@
 //!   + `ahead`        of txgs that are still open: log blocks
 //! ```
 //!
-//! The free ranges are worked out from these when the metaslab is first needed, by reading its
-//! map as the last synced txg has it: so that can happen in the midst of a sync. The map is read
-//! without the vdev's lock, and what changed in memory is added under it; if another txg was
-//! synced meanwhile that changed the map, it is read once more. What was freed
-//! in a txg is held back from being used until two more have been synced (format/1d.5): these
-//! *deferred* ranges are free on disk and taken in memory.
+//! The free ranges are computed when the metaslab is first needed, by reading its map as of the
+//! last synced txg: so this can happen during a sync. The map is read without the vdev's lock, and
+//! the changes in memory are added under it. If another txg was synced meanwhile that changed the
+//! map, it is read again. Space freed in a txg is not reused until two more have been synced
+//! (format/1d.5): these *deferred* ranges are free on disk and allocated in memory.
 
 use super::free_space::FreeSpace;
 use super::range_set::{Delta, RangeConflict, RangeSet};
@@ -44,9 +43,9 @@ pub(crate) struct Metaslab {
     pub is_damaged: bool,
     pub allocating: RangeSet,
     pub freeing: RangeSet,
-    /// Allocated for groups that are not being synced yet. The maps of earlier groups must not know
-    /// of it: should a crash leave the pool with one of these, the claim of its intent logs is
-    /// what marks the space as allocated.
+    /// Allocated for groups that are not being synced yet. The maps of earlier groups must not
+    /// contain it: if the pool crashes in one of these groups, the claim of its intent logs marks
+    /// the space as allocated.
     ahead: BTreeMap<Txg, RangeSet>,
     /// Freed in the txg being synced, and recorded or never to be.
     pub freed: RangeSet,
@@ -62,7 +61,7 @@ pub(crate) struct Metaslab {
 }
 
 impl Metaslab {
-    /// A metaslab of `range`, of which nothing is allocated as long as no map says so.
+    /// A metaslab of `range` that is free except for the allocations in its map.
     pub fn new(range: Range<u64>, map: Option<(ObjectId, SpaceMapHeader)>) -> Self {
         let empty = SpaceMapHeader {
             object: ObjectId(0),
@@ -279,7 +278,7 @@ impl Metaslab {
         Some(start)
     }
 
-    /// Gives back what was never written to.
+    /// Releases a range that was never written to.
     pub fn undo(&mut self, range: Range<u64>) -> Result<(), RangeConflict> {
         let mut ahead = self.ahead.values_mut();
         match ahead.find(|ahead| ahead.contains(&range)) {
@@ -304,7 +303,7 @@ impl Metaslab {
     pub fn release(&mut self, range: Range<u64>) -> Result<(), RangeConflict> {
         if self.allocating.contains(&range) {
             self.allocating.remove(range.clone())?;
-            // Nothing on disk knows of it, but it may have been written to in this txg.
+            // It is not on disk, but may have been written to in this txg.
             self.freed.add(range)?;
             return Ok(());
         }
@@ -381,7 +380,7 @@ impl Metaslab {
         Some(super::range_set::without(&self.range, &free))
     }
 
-    /// Counts of free ranges by size, with deferred ones: what the map's header tells others.
+    /// Counts of free ranges by size, with deferred ones, as in the map's header.
     pub fn histogram(&self, ashift: u32) -> Option<[u64; HISTOGRAM_BUCKETS]> {
         let free = self.free.as_ref()?;
         let mut histogram = [0; HISTOGRAM_BUCKETS];
@@ -459,7 +458,7 @@ mod tests {
             end_txg(&mut metaslab, moment);
         }
         assert_eq!(metaslab.allocate(4096, &[]), Some(old.start), "used again");
-        // Whoever read this before cannot know whose it is.
+        // A reader from before cannot know to which block it belongs.
         assert!(!metaslab.begin_repair(old.clone(), 3));
         assert!(!metaslab.begin_repair(kept.clone(), 3));
         assert!(metaslab.begin_repair(old, 4) && metaslab.begin_repair(kept, 4));
@@ -557,7 +556,7 @@ mod tests {
         metaslab.header.allocated += delta.balance();
         metaslab.committed(false, 1).expect("consistent");
         assert!(metaslab.release(range.clone()).is_err(), "not yet there");
-        // Loading again does not give it to anybody else.
+        // Loading again must not allocate it a second time.
         metaslab.free = None;
         let mut free = FreeSpace::whole(metaslab.range.clone());
         let recorded = delta.allocated.iter();

@@ -1,13 +1,12 @@
-//! Free space: who gets which part of which vdev, and what becomes of space that is freed.
+//! Free space: which vdev a block is allocated on, and when freed space is reused.
 //!
-//! Top-level vdevs belong to classes, and within its class a block goes to the vdev whose turn
-//! it is; vdevs with more free space have longer turns. Each vdev is divided into metaslabs, of
-//! which only those that are allocated from have their free ranges in memory. What changes is
-//! recorded in space maps and logs by the sync (`pool::sync`), which is also what tells when a
-//! txg is on disk.
+//! Top-level vdevs belong to classes. Within its class a block goes to the vdev of the rotor; vdevs
+//! with more free space get more bytes per turn. Each vdev is divided into metaslabs, and only
+//! those in use for allocation have their free ranges in memory. The sync (`pool::sync`) records
+//! changes in space maps and logs, and reports when a txg is on disk.
 //!
-//! Most blocks are allocated by the sync of their group. Intent logs take space for the group that
-//! is still open: such space is kept by group, and recorded when the sync of its group begins.
+//! Most blocks are allocated by the sync of their group. Intent logs allocate for the group that is
+//! still open: such space is kept by group, and recorded when the sync of its group begins.
 
 mod avoid;
 mod free_space;
@@ -71,15 +70,15 @@ pub(crate) struct Space {
     rotors: [Mutex<Rotor, ranks::SpaceRotors>; 4],
     /// The meta object set as of the last synced txg; `None` before a new pool's first.
     committed: RwLock<Option<Arc<ObjectSet>>, ranks::SpaceCommitted>,
-    /// Those who need that no freed space is used again.
+    /// How many callers need that no freed space is reused.
     holds: AtomicUsize,
     /// The group that is being written, or was last; [`NO_GROUP`] before the first.
     group: AtomicU64,
-    /// Free ranges that nobody gets for a moment.
+    /// Free ranges that are held for a moment.
     range_holds: hold::Holds,
     /// Allocated ranges in which blocks are repaired.
     repairs: repairs::Repairs,
-    /// Who is told of space that became free.
+    /// Receives the ranges that became free.
     pub(crate) freed_to: Mutex<Option<SyncSender<FreedRanges>>, ranks::SpaceFreedTo>,
     /// The first contradiction between what is freed and what is allocated.
     conflict: Mutex<Option<(VdevId, RangeConflict)>, ranks::SpaceConflict>,
@@ -87,7 +86,7 @@ pub(crate) struct Space {
     last_figures: Mutex<BTreeMap<VdevId, VdevSpace>, ranks::SpaceFigures>,
 }
 
-/// How often who only tells of figures looks whether somebody who allocates is done,
+/// How often [`Space::figures_soon`] tries to lock a vdev during allocations,
 const FIGURES_TRIES: usize = 200;
 /// and how long it waits in between.
 const FIGURES_POLL: Duration = Duration::from_millis(1);
@@ -264,8 +263,8 @@ impl Space {
         self.repairs.committed.store(txg.0, Ordering::Release);
     }
 
-    /// The sync of `txg` begins, and no transaction of it is under way any more: what was allocated
-    /// for it ahead is recorded with it.
+    /// Begins the sync of `txg`, which has no open transactions any more. Space that was allocated
+    /// ahead for it is recorded with it.
     pub fn begin_group(&self, txg: Txg) -> Result<(), (VdevId, RangeConflict)> {
         self.group.store(txg.0, Ordering::Release);
         self.for_each(|top| {
@@ -301,14 +300,14 @@ impl Space {
         self.repairs.moment.store(moment, Ordering::Release);
         self.repairs.committed.store(txg.0, Ordering::Release);
         if let Some(freed_to) = freed_to.as_ref().filter(|_| !freed.is_empty()) {
-            // Who does not keep up is not waited for.
+            // If the receiver does not keep up, it misses some ranges.
             let _ = freed_to.try_send(freed);
         }
         Ok(())
     }
 
-    /// Lets go of the meta object set. That reads through the pipeline, which asks this for
-    /// space: devices would stay open for ever.
+    /// Drops the meta object set. It reads through the pipeline, which refers to this for
+    /// allocations: a cycle that would keep devices open forever.
     pub fn close(&self) {
         let mut committed = self.committed.write();
         *committed = None;
@@ -344,8 +343,8 @@ impl Space {
         figures
     }
 
-    /// The same for whoever only tells of them: where somebody allocates who waits for a device,
-    /// they are as they were last.
+    /// Like [`Space::figures`], for reports only: while an allocation waits for a device, it
+    /// returns the last known figures.
     pub fn figures_soon(&self) -> BTreeMap<VdevId, VdevSpace> {
         let mut figures = BTreeMap::new();
         let mut tries_left = FIGURES_TRIES;
@@ -494,10 +493,10 @@ impl Space {
 }
 
 impl Space {
-    /// Whether vdevs of a class that is not for logs have space for a request beside what it is to
-    /// leave there: for a log, what its group has to write, and half of what nobody may use.
+    /// Whether a class other than the log class has space for a request and for what must stay
+    /// free: for a log, the data that its group has to write, and half of the slop space.
     ///
-    /// A log that took all space would leave none to the group, and the pool would be suspended.
+    /// If a log used all space, its group could not be written and the pool would be suspended.
     fn leaves_enough(&self, class: AllocationClass, txg: Txg, request: &AllocationRequest) -> bool {
         let Some(leaves) = request.leaves else {
             return true;
@@ -509,7 +508,7 @@ impl Space {
             let top = top.lock();
             size = size.saturating_add(top.size());
             available = available.saturating_add(top.available());
-            // With parity; the vdev that needs most of it counts.
+            // With parity; the vdev with the most overhead counts.
             let stored = shape.asize(top.vdev, request.size.max(1), txg);
             let stored = u128::from(stored.unwrap_or(request.size));
             let stored = u128::from(wanted) * stored / u128::from(request.size.max(1));

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A range was added that is partly there, or removed that is partly not: whoever keeps the
-/// set has lost count, or the disk contradicts itself.
+/// A range was added that is partly there, or removed that is partly missing: either the caller's
+/// accounting is wrong, or the disk contradicts itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "space from {:x} to {:x} is allocated or freed twice, or is no space that can be",
@@ -18,9 +18,9 @@ pub struct RangeConflict {
 /// What adding or removing a range did to its neighbours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RangeChange {
-    /// Up to two ranges that are gone.
+    /// Up to two ranges that were removed.
     pub gone: [Option<Range<u64>>; 2],
-    /// Up to two ranges that are new.
+    /// Up to two ranges that were added.
     pub new: [Option<Range<u64>>; 2],
 }
 
@@ -87,7 +87,7 @@ impl RangeSet {
 
     /// Adds a range of which nothing is there yet.
     pub fn add(&mut self, range: Range<u64>) -> Result<RangeChange, RangeConflict> {
-        assert!(range.start < range.end, "empty ranges are nobody's");
+        assert!(range.start < range.end, "ranges are not empty");
         if self.overlaps(&range) {
             return Err(RangeConflict { range });
         }
@@ -111,7 +111,7 @@ impl RangeSet {
 
     /// Removes a range of which all is there.
     pub fn remove(&mut self, range: Range<u64>) -> Result<RangeChange, RangeConflict> {
-        assert!(range.start < range.end, "empty ranges are nobody's");
+        assert!(range.start < range.end, "ranges are not empty");
         let around = self.at_or_before(range.start);
         let Some(around) = around.filter(|around| around.end >= range.end) else {
             return Err(RangeConflict { range });

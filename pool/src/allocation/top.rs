@@ -348,7 +348,7 @@ impl TopSpace {
         }
     }
 
-    /// Gives back what was never written to.
+    /// Releases a range that was never written to.
     pub fn undo(&mut self, range: Range<u64>) -> Result<(), RangeConflict> {
         let index = self.index_of(&range)?;
         self.metaslabs[index].undo(range)
@@ -480,8 +480,8 @@ mod tests {
         assert!(take(&mut top, 16 << 20, 0, &[]).is_some());
     }
 
-    /// A map was read under the lock of its vdev: nobody could allocate, free or ask for figures
-    /// until the device had answered. Now what is read may be old when it comes.
+    /// The lock of the vdev was held while a map was read: allocations, frees and queries of
+    /// figures had to wait for the device. Now the map may be outdated when it arrives.
     #[test]
     fn a_map_that_changed_while_it_was_read_is_read_again() {
         let mut top = top(1);
@@ -505,7 +505,7 @@ mod tests {
         ));
         assert_eq!(top.take_read(&again, read()), Known::Free);
         assert!(take(&mut top, 4096, 0, &[]).is_some());
-        // Who comes second finds it done, whatever he read.
+        // The second reader finds it loaded, whatever it read itself.
         assert_eq!(top.take_read(&again, MapRead::Damaged), Known::Free);
     }
 }

@@ -1,10 +1,10 @@
 //! Blocks with several references: clones, and their tables (format/2c 1 and 6).
 //!
-//! A cloned block stands in the table of its vdev with the number of references beyond the first.
-//! While a group's datasets are written, references that are gained and lost are only gathered.
-//! Then the gained are counted, and the lost: a block goes when it loses a reference and has no
-//! further one. In this order a block may be cloned and its original be freed in one group.
-//! Blocks that are deduplicated have their references counted where the others of theirs are.
+//! A cloned block is in the table of its vdev, with the number of references beyond the first.
+//! While a group's datasets are written, gained and lost references are only collected. Then the
+//! gained ones are counted, and after them the lost: a block is freed when it loses its last
+//! reference. In this order one group may clone a block and free the original. References of
+//! deduplicated blocks are counted in the dedup table.
 
 mod table;
 

@@ -17,7 +17,7 @@ const COUNTERS_BLOCK: u64 = 32 << 10;
 /// log2 of the blocks of entries, direct and indirect ones.
 const ENTRIES_SHIFT: u8 = 12;
 
-/// An entry that was looked at.
+/// An entry that was read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Entry {
     /// References beyond the first, as stored.
@@ -41,9 +41,9 @@ pub(super) struct CloneTable {
     vdev: VdevId,
     objects: Option<Objects>,
     header: BrtVdev,
-    /// Counters that were looked at, by region.
+    /// Counters that were read, by region.
     regions: BTreeMap<u64, u16>,
-    /// Entries that were looked at, by offset.
+    /// Entries that were read, by offset.
     entries: BTreeMap<u64, Entry>,
 }
 

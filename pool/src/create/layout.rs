@@ -166,7 +166,7 @@ pub(crate) fn distributed_spare_path(parity: u64, id: VdevId, index: u64) -> Pat
     format!("draid{parity}-{id}-{index}").into()
 }
 
-/// The distributed spares of a draid vdev, as they stand in the list of spares.
+/// The distributed spares of a draid vdev, as they are in the list of spares.
 pub(crate) fn distributed_spares(
     top: &VdevConfig,
     env: &dyn Env,

@@ -115,7 +115,7 @@ pub struct CreateRequest {
     pub encryption: Encryption,
     /// Fills the root dataset's object set; `None` leaves it empty.
     pub format: Option<Format>,
-    /// Who makes it, where.
+    /// The user and system that create it.
     pub actor: Actor,
     /// The command line, for the history.
     pub command: Option<String>,
@@ -148,7 +148,7 @@ pub enum CreateError {
         /// What it needs.
         dependency: &'static str,
     },
-    /// Nothing random can be had.
+    /// No random numbers are available.
     #[error("no random numbers: {0}")]
     Randomness(std::io::Error),
     /// The thread that writes transaction groups cannot be started.
@@ -334,8 +334,9 @@ pub fn create(
     let populated = match pending.wait() {
         Ok(populated) => populated,
         Err(error) => {
-            // Nobody is to find a pool there that was never made. If that cannot be written, the
-            // devices look as if they had one, and '-f' is asked for.
+            // The pool was never created, so its labels must not be found. If they cannot be
+            // cleared, the next
+            // `zpool create` on these devices needs `-f`.
             let _ = Pool::of_syncer(syncer, options, &env).destroy();
             return Err(error.into());
         }
@@ -456,7 +457,7 @@ fn give_zaps(
     Ok(())
 }
 
-/// What stands for the uberblock before the first.
+/// The uberblock before the first one.
 fn first_uberblock(version: u64) -> Uberblock {
     Uberblock {
         little_endian: true,

@@ -76,7 +76,7 @@ struct StoreErrors {
     notes: Arc<ErrorNotes>,
 }
 
-/// When the block was born that stands in this place now; `None` if that cannot be told.
+/// The birth of the block that is in this place now; `None` if it is unknown.
 fn birth_of(context: &SyncContext<'_>, entry: &ErrorEntry) -> Option<Txg> {
     let mos = context.mos();
     let level = u8::try_from(entry.level).ok()?;

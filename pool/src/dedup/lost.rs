@@ -1,8 +1,8 @@
-//! Figures of tables that are no more.
+//! Statistics of dedup tables that do not exist any more.
 //!
-//! A table goes with its figures. Where these stayed, the pool's totals count blocks that are not
-//! there, and OpenZFS cannot make a table of that name again: whoever opens such a pool for
-//! writing takes them away.
+//! A table is removed with its statistics. If these remain, the pool's totals count blocks that do
+//! not exist, and OpenZFS cannot create a table of that name again. So opening such a pool for
+//! writing removes them.
 
 use cenote_dsl::directory_keys as keys;
 use cenote_dsl::write::{SyncContext, SyncTask};

@@ -1,9 +1,9 @@
 //! Dedup tables: which blocks are stored already, and how many pointers share them (format/2c 3
 //! to 5).
 //!
-//! Writing and freeing only change entries in memory. When the datasets of a txg are written, and
-//! again when the metadata gave up blocks, [`DedupTables::apply`] puts the entries into the
-//! table of their class, frees blocks that nobody refers to any more, and keeps the statistics.
+//! Writing and freeing only change entries in memory. [`DedupTables::apply`] runs when the datasets
+//! of a txg are written, and again after the metadata freed blocks. It puts the entries into the
+//! table of their class, frees unreferenced blocks, and updates the statistics.
 
 mod lost;
 mod quota;
@@ -60,12 +60,12 @@ impl DedupTables {
 
     fn mos(&self) -> Arc<ObjectSet> {
         let mos = self.mos.upgrade();
-        mos.expect("whoever writes to the pool has its metadata open")
+        mos.expect("the metadata of a pool stays open while it is written to")
     }
 
     fn dsl(&self) -> Arc<Dsl> {
         let dsl = self.dsl.upgrade();
-        dsl.expect("whoever writes to the pool has its datasets open")
+        dsl.expect("the datasets of a pool stay open while it is written to")
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<u8, Table>> {
@@ -254,8 +254,8 @@ impl DedupTables {
             }
         };
         let zap = self.mos().zap(id)?;
-        // Also of a table that was empty before, whose figures did not change now: OpenZFS makes
-        // the table anew later, and fails if its figures are there already.
+        // Also for a table that was empty before and whose statistics did not change now: OpenZFS
+        // creates the table again later, and fails if its statistics exist already.
         for name in gone {
             if zap.lookup(name.as_bytes())?.is_some() {
                 zap.remove(context.tx, name.as_bytes())?;
@@ -294,7 +294,7 @@ fn slot_for(entry: &mut DdtEntry, copies: usize) -> &mut DdtPhys {
     }
 }
 
-/// Takes the blocks out of an entry that nobody refers to.
+/// Takes the unreferenced blocks out of an entry.
 fn unreferenced(entry: &mut DdtEntry) -> Vec<DdtPhys> {
     let slots = match entry {
         DdtEntry::Flat { phys, .. } => std::slice::from_mut(phys),

@@ -12,15 +12,15 @@ pub(super) struct Quota {
 }
 
 impl Quota {
-    /// Whether the tables take no new entries (format/2c 4.3): they have grown to what they may. As
-    /// in OpenZFS what is added in one pass may exceed that.
+    /// Whether the tables take no new entries (format/2c 4.3) because they have reached their
+    /// limit. As in OpenZFS the entries of one pass may exceed it.
     pub fn is_reached(&self, dsl: &Dsl) -> Result<bool, DslError> {
         let mut known = self.is_reached.lock();
         if let Some(is_reached) = *known {
             return Ok(is_reached);
         }
         let is_reached = match dsl.pool_properties()?.get(TABLE_QUOTA) {
-            // `auto`: a table that fills its devices goes on to others.
+            // `auto`: a table that fills its devices overflows to others.
             None | Some(Stored::Number(0 | u64::MAX) | Stored::Text(_)) => false,
             Some(Stored::Number(quota)) => dedup_table_size(dsl)? >= *quota,
         };

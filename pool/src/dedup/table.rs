@@ -1,10 +1,10 @@
 //! The tables of one checksum function: found, read, changed, made and taken away.
 //!
-//! A table is a ZAP for each class of entries: those with one reference and those with more. It
-//! has one of two forms. The *traditional* one stands in the pool's object directory and keeps
-//! blocks of one, two and three copies apart. The *fast* one has a directory of its own and
-//! perhaps logs, in which entries wait to be moved into the ZAPs. Here the logs are only read:
-//! with the first change everything in them is moved.
+//! A table is a ZAP for each class of entries: those with one reference and those with more. It has
+//! one of two forms. The *traditional* one is in the pool's object directory and keeps blocks of
+//! one, two and three copies apart. The *fast* one has a directory of its own and possibly logs, in
+//! which entries wait to be moved into the ZAPs. Here the logs are only read: the first change
+//! moves all their entries.
 
 use cenote_base::{ObjectId, Txg};
 use cenote_codec::compress::{Compression, compress, decompress};
@@ -27,7 +27,7 @@ const TABLE_BLOCK_SHIFT: u32 = 15;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Changed {
     pub entry: DdtEntry,
-    /// Where it stands in the tables.
+    /// Its class in the tables.
     pub class: Option<DdtClass>,
     /// The entry that the tables' statistics count.
     pub counted: Option<DdtEntry>,

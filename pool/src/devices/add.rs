@@ -1,10 +1,9 @@
 //! Adding top-level vdevs to a pool that is in use.
 //!
-//! The new vdevs become part of the tree in the midst of a group, so that the group may already
-//! write to them. The labels of all devices change with it, and until the uberblock is written
-//! the old ones are in force, which know nothing of the new devices: so an addition is there as
-//! a whole or not at all. They come behind all others; holes that removed logs left stay, as
-//! OpenZFS has it.
+//! The new vdevs are added to the tree within a group, so that the group may already write to them.
+//! The labels of all devices change with it. Until the uberblock is written the old ones are valid,
+//! without the new devices: so an addition is complete or did not happen. New vdevs get numbers
+//! after all others. The holes of removed logs stay, as in OpenZFS.
 
 use crate::create::{
     CreateError, NewLeaf, NewVdev, VdevShape, VdevZaps, add_auxiliary, auxiliary, devices_by_guid,

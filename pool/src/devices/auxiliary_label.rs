@@ -11,7 +11,7 @@ use cenote_ondisk::{NvList, PoolConfig, VdevConfig};
 use cenote_vdev::DeviceLabels;
 use std::os::unix::ffi::OsStrExt;
 
-/// A pool in which a spare stands in for a device.
+/// A pool in which a spare replaces a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpareUser {
     /// The pool's guid.

@@ -1,10 +1,10 @@
 //! Spares and cache devices: where they are.
 //!
-//! The pool's tree does not name them, so a search for the devices of a pool does not meet them
-//! unless they are among the places that it was given. The pool records their paths. A device is
-//! looked for there, like all others, and taken if its labels bear its guid: another disk may have
-//! the name by now. One that was moved is looked for beside its old place, if a command asks. Of
-//! several that bear the guid, the one at the recorded path is the device, and others are copies.
+//! The pool's tree does not name them, so a search for the pool's devices finds them only at the
+//! paths that it was given. The pool records their paths. A device is searched for there, like all
+//! others, and used if its labels have its guid: another disk may have that path by now. A command
+//! also searches for a moved one next to its old path. If several devices have the guid, the one at
+//! the recorded path is used, and others are copies.
 //!
 //! Several pools may list the same spare. Looking only reads, and takes it from none of them. One
 //! that another pool uses is found as that, and looked at again each time.

@@ -1,10 +1,10 @@
-//! One change of the tree, carried out in a transaction group.
+//! A change of the vdev tree in a transaction group.
 //!
-//! The group that changes the tree writes the configuration and the labels of all leaves; until
-//! its uberblock is written the old ones are in force. A leaf that comes in is said to miss
-//! everything up to the last group that may be under way, and its log is stored with the same
-//! group. A device that leaves is let go when nothing is written to it any more, and its labels
-//! are taken off once the group is on disk: a pool that goes down before has it still.
+//! The group that changes the tree writes the configuration and the labels of all leaves; until its
+//! uberblock is written the old ones are valid. A new leaf counts as missing everything up to the
+//! last open group, and its log is stored with the same group. A removed device is released when it
+//! gets no more writes, and its labels are cleared once the group is on disk: if the pool crashes
+//! before, it still has the device.
 
 use super::edit::find_mut;
 use super::error::ChangeError;

@@ -87,7 +87,8 @@ pub(crate) fn detach_replaced(
     }
 }
 
-/// Marks what replaced a device that a spare stands in for: with it the spare is done.
+/// Marks the replacement of a device that has an active spare: when it is complete, the spare is
+/// released.
 fn mark_spared(root: &mut VdevConfig, new: Guid) {
     let group = parent(root, new).filter(|group| group.kind == VdevKind::Spare);
     let is_first = group.is_some_and(|group| {
@@ -101,7 +102,7 @@ fn mark_spared(root: &mut VdevConfig, new: Guid) {
     }
 }
 
-/// Takes a leaf out; what the history says of that.
+/// Takes a leaf out. Returns the text for the history.
 pub(super) fn take_out(root: &mut VdevConfig, leaf: Guid) -> Result<String, ChangeError> {
     let group = parent(root, leaf).map(|group| (group.kind.clone(), group.children.clone()));
     let gone = leave(root, leaf)?;
@@ -113,7 +114,8 @@ pub(super) fn take_out(root: &mut VdevConfig, leaf: Guid) -> Result<String, Chan
         }
     }
     let path = gone.path.unwrap_or_default();
-    // What was replaced by a device in its own place bears this to be told from it.
+    // A device that was replaced in its own place has this suffix, to distinguish it from the new
+    // one.
     let name = path.display().to_string();
     let place = name.strip_suffix(super::join::OLD).unwrap_or(&name);
     Ok(format!("vdev={place}"))

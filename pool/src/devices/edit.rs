@@ -1,9 +1,8 @@
-//! The tree of a configuration with a device more or less.
+//! Adding devices to and removing them from the tree of a configuration.
 //!
-//! A leaf gets a companion by a vdev that takes its place and has both below it: a mirror, a
-//! vdev *replacing* one by the other, or a *spare* beside what it stands in for. When only one is
-//! left, it takes the place back. A top-level vdev's own facts (its size, its metaslabs, its
-//! table) are those of the place, and go along.
+//! A leaf gets a companion by a new vdev in its place with both below it: a mirror, a *replacing*
+//! vdev, or a *spare* vdev. When only one is left, it takes the place back. The properties of a
+//! top-level vdev (its size, its metaslabs, its table) belong to the place, and move with it.
 
 use super::error::ChangeError;
 use crate::create::blank;
@@ -50,7 +49,7 @@ pub(super) fn hole(id: VdevId) -> VdevConfig {
     hole
 }
 
-/// Gives what is said of a place in the tree to the vdev that takes it.
+/// Moves the properties of a place in the tree to the vdev that takes it.
 fn hand_over(from: &mut VdevConfig, to: &mut VdevConfig) {
     to.id = from.id.take();
     to.ashift = from.ashift.take();

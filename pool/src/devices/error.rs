@@ -33,7 +33,7 @@ pub enum ChangeError {
     /// Only a mirror gets more sides.
     #[error("can only attach to mirrors and top-level disks")]
     NotMirrorable,
-    /// A spare stands for whole devices only.
+    /// A spare replaces whole devices only.
     #[error("device is a spare of another vdev")]
     ForeignSpare,
     /// The new device has less room than the vdev uses of each.
@@ -48,7 +48,7 @@ pub enum ChangeError {
     /// The parity of a raidz goes by blocks.
     #[error("only mirror and dRAID vdevs support sequential reconstruction")]
     NotSequential,
-    /// Older software would not know of it.
+    /// Older software would not know about it.
     #[error("device_rebuild feature must be enabled in order to use sequential reconstruction")]
     NoRebuildFeature,
     /// Only a pool of mirrors can be split.
@@ -96,7 +96,7 @@ pub enum ChangeError {
         /// The datasets.
         datasets: Vec<String>,
     },
-    /// Nobody knows whether it is needed.
+    /// It is unknown whether it is needed.
     #[error(
         "it has allocated space, and whether an intent log needs it cannot be found out: \
          {reason}. Run 'zpool scrub' and repair or destroy what is damaged"
@@ -105,7 +105,7 @@ pub enum ChangeError {
         /// What could not be read.
         reason: String,
     },
-    /// It stands in for another device.
+    /// It replaces another device.
     #[error("the spare is in use: detach it first ('zpool detach')")]
     SpareInUse,
     /// It is space of its draid vdev.

@@ -47,7 +47,7 @@ fn check_place(root: &VdevConfig, old: Guid, companion: Companion) -> Result<(),
     match (companion, &parent.kind) {
         (Companion::Side, VdevKind::Mirror | VdevKind::Root) => Ok(()),
         (Companion::Side, _) => Err(ChangeError::NotMirrorable),
-        // A spare that stands in is not what is to be replaced.
+        // An active spare cannot be replaced.
         (Companion::Replacement, VdevKind::Spare) => {
             let is_spare = leaf(root, old)?.is_spare;
             match is_spare {
@@ -172,7 +172,7 @@ impl Pool {
         self.bring_what_is_missed()
     }
 
-    /// Has one of the pool's spares stand in for a device.
+    /// Replaces a device by one of the pool's spares.
     ///
     /// # Errors
     /// If it cannot; then the pool is as it was.

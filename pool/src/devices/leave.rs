@@ -38,7 +38,7 @@ impl Pool {
                 .filter(|_| is_for_good)
                 .and_then(|stays| find_mut(&mut plan.root, stays))
             {
-                // It stands in no more: it is what it stood in for.
+                // It is not a spare any more, but takes the place of the device that it replaced.
                 leaf.is_spare = false;
                 leaf.state.unspare = false;
                 plan.spare_used = stays;

@@ -1,16 +1,15 @@
-//! Devices that come, go, rest and are replaced while the pool is in use.
+//! Adding, removing, resting and replacing devices while the pool is in use.
 //!
-//! Each change is one task of a transaction group (`change`): it looks at the tree as it is
-//! then, refuses what would lose data, makes the tree as it is to be (`edit`), and goes over to
-//! it. What a leaf misses is known before anything is written, so a pool that goes down at any
-//! moment is found before the change or after it, and never believes a device about what it was
-//! not given.
+//! Each change is one task of a transaction group (`change`): it reads the current tree, refuses
+//! changes that would lose data, builds the new tree (`edit`), and switches to it. The blocks that
+//! a leaf misses are recorded before any write. So after a crash at any moment the pool is in the
+//! state before or after the change, and never trusts a device with data that it did not get.
 //!
-//! What the pool needs does not go: before a device is taken away, the others are asked whether
-//! they answer (`spared`). A log can rest once no intent log needs it.
+//! Devices that the pool needs are not removed: before a device is taken away, the others are
+//! probed (`spared`). A log can rest once no intent log needs it.
 //!
-//! A device that comes gets what it misses by a resilver (`scan`). When that has ended, what was
-//! replaced leaves by itself (`done`), and so does a spare whose place is filled again.
+//! A resilver copies to a new device what it misses (`scan`). When it has ended, replaced devices
+//! leave the pool automatically (`done`), and so do spares whose place is filled again.
 //!
 //! A device whose name leads to something else while it is in use is given up (`names`).
 //!

@@ -1,13 +1,13 @@
-//! Devices whose names lead to something else while they are in use.
+//! Devices whose names lead to another device while they are in use.
 //!
-//! A job looks at the names once a second, for pools in which nothing happens; commits look for
-//! themselves. What strayed takes no writes from then on (`cenote_vdev`). Here its device is
-//! closed, if the pool can do without it: the leaf counts as removed, a spare may take its place,
-//! and `zpool online` opens what the name leads to by then. What the pool cannot do without stays
-//! open to be read, and the pool waits.
+//! A job checks the names once a second, for idle pools; commits check for themselves. A stray
+//! device gets no writes from then on (`cenote_vdev`). This module closes it if the pool can do
+//! without it: the leaf counts as removed, a spare may replace it, and `zpool online` opens
+//! whatever the name then leads to. Otherwise the device stays open for reading, and the pool is
+//! suspended.
 //!
-//! Intent logs leave log devices that are gone, also those that nobody adds to: an import without
-//! the device cannot know that the next block of such a log was never written.
+//! Intent logs abandon lost log devices even while they are idle: an import without the device
+//! cannot know that the next block of such a log was never written.
 
 use super::change::{ChangeTree, Plan};
 use crate::sync::{Actor, Syncer};
@@ -23,7 +23,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 /// Begins to look, as `job`.
 ///
 /// # Errors
-/// If there is no thread to be had.
+/// If no thread can be started.
 pub(crate) fn watch_names(job: &Job, syncer: &Arc<Syncer>) -> std::io::Result<()> {
     let syncer = Arc::downgrade(syncer);
     let work = move |_: &Control| step(&syncer);
@@ -52,12 +52,12 @@ fn step(syncer: &Weak<Syncer>) -> Next {
         planner: Some(Box::new(|root, _, _| Ok(Plan::new(root.clone())))),
         refusal: None,
     };
-    // What could not be closed takes no writes all the same, and is looked at again.
+    // If it could not be closed it still gets no writes, and is checked again.
     let _ = syncer.run_task(task);
     Next::After(INTERVAL)
 }
 
-/// Has intent logs leave log vdevs that cannot be used. Commits begin them anew elsewhere.
+/// Intent logs abandon log vdevs that cannot be used. Later commits start them elsewhere.
 fn leave_lost_logs(syncer: &Syncer, shape: &Shape) {
     let is_lost = |vdev| {
         let state = shape.top_state(vdev).map(|(state, _)| state);

@@ -1,20 +1,19 @@
-//! Devices that leave for good: `zpool remove` of logs, spares and cache devices.
+//! Permanent removal of devices: `zpool remove` of logs, spares and cache devices.
 //!
-//! A log device holds blocks of intent logs and nothing else. What OpenZFS left there after a
-//! crash, and nobody has replayed yet, is what `fsync` promised: while any of it is there the
-//! device stays, and the refusal names the datasets whose logs these are. Once no log leads to
-//! the device, its whole space goes with it: space maps, tables, and what older software may have
-//! left allocated there. Nothing can refer to it any more.
+//! A log device has only blocks of intent logs. Logs that OpenZFS left there after a crash and that
+//! were not replayed yet contain data promised by `fsync`. While the device has any of it, it
+//! stays, and the refusal names the datasets of these logs. When no log leads to the device, all
+//! its space is removed: space maps, tables, and whatever older software left allocated there. No
+//! reference to it can exist any more.
 //!
-//! The place of a removed log stays as a hole, so that vdevs that come later keep their numbers,
-//! which stand in block pointers (format/1c). The labels change with the group that removes the
-//! device, and it is made blank once that group is on disk: a pool that goes down before has it
-//! still.
+//! The place of a removed log stays as a hole, so that later vdevs keep their numbers, which are in
+//! block pointers (format/1c). The labels change with the group that removes the device. The device
+//! is cleared after that group is on disk: if the pool crashes before, it still has the device.
 //!
-//! Spares and cache devices are in lists of their own. A spare keeps its label: another pool may
-//! list it, too, on this machine or elsewhere, and nobody needs force to use it for anything else.
+//! Spares and cache devices are in separate lists. A spare keeps its label: another pool may list
+//! it, too, here or elsewhere, and it can be used for anything else without force.
 //!
-//! **What is not here**: removal of data vdevs, whose blocks would have to be copied elsewhere.
+//! **Not implemented**: removal of data vdevs, whose blocks would have to be copied elsewhere.
 
 use super::change::{Plan, carry_out};
 use super::edit::hole;
@@ -33,7 +32,7 @@ use cenote_vdev::{DeviceLabels, clear_labels};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Groups that are waited for until what was replayed is freed: a log's end takes two.
+/// Groups to wait for until replayed logs are freed: the end of a log takes two.
 const GROUPS_WAITED_MAX: u32 = 4;
 
 /// Which of the pool's lists a device is in.
@@ -111,7 +110,7 @@ impl RemoveLog {
             tables.free(context)?;
         }
         self.syncer.space.remove_top(id);
-        // Another vdev may get the number, by OpenZFS: no log is to tell of this one then.
+        // OpenZFS may reuse the vdev's number, so no log of space maps may contain it then.
         self.syncer.flush_space_maps();
         Ok(())
     }

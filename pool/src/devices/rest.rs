@@ -15,21 +15,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Groups that are waited for before a resilver: as many as a new leaf may have missed of those
-/// that were under way, and one.
+/// Groups to wait for before a resilver: one more than the open groups that a new leaf may have
+/// missed.
 const GROUPS_WAITED_MAX: u32 = 5;
 
 /// How a device is taken out of use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Offline {
-    /// Only until the pool is imported anew.
+    /// Only until the pool is next imported.
     pub is_temporary: bool,
     /// It counts as faulted, until its errors are cleared.
     pub is_fault: bool,
 }
 
 impl Pool {
-    /// Carries out a change of the tree as the command of somebody.
+    /// Carries out a user's change of the vdev tree.
     ///
     /// # Errors
     /// Why it is refused; then nothing has changed.
@@ -117,10 +117,10 @@ impl Pool {
         (is_needed && !is_offline).then(|| log.clone())
     }
 
-    /// Notes that a device made too many errors: it is not used any more if `is_fault` is set and
-    /// the pool can do without it, and is known to fail otherwise. Clearing its errors ends that.
-    /// Whether it was noted: nothing is if it is out of use already, or `is_due`, which is asked at
-    /// the moment of the change, says no.
+    /// Records that a device made too many errors. If `is_fault` is set and the pool can do without
+    /// it, it is faulted, otherwise degraded. Clearing its errors ends that. Returns whether it was
+    /// recorded: not if the device is out of use already, or `is_due`, called at the moment of the
+    /// change, returns false.
     ///
     /// # Errors
     /// If there is no such device, or the pool takes no changes.
@@ -242,7 +242,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Whether somebody took a device out of use, whatever else is wrong with it.
+    /// Whether an administrator took a device out of use, whatever else is wrong with it.
     pub fn is_out_of_use(&self, device: Guid) -> bool {
         let tree = self.vdev_tree();
         let mut leaves = tree.leaves();
@@ -256,7 +256,7 @@ impl Pool {
     }
 }
 
-/// Whether a leaf is what a spare stands in for.
+/// Whether a leaf is the device that a spare replaces.
 fn is_first_of_spare(root: &VdevConfig, leaf: Guid) -> bool {
     let group = parent(root, leaf).filter(|parent| parent.kind == VdevKind::Spare);
     group.is_some_and(|group| group.children.first().map(|child| child.guid) == Some(leaf))

@@ -1,8 +1,8 @@
 //! Whether the pool can do without a device.
 //!
-//! What the pool knows of its devices is from the last time that it used them. One that was pulled
-//! out while the pool was idle counts as there until then. So whoever takes away a device first
-//! asks all others whether they answer: the answer decides what is left.
+//! The pool knows the state of its devices from its last use of them. A device that was pulled out
+//! of an idle pool still counts as present. So before a device is taken away, all others are
+//! probed: the answers decide whether enough redundancy is left.
 
 use super::edit::top;
 use super::error::ChangeError;

@@ -1,8 +1,8 @@
 //! Taking a spare into use.
 //!
-//! Spares are found by reading their labels, and stay open for nothing else. Several pools may
-//! have the same spare, and the first that needs it takes it: then its label is of that pool's
-//! leaf. So a spare is looked at again when it is opened for writing, which keeps others off it.
+//! Spares are found by reading their labels, and are not kept open otherwise. Several pools may
+//! have the same spare, and the first that needs it takes it: its label is then that of the pool's
+//! leaf. So a spare is checked again when it is opened for writing, which locks it.
 
 use super::auxiliary_label::{label_of, user_of_spare};
 use crate::pool::{FoundDevice, Pool};
@@ -22,7 +22,7 @@ pub enum SpareError {
     /// The pool has no such spare.
     #[error("{spare} is no spare of the pool")]
     Unknown {
-        /// The guid that was asked for.
+        /// The requested guid.
         spare: Guid,
     },
     /// It is not where it was, or another device is.
@@ -48,8 +48,8 @@ pub enum SpareError {
 }
 
 impl Pool {
-    /// Opens one of the pool's spares for writing, to be put into the tree of vdevs. Nobody else
-    /// can open it so until it is closed or unlocked.
+    /// Opens one of the pool's spares for writing, to be put into the vdev tree. It is locked until
+    /// it is closed or unlocked.
     ///
     /// # Errors
     /// If it is none, not there, or in use.

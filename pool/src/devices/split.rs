@@ -7,9 +7,9 @@
 //! 2. The sides are opened as the pool that they hold, and become another one (`split_off`).
 //! 3. They leave the tree.
 //!
-//! Whoever imports a pool that lists such sides finds out how far it came: if the labels of all
-//! of them are another pool's, the third step is due; if not, they are taken back and get what
-//! they missed. While one is not to be found nothing is decided.
+//! An import of a pool that lists such sides finds out how far the split got. If the labels of all
+//! of them belong to another pool, the third step is carried out. If not, they are taken back and
+//! resilvered. If one of them is missing, the decision is postponed.
 //!
 //! Log devices stay with the old pool, and holes take their places in the new one. So when the
 //! sides get their last group, no intent log may lead to a log device: before the first step open
@@ -31,7 +31,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Whether a side can become a pool: it lacks nothing, and its mirror goes on without it.
+/// Whether a side can become a pool: it is complete, and its mirror works without it.
 fn check_side(
     root: &VdevConfig,
     side: &VdevConfig,
@@ -95,8 +95,8 @@ pub(crate) fn logs_of(root: &VdevConfig) -> impl Iterator<Item = &VdevConfig> {
     tops.filter(|top| top.is_log && top.kind.is_concrete())
 }
 
-/// The tree of the pool that the sides become: each stands in the place of its mirror, and holes
-/// in the places of logs.
+/// The tree of the pool that the sides become: each is in the place of its mirror, with holes in
+/// the places of logs.
 pub(crate) fn without_other_sides(
     root: &VdevConfig,
     sides: &[Guid],
@@ -121,10 +121,10 @@ pub(crate) fn without_other_sides(
     Ok(root)
 }
 
-/// What the labels of a side that is being split off tell.
+/// The pool that the labels of a side being split off belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
-    /// Not all of them are another pool's.
+    /// The old pool: some label is not the new pool's.
     Own,
     /// The new pool has it.
     Taken,
@@ -296,7 +296,7 @@ impl Pool {
     }
 }
 
-/// Says of which log device an error tells.
+/// Adds the log device to an error.
 fn about_log(log: &VdevConfig, error: ChangeError) -> ChangeError {
     let paths = log.leaves().filter_map(|leaf| leaf.path.as_ref());
     let paths: Vec<String> = paths.map(|path| path.display().to_string()).collect();
@@ -306,7 +306,7 @@ fn about_log(log: &VdevConfig, error: ChangeError) -> ChangeError {
     }
 }
 
-/// Whose the device of a side is; `None` if it is not that side.
+/// The pool of a side's device; `None` if it is not that side.
 fn side_of(labels: &DeviceLabels, (pool, side): (Guid, Guid)) -> Option<Side> {
     let configs = labels
         .labels
@@ -316,7 +316,7 @@ fn side_of(labels: &DeviceLabels, (pool, side): (Guid, Guid)) -> Option<Side> {
     if configs.is_empty() || configs.iter().any(|config| config.guid != Some(side)) {
         return None;
     }
-    // The new pool may have been imported meanwhile, and not tell any more where it is from.
+    // The new pool may have been imported meanwhile, and its labels not name its origin any more.
     let is_taken = |config: &&cenote_ondisk::PoolConfig| config.pool_guid != Some(pool);
     let all_taken = configs.iter().all(is_taken) && configs.len() == labels.labels.len();
     Some(if all_taken { Side::Taken } else { Side::Own })

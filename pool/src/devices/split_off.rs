@@ -1,7 +1,7 @@
 //! `zpool split`: one side of each mirror becomes a pool of its own.
 //!
-//! How the sides leave the old pool without getting lost in between is told in
-//! `devices::split`, and how they become another in `split`.
+//! `devices::split` explains how the sides leave the old pool without getting lost in between, and
+//! `split` how they become another one.
 
 use crate::create::{CreateError, random_guid};
 use crate::devices::ChangeError;
@@ -35,7 +35,7 @@ pub enum SplitError {
     /// The sides cannot be opened as a pool.
     #[error("the new pool cannot be opened: {0}")]
     Import(#[from] ImportError),
-    /// There is no random number to be had.
+    /// No random number is available.
     #[error(transparent)]
     Create(#[from] CreateError),
     /// The new pool cannot be written.
@@ -114,7 +114,7 @@ impl Pool {
             ..self.options().clone()
         };
         let made = import(&candidate, &options, Arc::clone(self.env()))?;
-        // Its first group tells whose the devices are.
+        // After its first group the labels name the new pool.
         made.sync()?;
         Ok(made)
     }

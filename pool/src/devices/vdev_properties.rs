@@ -1,7 +1,7 @@
 //! Properties of vdevs (format/3c 7), and what some of them do.
 //!
-//! They are entries of the ZAP that a vdev has for itself: the root's, a top-level vdev's, a
-//! leaf's. A path stands in the configuration instead, and *allocating* in both.
+//! They are entries of the ZAP of a vdev: the root's, a top-level vdev's, a leaf's. A path is in
+//! the configuration instead, and *allocating* in both.
 
 use crate::pool::Pool;
 use crate::sync::{Actor, SyncError, Syncer, log_event};
@@ -43,7 +43,7 @@ pub enum VdevSettingError {
 }
 
 impl VdevSetting {
-    /// Name and value as the pool's history tells them.
+    /// Name and value as in the pool's history.
     fn describe(&self) -> String {
         match self {
             Self::Stored(name, None) => format!("{name}="),
@@ -171,7 +171,7 @@ impl SyncTask for SetVdevProperty {
 }
 
 impl Pool {
-    /// Sets a property of a vdev; its history says so as OpenZFS's does.
+    /// Sets a property of a vdev; the history records it as OpenZFS does.
     ///
     /// # Errors
     /// Why it is not set.

@@ -1,10 +1,10 @@
 //! Putting pools together from the labels of the devices found.
 //!
-//! Every label holds its pool's name and guid and the tree below its own top-level vdev. Labels
-//! may be old: for each top-level vdev the newest wins, and pool-wide values come from the newest
-//! of all (format/1 1.5). What no label tells of is *missing*. The tree made here only serves to
-//! read the pool's own, trusted configuration. Which of several devices that do not go together
-//! are taken is decided before ([`choose`]).
+//! Every label has its pool's name and guid, and the tree below its own top-level vdev. Labels may
+//! be old: for each top-level vdev the newest is used, and pool-wide values come from the newest of
+//! all (format/1 1.5). Vdevs that are in no label are *missing*. The tree made here only serves to
+//! read the pool's own, trusted configuration. If devices do not belong together, [`choose`]
+//! decides before which of them are used.
 
 use crate::import::choose::{Known, choose};
 use crate::import::label_tree::{assemble_tree, config_of, newest_config};
@@ -30,7 +30,7 @@ pub struct PoolCandidate {
     name: String,
     /// The newest label's configuration.
     pub config: PoolConfig,
-    /// The root vdev as far as labels tell.
+    /// The root vdev as far as labels describe it.
     pub tree: VdevConfig,
     /// The devices that are opened as the pool: one for each guid, and all of one past.
     pub members: Vec<Arc<Member>>,
@@ -129,9 +129,9 @@ impl PoolCandidate {
         next
     }
 
-    /// What could be opened if the newest state cannot be read, for want of something that no
-    /// device with that state ever got: the other devices. `None` if one of those should have all,
-    /// for then it is damage, and nobody but the administrator may give up the newest state.
+    /// The other devices, to be opened if the newest state is unreadable for lack of data that no
+    /// device with that state ever got. `None` if one of those should have all: then it is damage,
+    /// and only the administrator may give up the newest state.
     pub(crate) fn next_best(&self, lost: Option<Txg>) -> Option<Self> {
         let known: Vec<Known> = self.members.iter().filter_map(Known::of).collect();
         let newest = known.iter().filter_map(|one| one.groups.iter().next_back());

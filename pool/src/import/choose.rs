@@ -1,16 +1,16 @@
-//! Which of the devices that say they are a pool's are opened as that pool.
+//! Choosing the devices of a pool among all that have its labels.
 //!
-//! There may be several devices with the guid of one vdev: backups of an image beside it. And
-//! sides of a mirror may have been imported apart and written to, so that they are two pools by
-//! now ([`crate::import::lineage`]). What is opened is one past, with one device for each guid: the
-//! newest state that is on any device, and whatever goes with it. If devices without which that
-//! cannot be read are not here, the next state is taken that can be.
+//! Several devices may have the guid of one vdev, such as a backup next to an image. And mirror
+//! sides may have been imported apart and written to, so that they are different pools now
+//! ([`crate::import::lineage`]). The import opens one history, with one device for each guid: the
+//! newest state on any device, and all devices that belong to it. If that is unreadable because
+//! devices are missing, it tries the next state.
 //!
-//! Equal copies are told apart by the path that the labels remember. A path that somebody named
-//! counts for more than all of that.
+//! Equal copies are distinguished by the path in the labels. A path that the user named takes
+//! precedence over all of this.
 //!
-//! Whether a device that has been away for long goes with the others shows only when the pool is
-//! open: by what the pool itself knows of its devices.
+//! Whether a device that was away for long belongs to the others is known only when the pool is
+//! open, from the pool's own records.
 
 use crate::import::label_tree::{assemble_tree, config_of, is_readable, newest_config};
 use crate::import::lineage::{Groups, Moment, Past, State, complete_from, groups_of, named_by};
@@ -223,7 +223,7 @@ fn is_complete(pool: Guid, set: &Set, all: &[Known]) -> bool {
     })
 }
 
-/// Leaves out who was not named where another device with the same guid was.
+/// Excludes devices that were not named if another one with the same guid was.
 fn keep_named(all: Vec<Known>) -> (Vec<Known>, Vec<Outsider>) {
     let named = all.iter().filter(|known| known.member.candidate.is_named);
     let named: BTreeMap<Guid, PathBuf> = named.map(|known| (known.leaf, known.path())).collect();
@@ -246,7 +246,7 @@ fn keep_named(all: Vec<Known>) -> (Vec<Known>, Vec<Outsider>) {
 pub(crate) fn choose(pool: Guid, members: Vec<Arc<Member>>) -> (Vec<Arc<Member>>, Vec<Outsider>) {
     let known = members.iter().filter_map(Known::of).collect();
     let (mut all, mut outsiders) = keep_named(known);
-    // Where nothing tells them apart the first that was found is taken.
+    // Of indistinguishable devices the first one found is used.
     all.sort_by_cached_key(|known| {
         let best = known.member.labels.best_uberblock(None);
         let rank = best.map(|best| best.uberblock.rank());

@@ -6,21 +6,20 @@
 //! know. What was claimed is noted in the log's header, so that a replay, now or at a later
 //! import, applies just that.
 //!
-//! Where logs cannot be had, because their device is missing and the import goes on without, or
-//! because the import went back to a time before them, they are discarded instead: their headers
-//! are cleared and what the maps know of them is freed. A log that was claimed in the state that an
-//! import goes back to is a part of that state: it is kept as long as all of it is there, as it is
-//! in a checkpoint. A device that is missing, or rests, costs
-//! only what is on it: a log that leads to it is claimed up to there, and other logs as a whole.
-//! Unless it rests, somebody has to give it up in words (`-m`). A missing device that no log leads
-//! to costs nothing, and nobody is asked: the header of a log is on disk before anything is
-//! promised there, so what no log leads to was never promised.
+//! Logs may be out of reach, because their device is missing and the import continues without it,
+//! or because the import rewound to a time before them. Then they are discarded: their headers are
+//! cleared and the blocks known to the maps are freed. A log that was claimed in the state that an
+//! import rewinds to belongs to that state: it is kept if all of it is there, as in a checkpoint. A
+//! missing or resting device costs only its own contents: a log that leads to it is claimed up to
+//! there, and other logs in full. Unless it rests, the administrator must give it up explicitly
+//! (`-m`). If no log leads to a missing device, `-m` is not needed: a log's header is on disk
+//! before anything in the log is promised, so nothing on that device was.
 //!
-//! One damaged dataset must not keep a pool from being written to: nobody could destroy it then.
-//! Where an object set cannot be read, its log is left as it is. After an export that costs
-//! nothing, since the maps know all blocks of all logs. After a crash it costs what `fsync`
-//! promised in that dataset, should it be read again: so an import asks for that in words (`-m`),
-//! and notes the head. Should the head be readable at a later import, its log is discarded.
+//! One damaged dataset must not make a pool read-only: it could not even be destroyed then. If an
+//! object set is unreadable, its log is left as it is. After an export that costs nothing, since
+//! the maps know all blocks of all logs. After a crash it may cost data promised by `fsync` in that
+//! dataset, should it become readable again: so the import requires `-m`, and notes the head. If
+//! the head is readable at a later import, its log is discarded.
 
 use crate::allocation::Space;
 use crate::error::ImportError;
@@ -197,7 +196,7 @@ pub(crate) struct UnreadableHead {
     pub reason: String,
 }
 
-/// What is known of logs that cannot be looked at.
+/// The state of logs that are unreadable.
 #[derive(Debug)]
 pub(crate) struct Notes {
     /// Whether the pool was exported: then the maps know all blocks of all logs.
@@ -248,7 +247,7 @@ pub(crate) fn claim_logs(
     let mut store = StoreLogHeaders::default();
     let found = logs(pool)?;
     let mut unreadable = found.unreadable.iter();
-    // What was lost with words before need not be asked for again.
+    // Logs that the administrator gave up before need not be given up again.
     let lost = unreadable.find(|head| !notes.unclaimed.contains_key(&head.head));
     if let Some(lost) = lost.filter(|_| !notes.is_clean && !notes.may_lose) {
         return Err(ImportError::UnreadableLog {
@@ -353,7 +352,7 @@ pub(crate) fn check_missing_logs(
         return Ok(());
     }
     for (_, log) in &logs(pool)?.logs {
-        // What was not claimed in an older state is none of it.
+        // A log that was not claimed in an older state does not belong to it.
         if !may_hold_promises(log) || is_older && !log.is_claimed() {
             continue;
         }
@@ -556,8 +555,8 @@ impl Claim<'_> {
         if end.is_hole() && records == 0 && !ended {
             return Ok((None, chain, is_cut));
         }
-        // A log without records is claimed, too: a side of a mirror that comes back may have a
-        // block there that was never promised, and leads to blocks that nobody claimed.
+        // A log without records is claimed, too: a mirror side that comes back may have a block
+        // there that was never promised, and that leads to unclaimed blocks.
         header.claim_txg = Txg(self.synced.0 + 1);
         header.flags |= FLAG_CLAIM_RECORD_SEQUENCE_VALID;
         if records > 0 || ended {

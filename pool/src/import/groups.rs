@@ -1,9 +1,9 @@
 //! Numbers of transaction groups that a pool's tables name.
 //!
-//! A table can only tell of groups up to the one that it belongs to. Whoever writes the next group
-//! counts on that: a metaslab that is said to be up to date with a later group would have the logs
-//! of all groups before that one freed, the log of the group under way among them. So an import for
-//! writing refuses such a pool, and says which table it is.
+//! A table can only name groups up to its own. Writing the next group relies on that: if a metaslab
+//! claimed to be flushed at a later group, the logs of all groups before that would be freed, among
+//! them the log of the open group. So an import for writing refuses such a pool and names the
+//! table.
 
 use super::needed::needed;
 use crate::error::ImportError;

@@ -42,8 +42,8 @@ impl Stranger {
     }
 }
 
-/// Looks at the last known path of a leaf that was not found; `None` if there is no disk and no
-/// file, or the leaf itself, which nobody looked for there.
+/// Inspects the last known path of a missing leaf. Returns `None` if there is no disk or file, or
+/// if it is the leaf itself, which the search did not cover.
 ///
 /// A label may name any path: what is neither file nor block device is not opened, since some
 /// others do something when they are.

@@ -1,29 +1,30 @@
-//! Whether what is on a device was written by this pool, or by another that has its guids.
+//! Whether a device's data was written by this pool, or by another one with the same guids.
 //!
-//! A side of a mirror, or the copy of a whole pool, can be imported and written to somewhere else.
-//! From then on there are two pools with the same guids, and the transaction groups of both count
-//! on from the same number: numbers tell nothing. The root of a group does: the block pointer in
-//! its uberblock has a checksum over everything that the pool was at that moment. Two devices with
-//! the same root for the same group have the same past up to that group.
+//! A mirror side or a copy of a whole pool can be imported and written to elsewhere. From then on
+//! there are two pools with the same guids, and both count transaction groups from the same number:
+//! numbers prove nothing. The root of a group does: the block pointer in its uberblock has a
+//! checksum over the whole state of the pool. Two devices with the same root for the same group
+//! have the same history up to that group.
 //!
 //! So a device belongs to the pool if its newest root is one that the pool had. The pool's roots
-//! are known from several places, each of which reaches further back:
+//! are known from several sources, each of which reaches further back:
 //!
 //! - the labels of the other devices, whose rings hold the last 16 to 128 groups, and which name
 //!   the state that the pool had before they were written;
-//! - this list of all groups that were written since the import (`Chronicle`);
-//! - what the pool keeps of the last groups that a device had, from the moment on that the device
-//!   is not there (`away`). That holds for as long as the device stays away.
+//! - the list of all groups written since the import (`Chronicle`);
+//! - the last groups of a missing device, which the pool keeps as long as the device is away
+//!   (`away`).
 //!
-//! A pool that OpenZFS wrote to while the device was away has nothing of the third kind. Then the
-//! device's dirty time log decides: a group that the device missed cannot be on it. The import
-//! that made two pools of one wrote groups here with the same numbers, so the log names them.
-//! And a device that got a group by the log, and does not have it, is a copy from before, unless it
-//! is one of those that do not get every group's uberblock ([`crate::import::required`]).
+//! If OpenZFS wrote to the pool while the device was away, the third source is empty. Then the
+//! device's dirty time log decides: the device cannot have a group that it missed. If another
+//! import wrote to the device, its groups have numbers that this pool used, too, so the log
+//! contains them. And a device that lacks a group which it has according to the log is an older
+//! copy, unless it is one of those that do not get every group's uberblock
+//! ([`crate::import::required`]).
 //!
-//! What is not proven is refused. Deliberately absent is a comparison of block trees: blocks of
-//! the device's newest state may have been written over on the other devices, and of a raidz no
-//! device can be read by itself.
+//! A device is refused without proof. Deliberately absent is a comparison of block trees: the other
+//! devices may have overwritten blocks of the device's newest state, and no raidz device is
+//! readable by itself.
 
 use cenote_base::{Guid, Txg};
 use cenote_ondisk::Uberblock;
@@ -186,7 +187,7 @@ impl Past<'_> {
             return Err(Parted::At(moment(parted)));
         }
         let Some((newest, _)) = rest().next_back() else {
-            // Without uberblocks there is nothing that anybody could open.
+            // Without uberblocks the device cannot be opened as a pool.
             return Ok(common.unwrap_or_default());
         };
         if self
@@ -251,7 +252,7 @@ pub(crate) struct Chronicle {
 }
 
 impl Chronicle {
-    /// Goes on from what was found on the devices of a pool that was opened at `opened`.
+    /// Starts from the states found on the devices of a pool that was opened at `opened`.
     pub fn new(groups: Groups, opened: Txg, floors: HashMap<Guid, Txg>) -> Self {
         Self {
             groups,

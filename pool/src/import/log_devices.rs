@@ -1,22 +1,21 @@
-//! Which log devices may lack blocks that logs lead to.
+//! Finding log devices that may lack blocks of intent logs.
 //!
-//! A chain of log blocks ends where a block is not valid, and nothing else says where. So what a
-//! log device does not have cannot be told from the end of a log by the chain alone. Five things
-//! tell more:
+//! A chain of log blocks ends at the first invalid block; nothing else marks its end. So the chain
+//! alone does not show that a log device lacks blocks. Five things help:
 //!
-//! - A device that is missing has none of its blocks.
-//! - A side of a mirror that missed groups was away. If the other side is missing now, what went
-//!   there last is (`Shape::may_lack_logs`).
-//! - Log devices get the uberblock of every group before other devices do. So one without the
-//!   newest of the other devices was away since, or is an older copy. Where the pool was written by
-//!   software that does not do that, it is the labels instead ([`crate::import::required`]).
-//! - A device that failed gets no more uberblocks, and nothing more is promised there. The labels
-//!   of the others name it before they get the next one, with the last group that it had. If it
-//!   has that one, it is as the pool left it.
-//! - Of a device that was away the pool kept the last groups. No log leads to it by blocks that
-//!   were allocated later: logs use devices that are there. A copy from before may lack any block.
+//! - A missing device has none of its blocks.
+//! - A mirror side that missed groups was away. If the other side is missing now, the last blocks
+//!   are missing, too (`Shape::may_lack_logs`).
+//! - Log devices get the uberblock of every group before other devices do. So a log device without
+//!   the newest one of the others was away since, or is an older copy. If the pool was written by
+//!   software that does not do so, the labels decide ([`crate::import::required`]).
+//! - A failed device gets no more uberblocks, and nothing more is promised there. Before the others
+//!   get the next uberblock, their labels name the failed device and its last group. If it has that
+//!   group, it is as the pool left it.
+//! - The pool keeps the last groups of a device that was away. No log leads to it by blocks that
+//!   were allocated later: logs use present devices. An older copy may lack any block.
 //!
-//! Deliberately absent is what would tell a copy that was made after the last group.
+//! Deliberately absent: detecting a copy that was made after the last group.
 
 use crate::error::MissingVdev;
 use crate::import::candidate::PoolCandidate;

@@ -1,4 +1,4 @@
-//! What is told of devices that an import lacks.
+//! What an import reports about missing devices.
 
 use crate::error::MissingVdev;
 use cenote_base::Guid;

@@ -3,15 +3,16 @@
 //! 1. The labels give a provisional tree, good enough to read the meta object set (MOS).
 //! 2. The best uberblock that the options allow names the MOS's root.
 //! 3. The MOS holds the trusted configuration: the tree is built again from it.
-//! 4. Features, the guid sum, missing vdevs, removed vdevs and dirty time logs are looked at.
-//!    Devices that cannot be what the pool left them as are put aside, and all is done again.
+//! Features, the guid sum, missing vdevs, removed vdevs and dirty time logs are checked. Devices
+//! that cannot be in the state in which the pool left them are excluded, and the steps are
+//! repeated.
 //! 5. The dataset layer opens.
 //!
-//! A device that labels alone could not prove to be the pool's is taken in once the open pool
-//! does. Where the newest state cannot be read because what has it was never given all of it (a
-//! resilver was cut off), the next state is taken that can be.
+//! If labels alone do not prove that a device belongs to the pool, it is added once the open pool
+//! proves it. If the newest state is unreadable because its devices never got all of it (an
+//! interrupted resilver), the next readable state is used.
 //!
-//! With a rewind the steps from 2 on are tried for one uberblock after another.
+//! With a rewind the steps from 2 on are repeated for one uberblock after another.
 
 pub(crate) mod candidate;
 pub(crate) mod choose;
@@ -190,7 +191,7 @@ fn import_from(
                     return Err(first);
                 };
                 failure = Some(first);
-                // Nobody needs to be kept off devices that are not used.
+                // Devices that are not used need not be locked.
                 devices = Devices::default();
                 devices.add(Devices::open_all(&next, options, env.as_ref())?);
                 candidate = next;
@@ -223,7 +224,7 @@ fn import_from(
     }
 }
 
-/// What is said of a device that can only be read, if the pool does without it.
+/// The report about a device that is read-only, if the pool works without it.
 fn not_writable(candidate: &PoolCandidate, leaf: Guid, error: &DeviceError) -> Option<Outsider> {
     let mut known = candidate.members.iter().filter_map(Known::of);
     let known = known.find(|known| known.leaf == leaf)?;
@@ -351,7 +352,7 @@ fn judge_recent(
     if is_rewind && !verify::recent_metadata_is_good(pool, before(RECENT_TXGS))? {
         return Err(ImportError::DamagedTxg { txg });
     }
-    // Whoever only reads may see what is left of it.
+    // A read-only import may show what is left.
     let is_judged = is_rewind || !options.read_only || options.dry_run;
     let is_doubtful = is_judged && is_in_part(candidate, &pool.vdev_tree(), txg);
     if is_doubtful && !verify::recent_blocks_are_good(pool, before(1))? {
@@ -373,8 +374,8 @@ fn check_use(
     }
     let hostname = config.hostname.clone().unwrap_or_default();
     let best = candidate.uberblocks().into_iter().next();
-    // Whoever is told that another system had the pool is also told how to import it all the same:
-    // not while that system has it. No force changes that either.
+    // The error for a pool of another system also says how to force the import. So it is not
+    // reported while that system has the pool, which no force overrules.
     if is_in_use(candidate, env) {
         return Err(ImportError::ActiveElsewhere { hostname });
     }
@@ -472,8 +473,8 @@ fn open_at(
         });
     }
     check_label_features(candidate, &uberblock)?;
-    // What the labels tell of as missing is only refused once the trusted tree is known, but
-    // when the MOS cannot be read for want of it, that is the reason to give.
+    // Missing devices are only refused once the trusted tree is known. But if the MOS is unreadable
+    // because of them, they are the reason to report.
     let mut tree = candidate.tree.clone();
     set_paths(&mut tree, &devices.paths);
     let open = |tree: &VdevConfig, at: &Uberblock| {
@@ -529,7 +530,8 @@ fn open_at(
     )
 }
 
-/// Gives the vdevs what the MOS and the labels know of them. Says what could not be read.
+/// Passes the vdevs their data from the MOS and the labels. Returns the tables that were
+/// unreadable.
 fn prepare(
     candidate: &PoolCandidate,
     stack: &Stack,
@@ -557,7 +559,7 @@ fn become_another(config: &mut PoolConfig, options: &ImportOptions) -> Result<()
     changed.map_err(|reason| ImportError::NotWritable { reason })
 }
 
-/// Active features stand in the label, since the MOS may not be readable without knowing them.
+/// Active features are in the label, since the MOS may be unreadable without them.
 fn check_label_features(
     candidate: &PoolCandidate,
     uberblock: &Uberblock,
@@ -612,7 +614,7 @@ fn missing_or(
     }
 }
 
-/// Refuses a tree that cannot be read. What a missing log device costs the logs tell
+/// Refuses a tree with missing devices. For a missing log device, the logs show what is lost
 /// ([`claim`]).
 fn check_missing(tree: &VdevConfig, devices: &Devices) -> Result<(), ImportError> {
     let missing = missing_vdevs(tree, devices, &HashSet::new());

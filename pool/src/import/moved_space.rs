@@ -1,9 +1,9 @@
-//! Where the space of a removed vdev is now, and since when, for the vdevs of a pool that opens.
+//! Where the space of removed vdevs was copied to, and when.
 //!
-//! Both are tables of the meta object set (format/1c 6). Without the mapping the blocks that were
-//! moved are lost. Without the births nobody knows which devices missed the copying: blocks can
-//! be read, since their checksums tell, but a resilver could not be relied on. So a pool without
-//! them opens for reading only.
+//! Both are tables of the meta object set (format/1c 6). Without the mapping the moved blocks are
+//! lost. Without the births it is unknown which devices missed the copying: blocks can be read,
+//! since checksums find stale copies, but a resilver would be unreliable. So a pool without them
+//! can only be imported read-only.
 
 use crate::error::ImportError;
 use crate::import::unread::Unread;
@@ -28,14 +28,15 @@ pub(crate) fn prepare(
     let mapping = unread.or_default(what(), indirect_mapping(mos, top))?;
     let births = indirect_births(mos, top).map_err(ImportError::from);
     let births = births.and_then(|births| checked(id, births, &mapping));
-    let times =
-        format!("when the space of removed vdev {id} was copied (who missed it is unknown)");
+    let times = format!(
+        "when the space of removed vdev {id} was copied (which devices missed it is unknown)"
+    );
     let births = unread.or_default(times, births)?;
     let entries = entries(&mapping, &births);
     unread.or_default(what(), vdevs.set_indirect_mapping(id, entries))
 }
 
-/// The births, if they are in order and tell of all that is mapped.
+/// Checks that the births are in order and cover the mapping.
 fn checked(
     vdev: VdevId,
     births: Vec<BirthEntry>,
@@ -53,8 +54,8 @@ fn checked(
     Err(VdevError::BadMapping { vdev, problem }.into())
 }
 
-/// The segments, each with the one group in which it was copied. What no birth tells of counts as
-/// old as its blocks are.
+/// The segments, each with the one group in which it was copied. Without a birth a segment counts
+/// as old as its blocks.
 fn entries(mapping: &[MappingEntry], births: &[BirthEntry]) -> Vec<IndirectEntry> {
     let mut entries = Vec::with_capacity(mapping.len());
     for entry in mapping {

@@ -1,4 +1,4 @@
-//! What an import is asked to do.
+//! The options of an import.
 
 use cenote_base::{Guid, MemoryBudget, Txg};
 use cenote_device::{Opener, SystemOpener};
@@ -84,7 +84,7 @@ pub struct ImportOptions {
     pub altroot: Option<PathBuf>,
     /// Show files as they are after the intent log's replay.
     pub replay_in_memory: bool,
-    /// Go on with the scan that is under way, and begin a resilver if a device missed something.
+    /// Resume the running scan, and start a resilver if a device missed something.
     pub scans: bool,
     /// This system's hostid, to compare with the label's.
     pub hostid: u64,

@@ -1,4 +1,4 @@
-//! Devices that bear a guid of a pool and are not used.
+//! Devices that have a guid of a pool and are not used.
 
 use crate::import::label_tree::config_of;
 use crate::import::lineage::{Moment, Parted};
@@ -16,24 +16,24 @@ pub enum Why {
     /// Its labels are of several times: it is a copy that was made while the device was in use, or
     /// that was broken off. What is on it for certain is of this group.
     Torn(Txg),
-    /// It has the newest state, and not all of it.
+    /// It has a part of the newest state.
     Incomplete,
     /// It cannot be opened for writing, and the pool has all that it needs without it.
     NotWritable {
         /// The system's reason.
         reason: String,
     },
-    /// Another device bears the same guid and has the same.
+    /// Another device has the same guid and the same state.
     Copy {
         /// That device.
         of: PathBuf,
     },
-    /// Another device bears the same guid and has more.
+    /// Another device has the same guid and a newer state.
     Older {
         /// That device.
         than: PathBuf,
     },
-    /// Another device bears the same guid, and was named.
+    /// Another device has the same guid, and was named.
     NotNamed {
         /// That device.
         but: PathBuf,
@@ -49,12 +49,12 @@ impl From<Parted> for Why {
     }
 }
 
-/// A device that bears a guid of a pool and is not used.
+/// A device that has a guid of a pool and is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outsider {
     /// Where it is.
     pub path: PathBuf,
-    /// The leaf whose guid it bears.
+    /// The leaf with its guid.
     pub leaf: Guid,
     /// Why it is not used.
     pub why: Why,

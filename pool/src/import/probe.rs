@@ -1,16 +1,16 @@
-//! Whether devices have between their labels what their labels say.
+//! Checking that the data of a device is as new as its labels.
 //!
-//! Labels can be newer than the rest of a device: when an older copy was put in the place of a
-//! device in use, the pool wrote its newest labels on it. So blocks of the newest groups are looked
-//! at, on every device that should have them. The metadata of the pool is small, every group
-//! writes some of it, and in up to three places.
+//! Labels can be newer than the rest of a device: if an older copy replaced a device in use, the
+//! pool wrote its newest labels on it. So an import reads blocks of the newest groups on every
+//! device that should have them. The pool's metadata is small, every group writes some of it, and
+//! it has up to three copies.
 //!
-//! A device with wrong bytes in several such places is not what its labels say, and nobody knows
-//! how old the rest is. It gets everything again. A single wrong place beside right ones is damage
-//! like any other, which scrubs are for.
+//! A device with wrong data in several such places is not what its labels say, and the age of the
+//! rest is unknown. So it is resilvered in full. One wrong place among right ones is ordinary
+//! damage, which a scrub repairs.
 //!
-//! Deliberately absent is more than a sample: a device may have changed only where no recent block
-//! is. Each block is checked when it is read.
+//! Deliberately absent: more than a sample. A device may differ only where no recent block is. Each
+//! block is verified when it is read.
 
 use cenote_base::{Bookmark, Guid, Txg};
 use cenote_dmu::ObjectSet;
@@ -21,7 +21,7 @@ use cenote_vdev::{CopyHealth, IoContext, TxgSet};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Blocks that are looked at: on hard disks they take a fraction of a second.
+/// How many blocks are read: on hard disks they take a fraction of a second.
 const BLOCKS_MAX: usize = 32;
 /// They are of so many groups.
 const GROUPS: u64 = 8;

@@ -244,7 +244,7 @@ pub(crate) fn check_parted(
     options: &ImportOptions,
 ) -> Result<(), ImportError> {
     let known: Vec<Known> = candidate.members.iter().filter_map(Known::of).collect();
-    // Whoever only reads may find this table damaged, and what it does not need.
+    // A read-only import does not need this table, so it may be damaged.
     let away = match (away::load(mos), options.read_only) {
         (Err(_), true) => BTreeMap::new(),
         (loaded, _) => loaded?,
@@ -386,9 +386,9 @@ mod tests {
         labels
     }
 
-    /// A disk without redundancy was exchanged for an older one with labels 0 and 2 of now. After
-    /// an export that was believed: these labels were of the newest group, and nothing before
-    /// them was required.
+    /// A disk without redundancy was replaced by an older one with labels 0 and 2 of now. After an
+    /// export that was accepted: these labels were of the newest group, and earlier groups were not
+    /// required.
     #[test]
     fn a_group_that_no_power_cut_stopped_is_required() {
         let state = State {

@@ -1,8 +1,9 @@
-//! Spares that serve in the place of other devices.
+//! Spares that replace other devices.
 //!
-//! A spare may have stepped in a moment before the pool went down. Whoever noted where the pool's
-//! devices are need not know of it yet, so a search that goes by such notes does not meet it. The
-//! pool's own tree names it, and it is looked for at its recorded path, like the spares that wait.
+//! A spare may have been activated just before the pool crashed. A list of device paths saved
+//! before that, such as a cache file, lacks it, so a search by such a list does not find it. The
+//! pool's own tree names the spare, and the import looks for it at its recorded path, like for idle
+//! spares.
 
 use crate::devices::may_open;
 use crate::import::candidate::PoolCandidate;

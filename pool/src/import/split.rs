@@ -1,9 +1,9 @@
 //! What makes a pool of the sides that were split off another one.
 //!
-//! The sides hold the state of the pool that they were sides of. They are imported as that, with
-//! another configuration in place of the one they hold: a name, a guid, and a tree in which each
-//! side stands where its mirror was. The first group writes it, with labels that tell where the
-//! pool came from, and forgets what only the others had.
+//! The sides hold the state of the pool that they belonged to. They are imported in that state,
+//! with another configuration instead of the one they hold: a name, a guid, and a tree in which
+//! each side is in the place of its mirror. The first group writes it, with labels that name the
+//! original pool, and drops the data that only the others had.
 
 use crate::create::remove_auxiliary;
 use crate::devices::{SpaceTables, forget, logs_of, without_other_sides};
@@ -27,7 +27,7 @@ pub(crate) struct SplitInto {
     pub origin_name: String,
     /// The sides.
     pub sides: Vec<Guid>,
-    /// Who has both.
+    /// The user and system of both pools.
     pub actor: Actor,
 }
 

@@ -1,9 +1,9 @@
 //! Metadata that an import reads, and that files can be read without.
 //!
-//! A pool that is imported read-only is often one from which data is to be saved. What only writing
-//! needs must not keep it from being opened: then a table that cannot be read is noted, and
-//! something harmless takes its place. A pool that is to be written to needs all of it, because
-//! whoever does not know what is allocated would write over it.
+//! A pool is often imported read-only to rescue its data. Metadata that only writing needs must not
+//! prevent that: an unreadable table is noted and replaced by a harmless default. A pool that is
+//! imported for writing needs all tables, because a writer without the allocations would overwrite
+//! data.
 //!
 //! | table | what only reads does without it |
 //! | --- | --- |
@@ -14,9 +14,9 @@
 //! | mappings of removed vdevs | blocks that were moved from there cannot be read |
 //! | `$ORIGIN` | datasets that are no clones may be shown as such |
 //!
-//! Needed by all: the object directory, the configuration, the list of datasets. One dataset whose
-//! object set cannot be read keeps nobody from the others, nor the pool from being written to
-//! ([`crate::import::claim`]).
+//! All imports need the object directory, the configuration and the list of datasets. One dataset
+//! with an unreadable object set does not affect the others, nor keep the pool from being written
+//! to ([`crate::import::claim`]).
 
 use crate::error::ImportError;
 use std::fmt;

@@ -1,7 +1,7 @@
 //! Making an imported pool writable.
 //!
-//! Everything that refuses a pool comes before anything is written. The first transaction group
-//! writes the labels, so that they say who has the pool now.
+//! All checks that refuse a pool come before the first write. The first transaction group writes
+//! the labels, which then name the system that has the pool.
 
 use crate::absence::away::{self, Away};
 use crate::allocation::{self, Space};
@@ -38,8 +38,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Versions of pools that are written to: the last before there were features, and that of
-/// features. What lies between never was anybody's.
+/// Pool versions that can be written to: the last one before feature flags, and that of feature
+/// flags. The numbers in between were never used.
 const VERSIONS_KEPT: [u64; 2] = [28, 5000];
 /// The newest group that a pool may have on it to be written to: what is added to the numbers of
 /// groups never overflows then. A pool that syncs a thousand a second gets here in 292 million
@@ -67,8 +67,9 @@ fn refusal(reason: impl Into<String>) -> ImportError {
     }
 }
 
-/// Opens a device for writing. One that another process has locked is waited for, until `deadline`
-/// by the monotonic clock; then it is in use. It is never missing: its pool would do without it.
+/// Opens a device for writing. If another process has locked it, waits until `deadline` of the
+/// monotonic clock; after that the device is in use. It is never reported as missing, because its
+/// pool would work without it.
 fn open_when_free(
     path: &Path,
     options: &ImportOptions,
@@ -342,7 +343,7 @@ impl Pool {
         if !headers.is_empty()
             && let Err(error) = syncer.run_task(headers)
         {
-            // What is to be said is said already.
+            // The error is known already.
             let _ = syncer.stop();
             return Err(refusal(error.to_string()));
         }
@@ -353,7 +354,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Claims or discards the intent logs; what the first group is to store of that.
+    /// Claims or discards the intent logs. Returns the headers for the first group.
     fn take_logs(
         &mut self,
         candidate: &PoolCandidate,
@@ -361,7 +362,7 @@ impl Pool {
         newest: Txg,
     ) -> Result<StoreLogHeaders, ImportError> {
         let uberblock = self.uberblock();
-        // Where the logs are not those of the state that was opened, or not to be had.
+        // If the logs are not those of the opened state, or are out of reach.
         let is_older = newest > uberblock.txg || uberblock.checkpoint_txg != Txg(0);
         let discards = is_older;
         let is_exported = candidate.config.state == PoolState::Exported;
@@ -393,8 +394,8 @@ impl Pool {
         needed("a space map", space)
     }
 
-    /// Reads what every group adds to, so that no group fails for want of it: an import says of
-    /// what is damaged which it is, and a group can only suspend the pool.
+    /// Reads the tables that every group appends to. An import can name a damaged table, but a
+    /// group that fails can only suspend the pool.
     fn check_what_groups_read(&mut self, committed: &Arc<ObjectSet>) -> Result<(), ImportError> {
         for top in &self.vdev_tree().children {
             let id = top.id.unwrap_or_default();
@@ -421,7 +422,7 @@ impl Pool {
         }
         let history = directory.object(keys::HISTORY)?;
         if let Some(fault) = history.and_then(|history| history_fault(committed, history)) {
-            self.note_unread("the pool's history (it begins anew)", fault);
+            self.note_unread("the pool's history (a new one was started)", fault);
         }
         Ok(())
     }
@@ -453,7 +454,7 @@ impl Pool {
         Ok((chronicle, away))
     }
 
-    /// The configuration that says who has the pool now.
+    /// The configuration of a pool that this system has.
     fn config_in_use(&self, candidate: &PoolCandidate, version: u64) -> LiveConfig {
         let options = self.options();
         let mut config = self.config().as_ref().clone();
@@ -465,10 +466,10 @@ impl Pool {
         };
         config.name = Some(name.to_owned());
         config.hostid = options.hostid;
-        // Where a pool came from is told until it is imported.
+        // The guid of the split pool stays in the configuration until the first import.
         config.split_guid = options.becomes.as_ref().map(|other| other.origin());
         config.hostname = Some(options.hostname.clone());
-        // What the labels say of features is kept up; before the first of them they say nothing.
+        // The features in the labels are kept up to date; before feature flags labels have none.
         let features = config.features_for_read.take();
         let features = features.or_else(|| candidate.config.features_for_read.clone());
         let has_features = version >= VERSION_FEATURES;
@@ -478,7 +479,7 @@ impl Pool {
         config
     }
 
-    /// Queues what the first group writes beside the labels; nobody waits for it.
+    /// Queues what the first group writes besides the labels, without waiting.
     fn queue_first_tasks(&self, syncer: &Syncer, hostname: &str) -> Result<(), ImportError> {
         let host = hostname.to_owned();
         let actor = Actor { user: 0, host };
@@ -488,7 +489,7 @@ impl Pool {
             // Vdevs that come later, by OpenZFS, get the numbers of those that it left behind.
             syncer.flush_space_maps();
         }
-        // Who needs what cannot be read here will say so.
+        // Errors of these tables are reported by the code that needs them.
         if lost_dedup_figures(self.dsl()).is_ok_and(|lost| !lost.is_empty()) {
             queued = queued.and(syncer.queue(ForgetLostFigures).map(drop));
         }

@@ -1,19 +1,18 @@
-//! Sequential rebuilds: a device gets what it misses in the order of the disk.
+//! Sequential rebuilds: copying to a device in disk order what it misses.
 //!
-//! A resilver follows block pointers, which lie anywhere. Where the same bytes are on several
-//! devices at the same place, or parity goes by rows (`vdev::rebuild`), what is allocated can be
-//! copied without asking what it is: redundancy is there again much sooner. Nothing is verified on
-//! the way, so a scrub follows by itself.
+//! A resilver follows block pointers, which lie anywhere. If the devices have the same bytes at the
+//! same place, or parity is arranged in rows (`vdev::rebuild`), allocated space can be copied
+//! without knowing its blocks: redundancy is restored much sooner. Nothing is verified during the
+//! copy, so a scrub starts afterwards.
 //!
-//! One metaslab after another is left alone (`allocation::avoid`); when the groups that may have
-//! allocated there are on disk, all of it that is not free is copied. How far that is stands in
-//! the ZAP of the top-level vdev (format/1c 8), and the next import goes on there, here or in
-//! OpenZFS. At the end the device's log of what it missed is struck off, in the group that says
-//! so.
+//! The allocator avoids one metaslab after another (`allocation::avoid`). When the groups that may
+//! have allocated there are on disk, all of its space that is not free is copied. The progress is
+//! in the ZAP of the top-level vdev (format/1c 8), so the next import can resume it, here or in
+//! OpenZFS. At the end the device's dirty time log is cleared, in the group that records the end.
 //!
-//! A rebuild gives way to a resilver when it cannot be relied on: when a device that is read from
-//! lacks something itself, when a device did not take what it was given or was out of use
-//! meanwhile, and when there is no other room than the metaslab that is being copied.
+//! A rebuild gives way to a resilver when it is unreliable: when a source device lacks data itself,
+//! when a target device failed a write or was out of use meanwhile, or when there is no free space
+//! outside the metaslab being copied.
 
 mod record;
 mod state;

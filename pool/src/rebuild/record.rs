@@ -17,7 +17,7 @@ pub(super) enum RebuildState {
     /// There never was one.
     #[default]
     None,
-    /// Under way: goes on by itself after an import.
+    /// Active: an import resumes it.
     Active,
     /// Given up.
     Canceled,
@@ -87,7 +87,7 @@ impl Record {
         ]
     }
 
-    /// Whether it is the same rebuild, not one that was begun anew.
+    /// Whether it is the same rebuild and was not restarted.
     pub fn is_same(&self, other: &Self) -> bool {
         (self.start_time, self.max_txg) == (other.start_time, other.max_txg)
     }

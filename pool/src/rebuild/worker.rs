@@ -43,7 +43,7 @@ fn top_of(config: &VdevConfig) -> Option<Top> {
     })
 }
 
-/// How a rebuild went on.
+/// How a step of a rebuild ended.
 enum Progress {
     Done,
     /// The pool is being let go.
@@ -123,7 +123,7 @@ impl Rebuild<'_> {
         let figures = self.syncer.space.figures();
         let space = figures.get(&self.top.id).copied().unwrap_or_default();
         self.record.estimated = space.allocated;
-        // A leaf that missed more than it did when the rebuild began was away for a part of it.
+        // A leaf that misses more than at the begin of the rebuild was away for a part of it.
         let later = |target: &ResilverTarget| target.missed != target.txgs;
         let is_resumed = self.record.last_offset > 0;
         if self.top.leaves.is_empty() || is_resumed && self.targets.iter().any(later) {
@@ -145,7 +145,7 @@ impl Rebuild<'_> {
     /// Copies one metaslab.
     fn metaslab(&mut self, index: usize) -> Progress {
         for _ in 0..ATTEMPTS_MAX {
-            // What the record says was copied is there: nobody asks again after an import.
+            // An import trusts the record: what it lists as copied must be on the target.
             let shape = self.syncer.vdevs.shape();
             if !self.targets.iter().all(|target| shape.is_reached(target)) {
                 return Progress::Failed;
@@ -245,8 +245,8 @@ impl Rebuild<'_> {
         }
     }
 
-    /// Notes the end, and has a scan follow: a scrub, for nothing was verified, or the resilver
-    /// that it gives way to. Returns whether it has begun anew instead, with another leaf.
+    /// Records the end and starts a scan: a scrub, because nothing was verified, or the resilver
+    /// that it gives way to. Returns whether the rebuild restarted instead, with another leaf.
     fn end(self, is_complete: bool) -> bool {
         let (worker, syncer) = (self.worker, Arc::clone(self.syncer));
         let ended = syncer.run_task(End {
@@ -267,7 +267,7 @@ impl Rebuild<'_> {
             },
             false => ScanRequest::Resilver,
         };
-        // Another scan that is under way, or a pool that takes no changes, is told elsewhere.
+        // Errors are reported elsewhere: another running scan, or a pool that takes no changes.
         let _ = begin_scan(&syncer, &worker.scans, &worker.buffers, follows);
         false
     }
@@ -290,7 +290,7 @@ impl SyncTask for StoreRecord {
         // A log device may have been removed meanwhile.
         let Some(zap) = zap else { return Ok(()) };
         let now = Record::read(context.mos(), zap)?;
-        // Another leaf may have come in: then it has begun anew.
+        // If another leaf was added, the rebuild was restarted.
         match now.state == RebuildState::Active && now.is_same(&self.record) {
             true => self.record.store(context, zap),
             false => Ok(()),
@@ -366,7 +366,7 @@ impl SyncTask for End {
 }
 
 impl Pool {
-    /// Has threads go on with the rebuilds that the pool says are under way.
+    /// Starts threads that resume the active rebuilds of the pool.
     pub(crate) fn resume_rebuilds(&self) {
         let Some(syncer) = self.syncer().filter(|_| self.options().scans) else {
             return;
@@ -377,7 +377,7 @@ impl Pool {
             if record.state == RebuildState::Active {
                 self.start_rebuild(syncer, top.id);
             } else if !top.leaves.is_empty() {
-                // Nobody works on them: a resilver is due.
+                // No rebuild is active for them, so a resilver is due.
                 let ended = syncer.run_task(End {
                     syncer: Arc::clone(syncer),
                     top,
@@ -386,7 +386,7 @@ impl Pool {
                     is_complete: false,
                     has_begun_anew: false,
                 });
-                // A pool that takes no changes says so elsewhere.
+                // A pool that takes no changes reports that elsewhere.
                 drop(ended);
             }
         }

@@ -1,7 +1,7 @@
 //! What happens when a resilver has ended.
 //!
-//! Its devices have what they missed. Whoever waited for that is told here, in the transaction
-//! group that says so on disk: a step either happens with it or not at all.
+//! Its devices are up to date. The steps that waited for that are taken here, in the transaction
+//! group that records the end on disk: a step happens with it or not at all.
 
 use crate::devices::detach_replaced;
 use crate::sync::Syncer;

@@ -1,4 +1,4 @@
-//! What can be asked of a pool's scans.
+//! Commands on a pool's scans.
 
 use super::logs::mend_waiting;
 use super::model::{ScanError, ScanRequest, ScanStatus};
@@ -15,8 +15,8 @@ use cenote_ondisk::scan::{Scan, ScanFunction, ScanState};
 use cenote_vdev::TxgSet;
 use std::sync::Arc;
 
-/// Begins a scan that nobody asked for by a command. While a resilver is under way a scan is due
-/// afterwards; and a resilver ends a scrub.
+/// Starts a scan without a user's command. During a resilver it is queued; a resilver replaces a
+/// running scrub.
 pub(crate) fn begin_scan(
     syncer: &Arc<Syncer>,
     scans: &Arc<Scans>,
@@ -33,8 +33,8 @@ pub(crate) fn begin_scan(
 }
 
 impl Pool {
-    /// Begins a scan, or goes on with a scrub that is paused; it is on disk when this returns, and
-    /// a thread of the pool works on it. The command goes into the pool's history.
+    /// Starts a scan, or resumes a paused scrub. When this returns, the start is on disk and a
+    /// thread of the pool works on it. The command is recorded in the pool's history.
     ///
     /// # Errors
     /// If another scan is under way. A resilver takes the place of a scrub.
@@ -51,7 +51,7 @@ impl Pool {
         self.resume_scan()
     }
 
-    /// Has a thread go on with the scan that the pool says is under way.
+    /// Starts a thread that resumes the active scan of the pool.
     pub(crate) fn resume_scan(&self) -> Result<(), ScanError> {
         let Some(syncer) = self.syncer() else {
             return Ok(());
@@ -61,16 +61,16 @@ impl Pool {
         Worker::start(syncer, self.scans(), buffers).map_err(ScanError::Thread)
     }
 
-    /// Mends the logs that an import claimed, before anybody replays them. What cannot be read for
-    /// that is told to whoever does, and scrubs mend logs, too.
+    /// Repairs the logs that an import claimed, before they are replayed. Unreadable blocks are
+    /// reported at the replay; scrubs repair logs, too.
     pub(crate) fn mend_waiting_logs(&self, heads: &[ObjectId]) {
         if let Some(syncer) = self.syncer().filter(|_| !heads.is_empty()) {
             let _ = mend_waiting(syncer, &self.options().buffers.scans, heads);
         }
     }
 
-    /// Goes on with what an import finds: the scan that is under way, or a resilver if some device
-    /// misses what it could be given. Only the next import tries again what fails here.
+    /// Resumes after an import: the active scan, or else a resilver if some device misses data that
+    /// is available. If this fails, only the next import tries again.
     pub(crate) fn resume_scans(&self) {
         let Some(syncer) = self.syncer().filter(|_| self.options().scans) else {
             return;
@@ -106,8 +106,9 @@ impl Pool {
         };
     }
 
-    /// Goes on with a resilver for the devices that got all that it came to so far. Others are due
-    /// afterwards; and if there are none, whoever began it, it begins anew.
+    /// Resumes a resilver for the devices that got everything it has walked so far. Others need
+    /// another one afterwards. If there are no such devices it restarts, whichever software began
+    /// it.
     fn resume_resilver(&self, syncer: &Arc<Syncer>, scan: &Scan) -> Result<(), ScanError> {
         let words = directory_words(self.mos(), RESILVER_TARGETS).map_err(DslError::from);
         let words = words.map_err(ScanError::Log)?.unwrap_or_default();
@@ -140,7 +141,7 @@ impl Pool {
     /// was attached or replaces another.
     ///
     /// # Errors
-    /// If the pool takes no changes, or there is no thread to be had.
+    /// If the pool takes no changes, or no thread can be started.
     pub fn look_for_resilver(&self) -> Result<bool, ScanError> {
         let Some(syncer) = self.syncer() else {
             return Ok(false);
@@ -153,7 +154,7 @@ impl Pool {
         Ok(true)
     }
 
-    /// Whether a scrub was asked for that begins when the resilver has ended.
+    /// Whether a scrub is queued that begins when the resilver has ended.
     pub fn scrub_follows(&self) -> bool {
         self.scans().live().scrub_follows
     }
@@ -187,7 +188,7 @@ impl Pool {
         let syncer = Arc::clone(self.writer()?);
         let scan = self.dsl().scan().ok().flatten();
         if !scan.is_some_and(|scan| scan.state == ScanState::Scanning) {
-            // Not a word of it in the history.
+            // The history must not record it.
             return Err(ScanError::NotScrubbing);
         }
         let outcome = Ok(());
@@ -208,7 +209,7 @@ impl Pool {
     /// The last or current scan; `None` if there never was one.
     ///
     /// # Errors
-    /// If what the pool says of it cannot be read.
+    /// If the scan's state is unreadable.
     pub fn scan_status(&self) -> Result<Option<ScanStatus>, DslError> {
         let Some(mut scan) = self.dsl().scan()? else {
             return Ok(None);

@@ -1,7 +1,7 @@
-//! Looking again at the blocks that are known to be damaged: `zpool scrub -e`.
+//! Reading damaged blocks again: `zpool scrub -e`.
 //!
-//! There are few of them, so this needs no turns: they are read and mended one after the other,
-//! and those that are whole again, or not there any more, are taken off the list.
+//! There are few of them, so this needs no turns: they are read and repaired one after the other.
+//! Blocks that are good again or do not exist any more are removed from the list.
 
 use super::model::ScanError;
 use crate::pool::Pool;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 const ERROR_SCRUB: u64 = 3;
 const FINISHED: u64 = 2;
 
-/// Notes what came of it.
+/// Stores the result.
 struct Note {
     scrub: ErrorScrub,
     whole: BTreeSet<ErrorEntry>,
@@ -44,8 +44,8 @@ impl SyncTask for Note {
 }
 
 impl Pool {
-    /// Looks again at the blocks that are known to be damaged, and mends what can be mended. The
-    /// command goes into the pool's history.
+    /// Reads the known damaged blocks again, and repairs them if possible. The command is recorded
+    /// in the pool's history.
     ///
     /// # Errors
     /// If a scan is under way, or the list cannot be read.

@@ -1,17 +1,17 @@
-//! Reading and mending the intent logs that are claimed and not replayed yet.
+//! Reading and repairing intent logs that are claimed but not replayed.
 //!
-//! Such a log waits until somebody loads a key or mounts the dataset, for months perhaps. Until
-//! then it is what `fsync` promised, on blocks to which no tree leads: they hang on the header in
-//! the object set block. A walk that passed them over would call a device complete that has none
-//! of them.
+//! Such a log waits until a user loads a key or mounts the dataset, perhaps for months. Until then
+//! it holds data promised by `fsync`, in blocks that only the header in the object set block leads
+//! to. If a walk skipped them, a device that has none of them would count as complete.
 //!
-//! All their copies are judged, whatever a device is known to have missed: the groups of a power
-//! cut are in no dirty time log. A log that is being written needs nothing. What it holds is in
-//! memory, too, and in a group before a scan has ended.
+//! All their copies are checked, whatever a device is known to have missed: the groups before a
+//! power cut are in no dirty time log. A log that is being written needs no check: its data is in
+//! memory, too, and in a group before a scan ends.
 //!
-//! A cut may leave a block on one side of a mirror only. Nobody promised it, but the claim came to
-//! it, and the replay needs it. So an import mends the logs that it claims ([`mend_waiting`]):
-//! that side may go away before the replay, and a sequential rebuild does not ask which is right.
+//! A power cut may leave a block on one mirror side only. It was never promised, but the claim
+//! reached it, and the replay needs it. So an import repairs the logs that it claims
+//! ([`mend_waiting`]): that side may fail before the replay, and a sequential rebuild does not
+//! check which side is right.
 
 use super::plan;
 use super::walk::{Due, Mender, Walked};
@@ -24,10 +24,10 @@ use cenote_io::{IoContext, MendScope, Mended};
 use cenote_ondisk::BlockPointer;
 use std::sync::Arc;
 
-/// What stands for an intent log in the place of a block's level (format/1b 8).
+/// The level that means an intent log in a block's place (format/1b 8).
 const LOG_LEVEL: i64 = -2;
 
-/// Mends the claimed logs of datasets. Whether all were come to before `is_interrupted` said so.
+/// Repairs the claimed logs of datasets. Returns whether it finished before `is_interrupted`.
 pub(super) fn mend_logs(
     mos: &Arc<ObjectSet>,
     datasets: impl IntoIterator<Item = ObjectId>,
@@ -61,11 +61,11 @@ fn claimed_log(mos: &Arc<ObjectSet>, id: ObjectId) -> Result<Option<IntentLog>, 
     Ok(log.filter(IntentLog::is_claimed))
 }
 
-/// Mends the logs of these heads, which were claimed in the group that is on disk. The pool is not
-/// in use yet.
+/// Repairs the logs of these heads, which were claimed in the group on disk. The pool is not in use
+/// yet.
 ///
 /// # Errors
-/// If the pool's metadata cannot be read. Logs that cannot be mended are as they were.
+/// If the pool's metadata is unreadable. Logs that cannot be repaired stay as they were.
 pub(super) fn mend_waiting(
     syncer: &Syncer,
     buffers: &Arc<MemoryBudget>,
@@ -136,7 +136,7 @@ fn bookmark(objset: ObjsetId, sequence: u64) -> Bookmark {
     }
 }
 
-/// Counts a block. Nothing was found of it, or it was mended.
+/// Counts a block; `mended` is `None` if no copy was found.
 fn note(walked: &mut Walked, place: Bookmark, pointer: &BlockPointer, mended: Option<Mended>) {
     let is_lost = mended.is_none_or(|mended| mended.lost > 0);
     walked.done.examined += pointer.allocated_size();

@@ -1,4 +1,4 @@
-//! What is said about scans from outside.
+//! Scans as other modules see them: requests, status and errors.
 
 use crate::sync::SyncError;
 use cenote_base::Txg;
@@ -8,12 +8,12 @@ use cenote_ondisk::scan::Scan;
 /// What is to be scanned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScanRequest {
-    /// Everything that was born after `since`, and up to `until` or, without it, up to now. A
-    /// scrub that is paused goes on, whatever it was for.
+    /// All blocks born after `since`, and up to `until` or, without it, up to now. A paused scrub
+    /// is resumed, whatever its range.
     Scrub {
         /// The last group that is left out; 0 for none.
         since: Txg,
-        /// The last group that is looked at.
+        /// The last group that is read.
         until: Option<Txg>,
     },
     /// What devices missed.
@@ -23,9 +23,9 @@ pub enum ScanRequest {
 /// The last or current scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScanStatus {
-    /// As it stands in the pool, with what was done since that was written.
+    /// As stored in the pool, with the progress since then.
     pub scan: Scan,
-    /// When this process began, or went on with it: seconds UTC. 0 if it did not.
+    /// When this process began or resumed it, in seconds UTC; 0 if it did not.
     pub pass_start: u64,
     /// Bytes walked over since then.
     pub pass_examined: u64,
@@ -57,7 +57,7 @@ pub enum ScanError {
     /// The pool takes no changes.
     #[error(transparent)]
     Sync(#[from] SyncError),
-    /// There is no thread to be had.
+    /// No thread can be started.
     #[error("a scan cannot get a thread: {0}")]
     Thread(std::io::Error),
 }

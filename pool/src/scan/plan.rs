@@ -30,7 +30,7 @@ pub(super) struct Planned {
 pub(super) struct Plan {
     pub datasets: Vec<Planned>,
     pub roots: Vec<Root>,
-    /// Where the first of them is gone on with: object, level, block.
+    /// Where the first of them is resumed: object, level, block.
     pub resume: Option<[u64; 3]>,
 }
 
@@ -39,7 +39,7 @@ pub(super) fn running(mos: &Arc<ObjectSet>) -> Result<Option<Scan>, DmuError> {
     let Some(words) = directory_words(mos, keys::SCAN)? else {
         return Ok(None);
     };
-    // A layout of old releases, which nobody goes on with.
+    // A layout of old releases, which cannot be resumed.
     let scan = Scan::from_words(&words).ok();
     Ok(scan.filter(|scan| scan.state == ScanState::Scanning))
 }

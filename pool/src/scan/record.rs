@@ -1,7 +1,7 @@
 //! The state of a scan in the pool, in OpenZFS's form (format/1b 8), and what changes it.
 //!
-//! All of it happens in transaction groups: whoever destroys or snapshots datasets changes the
-//! same words there, so that each sees what the other did.
+//! All changes happen in transaction groups. Destroying datasets and creating snapshots changes the
+//! same words there, so each sees the other's changes.
 
 use super::after::{ResilverEnd, resilver_ended};
 use super::model::{ScanError, ScanRequest};
@@ -128,7 +128,7 @@ impl<'a, 'c> Words<'a, 'c> {
     fn leave(&mut self, dataset: ObjectId) -> Result<(), DmuError> {
         let is_current = self.scan.position[0] == dataset.0;
         if self.take(dataset)?.is_none() {
-            // Somebody put another in its place, which is walked anew.
+            // It was replaced by another dataset, which is walked from its start.
             return Ok(());
         }
         if is_current {
@@ -165,7 +165,7 @@ impl<'a, 'c> Words<'a, 'c> {
         Ok(())
     }
 
-    /// Whether nothing of it is noted as walked.
+    /// Whether nothing is recorded as walked.
     fn is_young(&self) -> bool {
         self.scan.examined == 0 && self.scan.position == [0; 4]
     }
@@ -213,7 +213,7 @@ impl<'a, 'c> Words<'a, 'c> {
     }
 }
 
-/// Who has the pool, for the history.
+/// The system that has the pool, for the history.
 fn host(syncer: &Syncer) -> Actor {
     let host = syncer.config().config.hostname.clone();
     Actor {
@@ -314,16 +314,16 @@ fn begin(
     Ok(true)
 }
 
-/// Begins a scan, or goes on with one that is paused.
+/// Begins a scan, or resumes a paused one.
 pub(super) struct Begin {
     pub syncer: Arc<Syncer>,
     pub scans: Arc<Scans>,
     pub request: ScanRequest,
-    /// A resilver that is under way is not to be relied on.
+    /// A running resilver is unreliable.
     pub is_restart: bool,
     /// A scrub that finds a resilver under way is due afterwards.
     pub waits: bool,
-    /// What came of it.
+    /// The result.
     pub outcome: Result<(), ScanError>,
 }
 
@@ -407,9 +407,9 @@ impl SyncTask for Begin {
 /// Pauses or ends a scrub.
 pub(super) struct Interrupt {
     pub syncer: Arc<Syncer>,
-    /// It is to go on later.
+    /// It is to be resumed later.
     pub is_pause: bool,
-    /// What came of it.
+    /// The result.
     pub outcome: Result<(), ScanError>,
 }
 
@@ -455,7 +455,7 @@ pub(super) struct Turn {
     pub lost: BTreeSet<ErrorEntry>,
     /// Blocks born up to this group may not have been met.
     pub unwalked: Option<Txg>,
-    /// Whether a scan is to go on, this one or the next.
+    /// Whether a scan has more turns, this one or the next.
     pub goes_on: bool,
 }
 
@@ -490,7 +490,8 @@ impl Turn {
         Ok(is_another_due)
     }
 
-    /// Begins what is due after a resilver, in the same group: nobody sees the pool in between.
+    /// Begins the scan that is due after a resilver, in the same group, so that there is no state
+    /// in between.
     fn follow(&self, context: &SyncContext<'_>, is_another_due: bool) -> Result<bool, DslError> {
         let own = (&*self.syncer, &*self.scans);
         if is_another_due && begin(context, own, ScanRequest::Resilver)? {
@@ -538,7 +539,7 @@ impl SyncTask for Turn {
         }
         let shape = self.syncer.vdevs.shape();
         let lacking = words.lacks_datasets.then_some(words.scan.txg_max);
-        // Nobody is to believe that all was looked at.
+        // The scan was not complete, so it must not end without errors.
         words.scan.errors = words
             .scan
             .errors
@@ -547,7 +548,7 @@ impl SyncTask for Turn {
             shape.note_unwalked(&targets, last);
         }
         shape.keep_unrepaired();
-        // One that was paused while its last turn was under way ends when it goes on.
+        // A scan that was paused during its last turn ends when it is resumed.
         if !words.is_over()? || words.scan.flags & FLAG_PAUSED != 0 {
             self.goes_on = words.scan.is_running();
             if words.scan.function == ScanFunction::Resilver {

@@ -23,7 +23,7 @@ const TURN: Duration = Duration::from_secs(4);
 /// Threads that read and compare: devices serve a few of a scan's requests at a time, and a
 /// processor compares faster than a device reads.
 const WORKERS: usize = 8;
-/// How often the job looks whether it may go on.
+/// How often the job checks whether it may continue.
 const SUSPENDED: Duration = Duration::from_millis(50);
 /// How long the job waits before it tries again what could not be read or noted.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -34,9 +34,10 @@ pub(super) struct Worker {
     syncer: Weak<Syncer>,
     scans: Arc<Scans>,
     buffers: Arc<MemoryBudget>,
-    /// Its own, so that nobody who reads waits behind a scan's jobs; none before it works.
+    /// Its own workers, so that other readers do not wait behind a scan's jobs. `None` before it
+    /// works.
     workers: Option<Arc<Workers>>,
-    /// The scan that devices were told of.
+    /// The scan that was announced to the devices.
     announced: Option<u64>,
 }
 
@@ -61,7 +62,7 @@ impl From<SyncError> for Failure {
 }
 
 impl Worker {
-    /// Has the scan go on that the pool says is under way.
+    /// Starts the job for the active scan of the pool.
     pub fn start(
         syncer: &Arc<Syncer>,
         scans: &Arc<Scans>,
@@ -78,7 +79,7 @@ impl Worker {
         scans.job.start("scan", guarded(worker, guard))
     }
 
-    /// One turn; whether the scan goes on.
+    /// Runs one turn. Returns whether the scan has more turns.
     fn turn(&mut self, control: &Control, syncer: &Arc<Syncer>) -> Result<bool, Failure> {
         let hold = Hold::new(&syncer.space);
         let (generation, begun_in, targets) = {
@@ -87,7 +88,7 @@ impl Worker {
         };
         let uberblock = syncer.uberblock();
         if uberblock.txg < begun_in {
-            // Not on disk yet; who begins it asks for the work when it is.
+            // Not on disk yet; the caller that begins the scan starts the job afterwards.
             return Ok(false);
         }
         let cache = syncer.mos.cache().for_io(&IoContext::SCRUB);
@@ -151,7 +152,7 @@ impl Worker {
             .get_or_insert_with(|| Arc::new(Workers::new(WORKERS)));
         let mut order = DiskOrder::new(plan.roots.clone(), Arc::clone(workers), LIMITS);
         if let (Some([object, level, block]), Some(root)) = (plan.resume, plan.roots.first()) {
-            // A level that is none stands for what comes before all objects.
+            // An invalid level means the position before all objects.
             if let Ok(level) = u8::try_from(level) {
                 order.resume_at(Bookmark {
                     objset: root.objset,
@@ -177,8 +178,8 @@ impl Worker {
 }
 
 impl Work for Worker {
-    /// Only a pool that takes no more changes is left alone with a scan under way: what fails
-    /// otherwise is tried again, for nobody else would.
+    /// Stops early only if the pool takes no more changes. Other failures are retried here, because
+    /// no other code does.
     fn step(&mut self, control: &Control) -> Next {
         let Some(syncer) = self.syncer.upgrade() else {
             return Next::Done;

@@ -33,13 +33,13 @@ impl Progress {
 pub(crate) struct Live {
     /// Not stored yet.
     pub fresh: Progress,
-    /// Stored since this process goes on with the scan.
+    /// Stored since this process resumed the scan.
     pub stored: Progress,
     /// When that began: seconds UTC.
     pub pass_start: u64,
     /// When the scan was paused: seconds UTC.
     pub pause_time: u64,
-    /// Counts the scans that began or went on here.
+    /// Counts the scans that began or were resumed here.
     pub generation: u64,
     /// The group that the scan began in.
     pub begun_in: Txg,
@@ -52,7 +52,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    /// Another scan begins, or goes on here.
+    /// Another scan begins, or is resumed here.
     pub fn begin(&mut self, begun_in: Txg, seconds: u64, targets: Vec<ResilverTarget>) {
         *self = Self {
             pass_start: seconds,
@@ -84,7 +84,7 @@ impl Scans {
         live.targets.iter().any(|target| target.leaf == leaf)
     }
 
-    /// Ends the thread; what the pool says of the scan stays, and the next import goes on.
+    /// Ends the thread. The scan's state stays in the pool, and the next import resumes it.
     pub fn stop(&self) {
         self.job.close();
     }

@@ -1,4 +1,4 @@
-//! Reading and mending the blocks that a turn meets.
+//! Reading and repairing the blocks that a turn visits.
 
 use super::state::{Progress, Scans};
 use cenote_base::{MemoryBudget, MemoryLease, Txg};
@@ -25,7 +25,7 @@ pub(super) const LIMITS: Limits = Limits {
 /// How long a block waits for the buffers of others: far longer than any of them takes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Which blocks are mended, and how.
+/// Which blocks are repaired, and how.
 #[derive(Clone, Debug)]
 pub(super) enum Due {
     /// All of a scrub: born after the first and up to the second.
@@ -52,7 +52,7 @@ impl Due {
     }
 }
 
-/// What reads and mends.
+/// Reads and repairs blocks.
 #[derive(Clone, Debug)]
 pub(super) struct Mender {
     pub pipeline: Arc<Pipeline>,
@@ -66,7 +66,7 @@ pub(super) struct Mender {
 pub(super) struct Outcome {
     /// What it holds, if it leads to others.
     contents: Option<Block>,
-    /// Nothing is left of it, or of a part.
+    /// It is lost, or a part of it.
     is_lost: bool,
 }
 
@@ -79,14 +79,14 @@ impl Mender {
         }
     }
 
-    /// Mends a block; the stored bytes if that took reading them all.
+    /// Repairs a block. Returns the stored bytes if all of them were read.
     fn mend(&self, visit: &Visit) -> (Option<Vec<u8>>, bool) {
         let _lease = self.lease(visit.pointer.physical_size());
         self.mend_leased(visit, &self.due.io())
     }
 
-    /// Memory for blocks of so many bytes. A block larger than the budget is at least the only
-    /// one; and without memory in time somebody else is very slow.
+    /// Memory for blocks of so many bytes. A block larger than the budget gets all of it. If other
+    /// users do not release memory in time, the block is read without.
     fn lease(&self, bytes: u64) -> Option<MemoryLease> {
         let bytes = bytes.saturating_mul(COPIES_IN_MEMORY);
         let bytes = bytes.min(self.buffers.limit());
@@ -176,7 +176,7 @@ fn places_of(visit: &Visit) -> Vec<BatchRead> {
     pointer.dvas().map(place).collect()
 }
 
-/// Who goes along with the walk of a turn.
+/// The state of a turn's walk.
 pub(super) struct Round<'a> {
     pub mender: Mender,
     pub scans: &'a Scans,

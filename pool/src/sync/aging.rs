@@ -23,7 +23,7 @@ const PAUSE_MIN: Duration = Duration::from_millis(50);
 /// Begins, as `job`.
 ///
 /// # Errors
-/// If there is no thread to be had.
+/// If no thread can be started.
 pub(crate) fn begin_aging(job: &Job, syncer: &Arc<Syncer>) -> std::io::Result<()> {
     let pool = Arc::downgrade(syncer);
     let work = move |control: &Control| step(&pool, control);
@@ -43,7 +43,7 @@ fn step(syncer: &Weak<Syncer>, control: &Control) -> Next {
         Some(left) if !left.is_zero() => return Next::After(left.clamp(PAUSE_MIN, IDLE)),
         Some(_) => {}
     }
-    // Nothing is written while devices are gone, and a commit would wait for them.
+    // Without devices nothing is written, and a commit would wait for them.
     let is_waiting = syncer.pipeline.suspension().cause().is_some();
     if is_waiting || syncer.gate.suspended().is_some() {
         return Next::After(IDLE);

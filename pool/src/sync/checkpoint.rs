@@ -1,16 +1,16 @@
 //! The pool's checkpoint: the state of one group, kept as it was until it is discarded.
 //!
-//! A checkpoint is an uberblock that the object directory keeps (format/1 1.7). Nothing is copied
-//! and no block is marked: what was born up to its group and is freed later stays allocated, and
-//! goes on a map of its vdev's that holds nothing else (format/1d.9).
+//! A checkpoint is an uberblock stored in the object directory (format/1 1.7). Nothing is copied
+//! and no block is marked: blocks that were born up to its group and are freed later stay
+//! allocated, and are added to a separate space map of their vdev (format/1d.9).
 //!
-//! That begins with the group after the one that is kept, and with the first block which that
-//! frees: whoever asks for a checkpoint has it begun before the next group is written
-//! ([`Syncer::begin_checkpoint`]), and a task notes it in the midst of that group.
+//! This begins with the first block freed by the group after the checkpoint's. So a checkpoint is
+//! requested before the next group is written ([`Syncer::begin_checkpoint`]), and a task records it
+//! during that group.
 //!
-//! Discarding takes the uberblock away at once. The maps are worked off in the groups that follow,
-//! a few blocks of them in each and from the end on, so that it goes on after a crash where it
-//! was. The count of the feature says how long that lasts.
+//! Discarding removes the uberblock at once. Each of the following groups frees a few blocks of the
+//! maps, from the end on, so that it resumes after a crash at the same place. The feature's count
+//! shows how long that lasts.
 
 use super::error::SyncError;
 use super::history::{Actor, log_event};
@@ -55,7 +55,7 @@ impl SyncTask for TakeCheckpoint {
             Some(_) => {}
         }
         self.check_logs(context)?;
-        // What this group has freed up to here is gone already.
+        // The frees of this group before this point cannot be undone.
         match self.syncer.checkpoint_txg() == Txg(0) {
             true => {
                 self.syncer.wants_checkpoint.store(true, Ordering::Release);
@@ -135,8 +135,8 @@ impl Syncer {
         self.checkpoint_txg.store(txg.0, Ordering::Release);
     }
 
-    /// From the first block of this group on nothing is freed that the group before has, if
-    /// somebody wants to keep that; says whether it is so.
+    /// Starts to keep all blocks of the previous group, if a checkpoint was requested. Called
+    /// before the first block of a group is freed; returns whether it started.
     pub(super) fn begin_checkpoint(&self) -> bool {
         let begins = self.wants_checkpoint.swap(false, Ordering::AcqRel);
         if begins {
@@ -146,7 +146,7 @@ impl Syncer {
         begins
     }
 
-    /// Frees after all what was kept for a checkpoint that nobody took.
+    /// Frees the blocks that were kept for a checkpoint which was not taken in the end.
     pub(super) fn abandon_checkpoint(&self, context: &SyncContext<'_>) -> Result<(), SyncError> {
         if context.dsl.checkpoint()?.is_some() {
             return Ok(());

@@ -18,7 +18,7 @@ impl Syncer {
     pub(super) fn commit(&self, txg: Txg, root: BlockPointer) -> Result<(), SyncError> {
         let before = self.uberblock();
         let previous = Previous::from(&before);
-        // Whoever changes the configuration from now on gets labels with the next group.
+        // Changes of the configuration after this point get labels with the next group.
         let (labels, tree_sum, version) = {
             let mut config = self.config();
             let is_new = std::mem::take(&mut config.are_labels_stale);
@@ -103,9 +103,9 @@ impl Syncer {
         Ok(taken)
     }
 
-    /// Lets devices that left with the group go: one that is not the pool's any more is not to be
-    /// found as a part of it. If that fails, its labels are older than all others, which importers
-    /// see.
+    /// Releases devices that left with the group, and clears their labels: they must not be found
+    /// as a part of the pool. If that fails, their labels are still older than all others, which an
+    /// import detects.
     fn release_left(&self) {
         let left = self.take_left();
         if left.is_empty() {

@@ -20,8 +20,7 @@ pub(crate) struct LiveConfig {
     pub config: PoolConfig,
     pub is_mos_stale: bool,
     pub are_labels_stale: bool,
-    /// Leaves that are offline or faulted until the pool is imported anew only: on disk nothing
-    /// is said of that.
+    /// Leaves that are offline or faulted only until the next import: this is not stored on disk.
     pub temporary: Vec<Guid>,
     /// Log devices that were given up, each with the last group before that.
     rested_logs: BTreeMap<Guid, Txg>,

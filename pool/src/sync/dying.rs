@@ -1,14 +1,13 @@
 //! What becomes of a pool when one of its threads panics.
 //!
-//! A panic is a fault of ours: what the thread was changing may be half done, and nobody knows
-//! where that would show. So the pool takes no more changes. The disk has its last group, and an
-//! export with `-f` and an import give that back. Other pools of the process are not concerned.
-//!
+//! A panic is a bug: the thread's change may be half done, with unknown effects. So the pool takes
+//! no more changes. The disk has its last group, and `zpool export -f` and an import return to it.
+//! Other pools of the process are not affected.
 //! Trims and initializations are the exception: they change nothing of the pool. One that panics
 //! ends, the space that it held is given back, and it can be begun again.
 //!
-//! Those who wait for the thread must not wait for ever. Each of them waits for something that the
-//! thread drops when it unwinds, or for the gate, or for devices; the last two are ended here.
+//! Waiting threads must not hang. Each of them waits for a value that the panicking thread drops,
+//! for the gate, or for devices. The last two waits are ended here.
 
 use super::syncer::Syncer;
 use std::sync::Arc;

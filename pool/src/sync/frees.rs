@@ -25,8 +25,8 @@ impl Piece {
 }
 
 impl Syncer {
-    /// Frees a block, gang members and all. From the second pass on in pools without logs of
-    /// space maps, the block goes on the list of deferred frees instead (format/1d.5).
+    /// Frees a block, including gang members. From the second pass on, in pools without space map
+    /// logs, the block is added to the list of deferred frees instead (format/1d.5).
     pub(super) fn free_block(&self, pointer: &BlockPointer) -> Result<(), DslError> {
         if pointer.is_hole() || pointer.is_embedded() {
             return Ok(());
@@ -84,8 +84,8 @@ impl Syncer {
 
     /// All pieces that a block takes.
     ///
-    /// Members of a gang whose header cannot be read are nowhere else on record: their space is
-    /// lost to the pool, which goes on.
+    /// The members of a gang with an unreadable header are not recorded anywhere else: their space
+    /// is leaked, and the pool continues.
     fn pieces(&self, pointer: &BlockPointer) -> Result<Vec<Piece>, IoError> {
         let whole = |pointer: &BlockPointer| {
             let dvas = pointer.dvas();

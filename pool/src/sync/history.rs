@@ -16,7 +16,7 @@ const LOG_SHARE: u64 = 1000;
 /// A record that is longer is not written: half of the smallest log.
 const RECORD_MAX: u64 = LOG_SIZE_MIN / 2;
 
-/// Who did something, as records tell it.
+/// The user and system of an action, as in history records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Actor {
     /// The user's id.
@@ -27,7 +27,7 @@ pub struct Actor {
 
 /// The history with room for `length` bytes more; nothing is written yet.
 ///
-/// One that cannot be read begins anew: nobody is to lose a pool for want of its history.
+/// An unreadable history is replaced by a new one: a pool must not be lost for lack of its history.
 fn open(context: &SyncContext<'_>, length: u64) -> Result<(Object, HistoryHeader), DslError> {
     let Some(id) = context.dsl.object_directory().object(keys::HISTORY)? else {
         return create(context);
@@ -116,7 +116,7 @@ fn make_room(object: &Object, header: &mut HistoryHeader, length: u64) -> Result
     let ring = header.physical_end - header.creation_end;
     while ring - (header.end - header.begin) <= length {
         if header.begin == header.end {
-            // It is empty, and would be for ever.
+            // It is empty, and would be forever.
             return Err(object.malformed(NO_ROOM).into());
         }
         let bytes = read(object, header, header.begin, LENGTH_SIZE as u64)?;

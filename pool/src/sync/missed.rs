@@ -1,8 +1,8 @@
 //! Storing what devices missed: their dirty time logs (format/1c.7).
 //!
-//! A device that could not be written to in a txg must never be believed about it again, not
-//! even after a crash. So its log is stored with the very txg that it missed; only a failure
-//! while the uberblock itself is written is left to the next.
+//! A device that missed a write of a txg must never be trusted with that txg again, not even after
+//! a crash. So its log is stored with the txg that it missed. Only if a write of the uberblock
+//! itself fails, the log is stored with the next txg.
 
 use super::error::SyncError;
 use super::syncer::Syncer;
@@ -22,7 +22,7 @@ const INDIRECT_SHIFT: u8 = 14;
 impl Syncer {
     /// Stores the logs that changed since the last call.
     pub(super) fn store_missed(&self, context: &SyncContext<'_>) -> Result<(), SyncError> {
-        // Whoever misses what is still on its way is to be in the logs too.
+        // Devices that miss writes still in flight must be in the logs, too.
         self.pipeline.arrive();
         for (leaf, missed) in self.vdevs.shape().take_changed_dtls() {
             let known = self.config().leaf_mut(leaf).map(|leaf| leaf.dtl);

@@ -1,13 +1,13 @@
-//! Writing transaction groups: the only place from which a pool changes on disk.
+//! Writing transaction groups: the only code that changes a pool on disk.
 //!
-//! One thread takes the open group when it is time, and writes it: the datasets, the sync tasks
-//! that wait, what was freed, then the meta object set again and again until writing it changes
-//! nothing more. Then the devices are flushed and the uberblock is written, which commits all of
-//! it at once (format/1 1.4, format/1d.5). Until then nothing that the uberblocks on disk refer
-//! to was touched: space that is freed in a group is used again three groups later.
+//! One thread takes the open group when it is due, and writes it: the datasets, the queued sync
+//! tasks, the freed blocks, then the meta object set repeatedly until writing it changes nothing
+//! more. Then the devices are flushed and the uberblock is written, which commits everything at
+//! once (format/1 1.4, format/1d.5). Until then no block that the uberblocks on disk refer to was
+//! overwritten: space freed in a group is reused three groups later.
 //!
-//! If anything fails the pool is suspended: whoever waits gets the reason, and the disk keeps
-//! the group before.
+//! If anything fails the pool is suspended: waiting callers get the reason, and the disk keeps the
+//! previous group.
 
 mod aging;
 mod away;

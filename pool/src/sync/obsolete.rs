@@ -1,9 +1,9 @@
-//! What is freed of the space of removed vdevs (format/1c 6).
+//! Frees in the space of removed vdevs (format/1c 6).
 //!
-//! The space itself is where the removal copied it to, and is freed there. On the removed vdev the
-//! range is noted as obsolete, in a space map in units of bytes: whoever condenses the mapping
-//! later counts by it how much of each segment is still needed. A range of a vdev may lead to
-//! another one that was removed later, and is then obsolete there as well.
+//! The space itself is freed where the removal copied it to. On the removed vdev the range is
+//! recorded as obsolete, in a space map in units of bytes. Condensing the mapping uses it to count
+//! how much of each segment is still needed. A range may lead to another vdev that was removed
+//! later, and is then obsolete there as well.
 
 use super::error::SyncError;
 use super::record::{append, map_object};

@@ -196,7 +196,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Flushes the metaslabs that waited longest, and frees logs that nobody needs any more.
+    /// Flushes the metaslabs that waited longest, and frees logs that are not needed any more.
     fn flush_some(
         &mut self,
         context: &SyncContext<'_>,
@@ -229,7 +229,7 @@ impl Recorder {
     }
 
     fn forget_before(&mut self, context: &SyncContext<'_>, txg: Txg) -> Result<(), SyncError> {
-        // The log of this group is needed, whatever is said of metaslabs.
+        // The log of this group is needed, whatever the state of metaslabs.
         let needed = self.logs.split_off(&txg.min(context.txg()));
         let old = std::mem::replace(&mut self.logs, needed);
         let Some(table) = context

@@ -178,12 +178,12 @@ impl Syncer {
         self.chronicle.lock()
     }
 
-    /// The leaves that are behind. Taken before the chronicle by whoever needs both.
+    /// The leaves that are behind. If both locks are needed, take this before the chronicle.
     pub(super) fn away(&self) -> MutexGuard<'_, Away> {
         self.away.lock()
     }
 
-    /// Has the group that is being written leave no log of space maps from before it.
+    /// No log of space maps from before the current group is needed after it.
     pub fn flush_space_maps(&self) {
         self.recorder.lock().flush_all();
     }
@@ -270,7 +270,7 @@ impl Syncer {
         }
     }
 
-    /// From now on nobody waits for devices any more.
+    /// From now on no call waits for devices.
     pub fn give_up(&self) {
         self.pipeline.suspension().end();
         self.gate.wake();
@@ -287,7 +287,7 @@ impl Syncer {
         })
     }
 
-    /// Takes no more changes, for good; the first cause is the one that is told.
+    /// Takes no more changes, for good; later causes are ignored.
     pub fn suspend(&self, cause: &str) {
         self.gate.suspend(cause);
         self.end_changes();
@@ -332,7 +332,7 @@ impl Syncer {
         self.refuse_tasks();
     }
 
-    /// Tells all who wait for a task that there will be no more groups.
+    /// Ends all waits for tasks with an error: there will be no more groups.
     fn refuse_tasks(&self) {
         let cause = self.gate.suspended();
         let cause = cause.map_or_else(|| "the pool is closed".to_owned(), |c| c.to_string());
@@ -372,7 +372,7 @@ impl Syncer {
         Pending::queue(&self.tasks, task, self.gate.open_txg())
     }
 
-    /// Lets logs forget what nobody has to log any more.
+    /// Drops log records that are durable with the group.
     fn forget_records(&self, synced: Txg) {
         for head in self.dsl.open_heads() {
             if let Some(writer) = head.log() {
@@ -392,7 +392,7 @@ impl Syncer {
         }
     }
 
-    /// Writes the open group. Called by the thread, or by whoever has no thread running.
+    /// Writes the open group. Called by the syncing thread, or directly if there is none.
     pub fn sync_group(&self) -> Result<(), SyncError> {
         let Quiesced { txg, dirty_sets } = self.gate.quiesce()?;
         let mut debts = Vec::new();
@@ -409,7 +409,7 @@ impl Syncer {
             },
         );
         let synced = synced.and_then(|()| {
-            // Before anybody knows that the group is on disk.
+            // Before any waiting caller learns that the group is on disk.
             let is_freeing = self.has_background_work.load(Ordering::Relaxed);
             Ok(self.dsl.commit_room(txg, is_freeing)?)
         });
@@ -448,7 +448,7 @@ impl Syncer {
         for set in dirty_sets {
             let id = ObjectId(set.id().0);
             let head = self.dsl.open_head(id);
-            // Whoever wrote to it was told that it will be on disk.
+            // Its writers rely on it being written.
             let head = head.filter(|head| head.set().is_same(set));
             head.ok_or(SyncError::HeadClosed { id })?.sync(&context)?;
         }
@@ -479,7 +479,7 @@ impl Syncer {
         let mut early = Vec::new();
         let mut due = self.tasks.take_due(context.txg()).into_iter();
         while let Some(mut queued) = due.next() {
-            // From its check on: nobody opens a head that the task found closed.
+            // From its check on: no head that the task found closed may be opened meanwhile.
             let _change = self.dsl.begin_change();
             match queued.task.check(context) {
                 Ok(()) => {}
@@ -501,7 +501,7 @@ impl Syncer {
             let Queued { mut task, debt, .. } = queued;
             debts.push(debt);
             if let Err(error) = task.sync(context) {
-                // There will be no group for the others: whoever waits for them is told so.
+                // There will be no group for the others, so their waits end with an error.
                 early.extend(due);
                 self.tasks.put_back(early);
                 return Err(error.into());
@@ -570,7 +570,7 @@ impl Syncer {
             config.update_features(&self.dsl);
             config.take_stale(context.txg())
         };
-        // Not under the lock: this may wait for devices, and others want to know of the pool.
+        // Not under the lock: this may wait for devices, and other threads need the configuration.
         stale.map_or(Ok(()), |list| config::store(context, &list))
     }
 

@@ -1,7 +1,7 @@
 //! The queue of sync tasks.
 //!
-//! It is closed when no group is written any more. A task that came later would wait for ever, and
-//! keep all of the pool: tasks refer to what writes the groups, which has the queue.
+//! The queue is closed when no more groups are written. A later task would wait forever, and keep
+//! the whole pool: tasks refer to the syncer, which has the queue.
 
 use super::error::SyncError;
 use cenote_base::Txg;
@@ -10,7 +10,7 @@ use cenote_dsl::DslError;
 use cenote_dsl::write::{SyncContext, SyncTask};
 use std::sync::Arc;
 
-/// Tasks that may wait at once: more than anybody types.
+/// How many tasks may wait at once: more than users type.
 const TASKS_MAX: usize = 10_000;
 
 /// How a task ended.
@@ -24,7 +24,7 @@ pub(crate) enum Outcome {
     Stopped(String),
 }
 
-/// Where the one who waits for a task finds how it ended.
+/// Where the caller that waits for a task finds its outcome.
 #[derive(Debug, Default)]
 pub(crate) struct Ticket {
     outcome: Mutex<Option<Outcome>, ranks::SyncTicket>,
@@ -32,7 +32,7 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// Tells how the task ended; only the first time counts.
+    /// Reports how the task ended; only the first call counts.
     pub fn end(&self, outcome: Outcome) {
         self.outcome.lock().get_or_insert(outcome);
         self.done.notify_all();
@@ -61,17 +61,17 @@ pub(crate) struct Queued {
     pub put_off: u32,
 }
 
-/// Groups that a task may be put off from. One or two are the rule, a checkpoint may need a few
-/// more. A dataset that claims to be of a later group would put a task off for ever.
+/// Groups that a task may be postponed. One or two are usual, a checkpoint may need a few more. A
+/// dataset that claims to be of a later group would postpone a task forever.
 pub(crate) const PUT_OFF_MAX: u32 = 64;
 
-/// What is owed to the one who waits for a task: an end. If a thread drops it without one, as it
-/// does when it panics, the one who waits gets an error: no group comes that has the task.
+/// The obligation to end a caller's wait for a task. If a thread drops it, as in a panic, the
+/// caller gets an error: no group will have the task.
 #[derive(Debug)]
 pub(crate) struct Debt(Arc<Ticket>);
 
 impl Debt {
-    /// Tells how the task ended.
+    /// Reports how the task ended.
     pub fn pay(self, outcome: Outcome) {
         self.0.end(outcome);
     }
@@ -126,7 +126,7 @@ impl TaskQueue {
         Ok(ticket)
     }
 
-    /// Tells all who wait that no task is carried out any more, and refuses those that come.
+    /// Ends all waits with an error, and refuses later tasks.
     pub fn close(&self, cause: &str) {
         let tasks = {
             let mut waiting = self.waiting.lock();
@@ -184,7 +184,7 @@ impl<T: SyncTask> SyncTask for Shared<T> {
     }
 }
 
-/// A queued task, for the one who waits for it.
+/// A queued task, for the caller that waits for it.
 pub(crate) struct Pending<T> {
     task: Arc<Mutex<Option<T>, ranks::SyncTask>>,
     pub ticket: Arc<Ticket>,
@@ -227,8 +227,8 @@ mod tests {
         }
     }
 
-    /// The thread that writes groups panicked with tasks that it had taken from the queue. Their
-    /// callers waited for ever, an import among them.
+    /// The syncing thread panicked with tasks that it had taken from the queue. Their callers
+    /// waited forever, an import among them.
     #[test]
     fn a_task_that_was_taken_and_dropped_has_ended() {
         let queue = TaskQueue::default();
@@ -241,10 +241,10 @@ mod tests {
         assert!(matches!(ended, Err(SyncError::Stopped { cause }) if cause == DIED));
     }
 
-    /// A scrub was asked for while the pool was being suspended: the thread that writes groups had
-    /// refused all tasks and was gone when this one was queued. It stayed there, and with it the
-    /// pool, its memory and 32 threads. Had the pool been closed instead, the caller would have
-    /// waited for ever. Found by the simulation, which ends only when all threads do.
+    /// A scrub was requested while the pool was being suspended: the syncing thread had refused all
+    /// tasks and had ended when this one was queued. The task stayed there, and with it the pool,
+    /// its memory and 32 threads. If the pool had been closed instead, the caller would have waited
+    /// forever. Found by the simulation, which ends only when all threads do.
     #[test]
     fn a_closed_queue_takes_nothing_and_keeps_nothing() {
         let (queue, held) = (TaskQueue::default(), Arc::new(()));

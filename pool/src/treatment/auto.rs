@@ -1,8 +1,8 @@
-//! Autotrim: devices are told of space once it may be used again.
+//! Autotrim: freed space is discarded on the devices once it may be reused.
 //!
-//! Freed ranges wait their two groups like always. What became free then is collected here, and
-//! a job holds it, as far as it is still free, and has all leaves of the vdev discard it.
-//! Nobody waits for that, and what does not fit the list is left to `zpool trim`.
+//! Freed ranges wait two groups as always. The ranges that became free are then collected here. A
+//! job holds those that are still free, and all leaves of the vdev discard them. No caller waits
+//! for that. Ranges that do not fit the list are left to `zpool trim`.
 
 use crate::sync::Syncer;
 use cenote_base::rt::job::{Control, Job, Next};
@@ -25,8 +25,8 @@ pub(super) struct Autotrim {
 }
 
 impl Autotrim {
-    /// Begins or ends it. When it has ended no device is told anything more: another system may
-    /// use the pool then.
+    /// Starts or stops it. After it has stopped, no device gets any more discards: another system
+    /// may use the pool then.
     pub fn set(&self, syncer: &Arc<Syncer>, is_on: bool) {
         let job = self.job.lock();
         if !is_on {
@@ -37,7 +37,7 @@ impl Autotrim {
             let (sender, receiver) = sync_channel(GROUPS_MAX);
             let pool = Arc::downgrade(syncer);
             let work = move |control: &Control| step(&pool, &receiver, control);
-            // Without a thread nothing is trimmed, which harms nobody.
+            // Without a thread nothing is trimmed, which does no harm.
             if job.start("vdev_autotrim", work).is_ok() {
                 syncer.space.report_freed(Some(sender));
             }
@@ -75,7 +75,7 @@ fn trim(syncer: &Syncer, vdev: VdevId, range: &Range<u64>, control: &Control) {
             return;
         };
         cursor = held.range.end;
-        // A device that fails here fails elsewhere too, where somebody listens.
+        // If a device fails here, other work reports it.
         let _ = syncer.vdevs.shape().treat_free_space(
             vdev,
             held.range.clone(),
@@ -85,7 +85,7 @@ fn trim(syncer: &Syncer, vdev: VdevId, range: &Range<u64>, control: &Control) {
 }
 
 impl crate::allocation::Space {
-    /// From now on tells of space that became free, or no more.
+    /// Starts or stops reporting space that became free.
     pub fn report_freed(&self, to: Option<SyncSender<FreedRanges>>) {
         let mut reporter = self.freed_to.lock();
         *reporter = to;

@@ -1,11 +1,11 @@
-//! Trimming and initializing: something done once to all free space of leaves (format/1d.10).
+//! Trimming and initializing: one pass over all free space of leaves (format/1d.10).
 //!
-//! Each treated leaf has a job that goes through the metaslabs of its top-level vdev in order,
-//! holds one free range at a time so that nobody is given it, and treats what of it lies on the
-//! leaf. How far that is goes to the leaf's ZAP every few seconds: after an import it goes on
+//! Each leaf has a job that walks the metaslabs of its top-level vdev in order. It holds one free
+//! range at a time, so that it is not allocated, and trims or initializes the part of it on the
+//! leaf. The progress is stored in the leaf's ZAP every few seconds: after an import it resumes
 //! from there, here or in OpenZFS.
 //!
-//! *Autotrim* tells devices of space soon after it was freed; see [`auto`].
+//! *Autotrim* discards space soon after it was freed; see [`auto`].
 
 mod auto;
 mod record;
@@ -29,7 +29,7 @@ use work::Worker;
 /// What a command wants of a treatment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TreatmentCommand {
-    /// Begin, or go on after a suspension.
+    /// Start, or resume after a suspension.
     Start {
         /// Bytes a second; 0 for no limit.
         rate: u64,
@@ -209,8 +209,7 @@ impl Pool {
         places
     }
 
-    /// What is done, or was last, to the free space of each leaf; nothing of leaves to which
-    /// nothing was ever done.
+    /// The current or last treatment of each leaf's free space, without leaves that had none.
     pub fn treatment_status(&self) -> Vec<TreatmentStatus> {
         let entries = self.treatments().lock();
         let status = entries.iter().map(|((leaf, kind), entry)| {
@@ -229,7 +228,7 @@ impl Pool {
             .collect()
     }
 
-    /// Goes on with what was under way when the pool was open last, and with autotrim.
+    /// Resumes what was active when the pool was last open, and autotrim.
     pub(crate) fn resume_treatments(&self) {
         let Some(syncer) = self.syncer() else { return };
         let treatments = self.treatments();
@@ -336,7 +335,7 @@ impl Pool {
         let entry = entries.get(&(leaf, kind));
         let state = entry.map(|entry| entry.record.state);
         let is_active = state == Some(TreatmentState::Active);
-        // One that nobody works on can be started again.
+        // One without a running job can be started again.
         let is_running = is_active && entry.is_some_and(|entry| entry.job.is_at_work());
         match (wanted, self.vdevs().can_discard(leaf)) {
             (TreatmentCommand::Start { .. }, None) => Some(TreatmentRefusal::Unavailable),
@@ -414,6 +413,6 @@ fn store(syncer: &Arc<Syncer>, place: LeafPlace, kind: TreatmentKind, record: Re
         records: vec![(place.leaf, kind, record)],
         events: Vec::new(),
     };
-    // A pool that stopped says so to everybody; the record is the one before.
+    // A stopped pool reports that elsewhere; the previous record stays.
     let _ = syncer.run_task(task);
 }

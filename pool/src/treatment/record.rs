@@ -11,7 +11,7 @@ use std::sync::Arc;
 /// What is done to the free space of a leaf.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TreatmentKind {
-    /// The device is told that it holds nothing.
+    /// The device discards its free space.
     Trim,
     /// It is written all over once.
     Initialize,
@@ -23,7 +23,7 @@ pub enum TreatmentState {
     /// There never was one, or it was taken back.
     #[default]
     None,
-    /// Under way: goes on by itself after an import.
+    /// Active: an import resumes it.
     Active,
     /// Given up.
     Canceled,

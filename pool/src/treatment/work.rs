@@ -50,7 +50,7 @@ pub(super) fn figures(syncer: &Syncer, place: LeafPlace, offset: u64) -> (u64, u
 }
 
 impl Worker {
-    /// Begins, or goes on where the record says.
+    /// Starts, or resumes where the record says.
     pub fn start(
         syncer: &Arc<Syncer>,
         treatments: &Arc<Treatments>,

@@ -25,7 +25,7 @@ pub(crate) enum Claim {
     New,
     /// The block was met before and may be shared.
     Shared,
-    /// The space, or a part of it, is taken by another block.
+    /// Another block has the space, or a part of it.
     Overlap(Dva),
     /// The address lies on no vdev that can hold blocks.
     Nowhere(Dva),

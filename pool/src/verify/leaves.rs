@@ -24,8 +24,8 @@ pub(crate) struct Checked {
     pub(crate) without_key: bool,
 }
 
-/// Times its size that a block takes while its columns and parity are compared: the columns, the
-/// block put together from them, and the parity computed anew.
+/// Memory for comparing a block's columns and parity, in multiples of its size: the columns, the
+/// block assembled from them, and the recomputed parity.
 const COPIES_IN_MEMORY: u64 = 4;
 /// How long a group waits for the buffers of others: far longer than any of them takes.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -62,8 +62,8 @@ impl Engine {
 /// As many bytes of `buffers` as are wanted, or all of them: then a block that is larger than
 /// the budget is at least the only one.
 ///
-/// Decoding leases from the pipeline's budget; this is another one, so that nobody waits for
-/// memory while holding what others wait for.
+/// Decoding leases from the pipeline's budget. This is a separate one, so that a thread does not
+/// wait for memory while holding memory that others wait for.
 fn lease(buffers: &Arc<MemoryBudget>, bytes: u64) -> Option<MemoryLease> {
     let bytes = bytes.min(buffers.limit());
     buffers.lease_patiently(bytes, PATIENCE).ok()
@@ -91,7 +91,7 @@ impl Reader for Engine {
     }
 }
 
-/// Reads a group in as few requests as possible; `None` for what cannot be had this way.
+/// Reads a group in as few requests as possible; `None` for blocks that could not be read this way.
 fn check_at_once<'a>(
     engine: &Engine,
     group: &[Visit],
@@ -145,7 +145,7 @@ fn good(engine: &Engine, visit: &Visit, stored: &[u8]) -> bool {
 
 /// Checks one block by all means; returns its contents if `wanted`.
 fn check(engine: &Engine, visit: &Visit, keys: Option<&ObjsetKeys>, wanted: bool) -> Checked {
-    // Without the lease in time it is read all the same: somebody else is very slow.
+    // If the lease does not come in time the block is read without: another user is very slow.
     let _lease = engine.lease(
         visit
             .pointer
@@ -264,7 +264,7 @@ mod tests {
     fn blocks_beyond_the_budget_are_checked_one_at_a_time() {
         let buffers = MemoryBudget::new(8 << 20);
         let block = COPIES_IN_MEMORY * (16 << 20);
-        let first = lease(&buffers, block).expect("nobody else is there");
+        let first = lease(&buffers, block).expect("no other lease exists");
         assert!(buffers.lease(1).is_err(), "the second one has to wait");
         drop(first);
         let small: Vec<_> = (0..16)

@@ -34,7 +34,7 @@ use walk::{Books, Pause, Walk};
 /// How often the state is saved.
 const SAVE_EVERY: Duration = Duration::from_secs(60);
 
-/// A verification cannot begin or go on.
+/// Why a verification cannot begin or resume.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum VerifyError {
@@ -46,7 +46,7 @@ pub enum VerifyError {
     State(#[from] StateError),
 }
 
-/// Verifies `pool`, or goes on where the state file says.
+/// Verifies `pool`, or resumes where the state file says.
 pub fn verify(
     pool: &Pool,
     options: &VerifyOptions,
@@ -85,7 +85,7 @@ pub fn verify(
     }
     let mut report = finish(pool, walk);
     if let Some(path) = &options.state_file {
-        // All is done: the next verification starts anew.
+        // The verification is complete, so the next one starts from the beginning.
         let _ = std::fs::remove_file(path);
     }
     report.complete = true;
@@ -140,7 +140,7 @@ fn begin(pool: &Pool, since: Txg) -> Result<Walk, ImportError> {
     })
 }
 
-/// Nobody watches, nobody cancels.
+/// Reports no progress and never cancels.
 struct Unwatched;
 
 impl Watcher for Unwatched {
@@ -167,13 +167,17 @@ fn is_good(pool: &Pool, since: Txg, metadata_only: bool) -> Result<bool, ImportE
     walk.books.metadata_only = metadata_only;
     let engine = Engine::new(pool, VerifyOptions::default());
     let pause = walk.run(&engine, &Unwatched, &|| false);
-    assert_eq!(pause, Pause::Finished, "nobody cancels and no state is due");
+    assert_eq!(
+        pause,
+        Pause::Finished,
+        "nothing cancels and no state is due"
+    );
     let report = &walk.books.report;
     Ok(report.damaged.is_empty() && report.space.is_empty())
 }
 
-/// Devices in use that missed something. Their copies of what they missed are known to be old and
-/// are not judged as bad, so nothing else would tell.
+/// Devices in use that missed something. Their old copies are expected and not reported as bad, so
+/// this is the only report about them.
 fn stale(pool: &Pool) -> Vec<String> {
     let shape = pool.vdevs();
     let tree = pool.vdev_tree();
@@ -182,7 +186,7 @@ fn stale(pool: &Pool) -> Vec<String> {
     stale.map(|leaf| pool.name_of(leaf)).collect()
 }
 
-/// Compares the claims with the space maps and the accounting with what it should be.
+/// Compares the claims with the space maps, and the accounting with the computed sums.
 fn finish(pool: &Pool, mut walk: Walk) -> VerifyReport {
     let mut notes = Vec::new();
     sources::claim_other_space(pool, &mut walk.books.claims, &mut notes);

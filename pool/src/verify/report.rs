@@ -26,7 +26,7 @@ pub struct VerifyProgress {
     pub problems: u64,
 }
 
-/// Who follows a verification.
+/// Follows the progress of a verification.
 pub trait Watcher: Sync {
     /// Called about every few megabytes.
     fn progress(&self, progress: &VerifyProgress);
@@ -50,7 +50,7 @@ pub struct DamagedBlock {
     pub block: u64,
     /// What is wrong.
     pub problem: String,
-    /// The file, once somebody who knows file systems has looked it up.
+    /// The file's path, if a layer that knows file systems has added it.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub path: Option<String>,
 }
@@ -62,7 +62,7 @@ pub struct VerifyReport {
     pub pool: String,
     /// The txg verified.
     pub txg: u64,
-    /// Whether everything was looked at.
+    /// Whether everything was read.
     pub complete: bool,
     /// Blocks read and found good.
     pub blocks: u64,
@@ -97,7 +97,7 @@ pub struct VerifyReport {
 pub const PROBLEMS_MAX: usize = 10_000;
 
 impl VerifyReport {
-    /// Whether everything was looked at and nothing is wrong.
+    /// Whether everything was read and no problem was found.
     pub fn is_clean(&self) -> bool {
         self.complete && self.problems == 0 && self.stale.is_empty()
     }

@@ -119,7 +119,7 @@ pub(crate) fn claim_other_space(pool: &Pool, claims: &mut Claims, notes: &mut Ve
     }
 }
 
-/// Claims a block that nobody else may hold, and ignores what is claimed already.
+/// Claims a block that has no other owner, and ignores claims that exist already.
 fn claim_loose(claims: &mut Claims, pointer: &BlockPointer) {
     if pointer.is_embedded() || pointer.is_hole() {
         return;
@@ -152,8 +152,8 @@ fn claim_intent_logs(pool: &Pool, claims: &mut Claims) -> Result<(), DmuError> {
         // all logs are when a pool is opened for writing. A log that is being written has blocks
         // of groups that are still open.
         if log.is_claimed() {
-            // What claimed records point to is allocated until the log is replayed. Blocks behind
-            // those may be valid by now, because a device is back, and are nobody's.
+            // Blocks that claimed records point to are allocated until the log is replayed. Later
+            // blocks may be readable by now, because a device is back, but they belong to no log.
             let owned = log.known_blocks().0;
             let blocks = owned.chain.iter().chain(&owned.writes);
             blocks.for_each(|pointer| claim_loose(claims, pointer));

@@ -1,4 +1,4 @@
-//! Saving a verification, so that it goes on after an interruption.
+//! Saving a verification, so that it can be resumed.
 //!
 //! ```text
 //! magic (8)  length of JSON (8)  JSON: Header
@@ -56,13 +56,13 @@ pub enum StateError {
         source: std::io::Error,
     },
     /// It is not a whole state.
-    #[error("verification state {path} is damaged; remove it to start anew")]
+    #[error("verification state {path} is damaged; remove it to start over")]
     Damaged {
         /// The file.
         path: std::path::PathBuf,
     },
     /// It belongs to another pool, txg or kind of verification.
-    #[error("verification state {path} is of another pool, txg or kind; remove it to start anew")]
+    #[error("verification state {path} is of another pool, txg or kind; remove it to start over")]
     Foreign {
         /// The file.
         path: std::path::PathBuf,

@@ -1,8 +1,8 @@
 //! Verifying each block of the pool once, in disk order.
 //!
-//! The walk is `dmu`'s ([`DiskOrder`]); here is what goes along with it. A block's space is
-//! claimed when its turn comes, so that one that stands in two places is not followed twice, and
-//! what reading it found is booked.
+//! The walk itself is `dmu`'s ([`DiskOrder`]); this module does the checks during it. A block's
+//! space is claimed when it is visited, so that a block in two places is not followed twice. The
+//! results of its reads are recorded.
 //!
 //! A snapshot shares blocks with the one before it. Each block is visited from the first
 //! dataset or snapshot that holds it: the one whose previous snapshot is older than the block.
@@ -48,7 +48,7 @@ pub(crate) enum Pause {
 }
 
 impl Walk {
-    /// Goes on until all is done, the watcher cancels, or `until` says that a state is due.
+    /// Continues until all is done, the watcher cancels, or `until` says that a state is due.
     pub(crate) fn run(
         &mut self,
         engine: &Engine,
@@ -125,7 +125,7 @@ impl Visitor for Inspection<'_> {
     }
 
     fn damaged(&mut self, visit: &Visit, error: DmuError) {
-        // The place is told of beside it.
+        // The place is reported separately.
         let problem = match error {
             DmuError::BadTree { problem, .. } => problem.to_string(),
             DmuError::Io(IoError::BadPointer { source, .. }) => source.to_string(),

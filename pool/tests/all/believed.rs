@@ -167,7 +167,7 @@ fn forget_marks(disks: &Disks, marks: &[&str]) {
 }
 
 /// Other software writes uberblocks to log devices only when the configuration changes. Its pools
-/// come back, too, and an older copy of a log device is still refused where labels tell.
+/// can be imported, too, and an older copy of a log device is still refused if its labels show it.
 #[test]
 fn logs_of_other_software_are_judged_by_their_labels() {
     let both = ["org.cenote:previous", "org.cenote:logs_have_groups"];
@@ -262,8 +262,8 @@ const TORN: [(&str, &[Range<usize>]); 5] = [
     ("all but the first labels", &[TWO_LABELS..SIZE]),
 ];
 
-/// A copy of a device in use had newer labels than data. It was believed for the newest of them:
-/// "resilvered 9K, 0 errors", and what the group before had written was lost with the other device.
+/// A copy of a device in use had newer labels than data. The newest label was trusted: "resilvered
+/// 9K, 0 errors", and the data of the previous group was lost with the other device.
 #[test]
 fn the_oldest_sign_of_a_torn_copy_counts() {
     for (shape, count) in [(VdevShape::Mirror, 2), (VdevShape::Raidz { parity: 1 }, 3)] {
@@ -374,9 +374,9 @@ fn a_device_without_an_end_gets_everything_unless_it_grew() {
     drop(pool);
 }
 
-/// An older copy of a side is used again as long as the other's labels know the last group that it
-/// has, and gets what it missed. After that nothing proves that it was not written to elsewhere:
-/// the pool goes without it, says so, and leaves it as it is.
+/// An older copy of a side is used again as long as the other's labels have its last group, and is
+/// resilvered. After that nothing proves that it was not written to elsewhere: the pool is imported
+/// without it, reports that, and does not change it.
 #[test]
 fn an_older_copy_of_a_side_is_left_out_when_nobody_knows_its_groups() {
     World::simulated(1).run(|| {
@@ -400,7 +400,7 @@ fn an_older_copy_of_a_side_is_left_out_when_nobody_knows_its_groups() {
                 }
                 false => {
                     assert_eq!(why, [Why::Unproven]);
-                    assert!(bytes(&disks, 1) == older, "somebody may need it");
+                    assert!(bytes(&disks, 1) == older, "its data may be needed");
                 }
             }
             pool.close().expect("written");

@@ -64,7 +64,7 @@ fn discard(pool: &Pool) -> Result<(), SyncError> {
     pool.discard_checkpoint(&actor(), "zpool checkpoint -d tank")
 }
 
-/// Waits until nothing of a checkpoint is left.
+/// Waits until the checkpoint is discarded completely.
 fn discarded(pool: &Pool) {
     let begun = Instant::now();
     while pool.is_discarding().expect("readable") {
@@ -79,7 +79,7 @@ fn kept(pool: &Pool) -> u64 {
     pool.space().values().map(|space| space.checkpoint).sum()
 }
 
-/// The newest round that the pool's properties tell of.
+/// The newest round in the pool's properties.
 fn round(pool: &Pool) -> u64 {
     let name = DatasetName::parse(pool.name()).expect("a name");
     let dataset = pool.dsl().dataset(&name).expect("readable");
@@ -235,7 +235,7 @@ fn cut(
     }
 }
 
-/// The power goes while a checkpoint is made, kept and discarded; what is begun goes on.
+/// Power cuts while a checkpoint is made, kept and discarded; operations resume afterwards.
 #[test]
 fn power_cuts_while_one_is_kept() {
     let world = common::disks(1, 64 << 20);

@@ -132,7 +132,7 @@ fn few_features() {
     bench.check();
 }
 
-/// Vdevs of all kinds join a pool in use, and a group that goes on writes to them.
+/// Vdevs of all kinds are added to a pool in use, and an open group writes to them.
 #[test]
 fn additions() {
     let mut bench = Bench::new("growing");

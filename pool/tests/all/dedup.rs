@@ -254,8 +254,8 @@ impl SyncTask for IsGone {
     }
 }
 
-/// OpenZFS leaves a table empty while another one of the same function has entries. Once its
-/// figures stayed when it was taken away, and OpenZFS aborted as it made the table anew.
+/// OpenZFS leaves a table empty while another one of the same function has entries. A bug kept its
+/// statistics when it was removed, and OpenZFS aborted when it created the table again.
 #[test]
 fn an_empty_table_goes_with_its_figures() {
     let mut bench = Bench::new("emptytable");

@@ -46,7 +46,7 @@ fn size(pool: &Pool, top: u64) -> u64 {
     pool.space()[&VdevId(top)].size
 }
 
-/// All four labels of a device tell the same, and all have uberblocks.
+/// All four labels of a device agree, and all have uberblocks.
 fn check_labels(path: &Path, asize: u64) {
     let device = FileDevice::open(path, FileOptions::default()).expect("there");
     let labels = DeviceLabels::read(&device);
@@ -85,7 +85,7 @@ fn grows(shape: VdevShape, count: usize) {
     let gain = pool.expandable()[&VdevId(0)];
     assert!(gain > before.0 && gain.is_multiple_of(1 << top.metaslab_shift));
     assert!(!expand(&pool, Some(&[VdevId(1)])), "not this one");
-    // Whoever has a configuration keeps it; nobody keeps those that no one has.
+    // A configuration lives as long as it has a holder, and not longer.
     let forgotten = Arc::downgrade(&pool.config());
     drop(tree);
     assert!(expand(&pool, Some(&[VdevId(0)])));
@@ -139,8 +139,8 @@ fn draid() {
     grows(shape, 6);
 }
 
-/// A device that grew while the pool was elsewhere changes nothing until it is asked for, and
-/// its labels are then at the new end.
+/// A device that grew while the pool was exported changes nothing until requested. Its labels are
+/// then at the new end.
 #[test]
 fn between_imports() {
     let mut bench = common::Bench::new("tank");

@@ -7,8 +7,8 @@ use cenote_vdev::AllocationClass::Normal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// A rollback looks whether its head is in use, and relies on that to its end. Whoever opened the
-/// head a moment later had its old blocks, which were freed twice: the pool was suspended.
+/// A rollback checks whether its head is in use, and relies on the result to its end. A head opened
+/// a moment later had its old blocks, which were freed twice: the pool was suspended.
 #[test]
 fn none_is_opened_in_the_middle_of_a_task() {
     let disks = common::disks(1, 64 << 20);
@@ -29,7 +29,7 @@ fn none_is_opened_in_the_middle_of_a_task() {
             let opened = pool.dsl().open_for_writing(&dataset, gate);
             (opened.map(|_| ()), is_over.load(Ordering::Acquire))
         });
-        // Long enough for whoever does not wait.
+        // Long enough to fail if opening does not wait.
         std::thread::sleep(Duration::from_millis(100));
         assert!(pool.dsl().open_head(id).is_none());
         is_over.store(true, Ordering::Release);

@@ -64,13 +64,13 @@ fn a_pool_with_a_heartbeat_is_left_alone() {
     let ashift = left.tree.children[0].ashift;
     let ring = UberblockRing::new(ashift.expect("in the label"));
     beat(&*device, ring, &last, 1);
-    // Somebody had it, and may have died: that can be overruled.
+    // Another system had it, and may have crashed: force overrules that.
     let refused = attempt(&active(&bench, OTHER_HOST));
     assert!(
         matches!(refused, Err(ImportError::InUse { hostid, .. }) if hostid == OTHER_HOST),
         "{refused:?}"
     );
-    // Somebody has it, here or elsewhere.
+    // A system has it, this one or another.
     let has_ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -92,8 +92,8 @@ fn a_pool_with_a_heartbeat_is_left_alone() {
         }
     });
     drop(device);
-    // The same system may go on with what it left.
-    let pool = attempt(&active(&bench, OWN_HOST)).expect("nobody has it");
+    // The same system may import again what it left.
+    let pool = attempt(&active(&bench, OWN_HOST)).expect("it is not in use");
     pool.close().expect("written");
     bench.check();
 }

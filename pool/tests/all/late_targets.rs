@@ -168,7 +168,7 @@ fn a_device_that_comes_back_between_two_imports() {
         let pool = import(&world);
         assert!(
             pool.is_being_resilvered(guids[2]),
-            "it goes on for that one"
+            "it continues for that one"
         );
         let resumed = pool.scan_status().expect("readable").expect("begun").scan;
         assert_eq!(resumed.txg_min, begun.txg_min);
@@ -290,8 +290,8 @@ fn a_resilver_that_is_asked_for_is_noted() {
     pool.close().expect("written");
 }
 
-/// A scrub that is due after a resilver, since a rebuild has ended meanwhile, was forgotten when
-/// the pool was exported: nobody ever verified what the rebuild had copied.
+/// A scrub that was due after a resilver, because a rebuild had ended meanwhile, was forgotten when
+/// the pool was exported: the data that the rebuild had copied was never verified.
 #[test]
 fn a_scrub_that_waits_for_a_resilver_is_due_after_an_import_too() {
     World::simulated(1).run(|| {

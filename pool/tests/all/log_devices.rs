@@ -100,7 +100,7 @@ fn cut_with(names: &[&str]) -> Arc<Disks> {
     cut_after(&disks, &pool, (&head, &writer), names)
 }
 
-/// The disks as they are once these names are promised, and the power is gone.
+/// The disks after a power cut once these names were promised.
 fn cut_after(
     disks: &Arc<Disks>,
     pool: &Pool,
@@ -120,8 +120,8 @@ fn cut_after(
     Arc::new(cut)
 }
 
-/// A pool whose log device is missing is not imported, unless somebody gives up what is on it. Of a
-/// pool that was exported that is nothing, and nobody is asked: an import demanded `-m` for it.
+/// A pool with a missing log device is not imported unless its contents are given up explicitly.
+/// For an exported pool nothing is lost, so `-m` is not needed: an import required it.
 #[test]
 fn a_missing_log_device_has_to_be_given_up_in_words() {
     World::simulated(1).run(|| {
@@ -141,7 +141,7 @@ fn a_missing_log_device_has_to_be_given_up_in_words() {
         drop(pool);
         let pool = import(&cut, 2, &opener, true).expect("it is given up");
         assert!(names_in_log(&pool).is_empty());
-        assert_eq!(pool.discarded_logs().len(), 1, "and that is told");
+        assert_eq!(pool.discarded_logs().len(), 1, "and it is reported");
         pool.close().expect("written");
         drop(pool);
         let disks = common::disks(3, 64 << 20);
@@ -167,9 +167,9 @@ fn assert_does_without_log(pool: &Pool) {
     pool.close().expect("written");
 }
 
-/// A log device was deleted while it was in use. The pool was healthy but for that, since its
-/// groups had all that was in the log. The next import asked for `-m` all the same. After a crash
-/// it also did because a log led there that nobody had added to since.
+/// A log device was deleted while it was in use. The pool was healthy otherwise, since its groups
+/// had everything in the log. Still, the next import required `-m`. After a crash it also did so
+/// because an idle log led there.
 #[test]
 fn a_log_device_that_was_lost_in_use_is_not_asked_for() {
     World::simulated(1).run(|| {
@@ -268,10 +268,10 @@ impl Opener for Locked {
     }
 }
 
-/// A daemon was killed, and the next import began while the system was still closing its files.
-/// Devices that it had locked must not count as missing: a mirror would come up without a side, and
-/// without a log device what `fsync` had promised would be lost. The import waits a little, and
-/// then says that the device is in use, whatever it was told to do without.
+/// A daemon was killed, and the next import began while the system was still closing its files. Its
+/// locked devices must not count as missing: a mirror would be imported without a side, and without
+/// a log device the data promised by `fsync` would be lost. The import waits a little, and then
+/// reports that the device is in use, whatever its options allow to be missing.
 #[test]
 fn a_device_that_another_process_has_is_in_use_and_never_missing() {
     World::simulated(1).run(|| {
@@ -305,8 +305,8 @@ fn a_device_that_another_process_has_is_in_use_and_never_missing() {
 }
 
 /// A log device was removed while another one was being rebuilt in its place. The rebuild then
-/// wrote into a table that was gone with the device, and the pool took no more changes. The feature
-/// of rebuilds stayed active.
+/// wrote into a table that was removed with the device, and the pool took no more changes. The
+/// feature of rebuilds stayed active.
 #[test]
 fn a_log_device_that_is_being_rebuilt_can_be_removed() {
     World::simulated(1).run(|| {
@@ -346,8 +346,8 @@ fn a_log_device_that_is_being_rebuilt_can_be_removed() {
     });
 }
 
-/// A pool of a mirror and two log devices lost its power. An import discarded all logs where one of
-/// the devices was missing or offline, also those on the other: what `fsync` had promised was gone.
+/// A pool of a mirror and two log devices lost power. If one of the devices was missing or offline,
+/// an import discarded all logs, also those on the other: the data promised by `fsync` was lost.
 #[test]
 fn a_log_device_that_is_not_there_costs_no_log_on_another() {
     World::simulated(1).run(|| {
@@ -412,8 +412,8 @@ fn cut_with_two_logs(rests: bool) -> (Arc<Disks>, usize) {
     (cut, chain)
 }
 
-/// One side of a log mirror was away while the other took what `fsync` promised. After a crash only
-/// the first one was there: the import went on without a word, and without the promise.
+/// One side of a log mirror was away while the other took data promised by `fsync`. After a crash
+/// only the first one was there: the import succeeded silently, and without that data.
 #[test]
 fn a_log_mirror_without_the_side_that_was_there_last_is_missing() {
     World::simulated(1).run(|| {
@@ -467,13 +467,13 @@ fn a_log_mirror_without_the_side_that_was_there_last_is_missing() {
         }
         let pool = import(&cut, Some(3), true).expect("it is given up");
         assert!(names_in_log(&pool).is_empty());
-        assert_eq!(pool.discarded_logs().len(), 1, "and that is told");
+        assert_eq!(pool.discarded_logs().len(), 1, "and it is reported");
         pool.close().expect("written");
     });
 }
 
-/// An old copy of a log device was put in its place. Its chain ended early, and the import went on
-/// without a word, and without what `fsync` had promised.
+/// An old copy replaced a log device. Its chain ended early, and the import succeeded silently,
+/// without the data that `fsync` had promised.
 #[test]
 fn an_old_copy_of_a_log_device_is_as_good_as_none() {
     World::simulated(1).run(|| {
@@ -506,7 +506,7 @@ fn an_old_copy_of_a_log_device_is_as_good_as_none() {
             "{refused:?}"
         );
         let pool = import(&cut, 3, &opener, true).expect("it is given up");
-        assert_eq!(pool.discarded_logs().len(), 1, "and that is told");
+        assert_eq!(pool.discarded_logs().len(), 1, "and it is reported");
         pool.close().expect("written");
         drop(pool);
         let pool = import(&cut, 3, &opener, false).expect("nothing is left to give up");

@@ -75,7 +75,7 @@ fn writer_avoiding(pool: &Pool, head: &Head, avoids: &Arc<AtomicBool>) -> Arc<Lo
     writer
 }
 
-/// Notes an operation that is told by its name, some of them long; returns its group.
+/// Logs an operation as a record with its name, some of them long; returns its group.
 pub fn operate(pool: &Pool, head: &Head, writer: &LogWriter, name: &str) -> Txg {
     let gate = pool.gate().expect("open for writing");
     let tx = gate.begin(TxCost::default()).expect("not suspended");
@@ -283,7 +283,7 @@ fn on_raidz() {
     seeds("logs3", &[raidz], false);
 }
 
-/// A verification looks at one moment: log blocks of later groups are in no space map of it.
+/// A verification uses one state: log blocks of later groups are in no space map of it.
 #[test]
 fn verified_while_a_log_is_written() {
     let disks = common::disks(1, 64 << 20);

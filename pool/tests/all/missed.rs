@@ -48,7 +48,7 @@ fn import(world: &Arc<Disks>) -> Pool {
     cenote_pool::import(&candidates[0], &options, env).expect("imported")
 }
 
-/// What is needed is right, and this device is said to be behind.
+/// All needed data is right, and this device is reported as outdated.
 fn assert_only_stale(pool: &Pool, device: &str) {
     let report = verify(pool, &VerifyOptions::default(), &Silent).expect("runs");
     assert!(report.complete && report.problems == 0, "{report:?}");
@@ -56,8 +56,8 @@ fn assert_only_stale(pool: &Pool, device: &str) {
     assert!(!report.is_clean());
 }
 
-/// A side of a mirror that took no writes for a while comes back with what it had: nothing that
-/// was written meanwhile is believed from it.
+/// A mirror side that took no writes for a while comes back with its old data: it is not trusted
+/// with data written meanwhile.
 #[test]
 fn a_side_that_took_no_writes() {
     let world = common::disks(2, 64 << 20);
@@ -104,10 +104,9 @@ fn assert_whole_alone(world: &Disks, disk: usize) {
     );
 }
 
-/// A side of a mirror failed and was given up. Before somebody cleared its errors its file was
-/// written over with an older copy. The pool took it for what it had left there: the resilver
-/// brought what the pool had noted, and what the copy lacked beyond that was lost with the other
-/// side.
+/// A mirror side failed and was given up. Before its errors were cleared, its file was overwritten
+/// with an older copy. The pool took it for what it had left there: the resilver copied what the
+/// pool had recorded, and what the copy lacked beyond that was lost with the other side.
 #[test]
 fn a_side_that_was_given_up_is_judged_by_its_labels_when_errors_are_cleared() {
     for exchanged in [false, true] {
@@ -347,7 +346,7 @@ fn a_device_put_back_from_a_copy_is_behind() {
         assert_only_stale(&pool, "disk1");
         pool.close().expect("written");
         drop(pool);
-        // It was noted with the first group, for whoever opens the pool next.
+        // It was recorded with the first group, for the next import.
         let pool = import(&world);
         assert!(
             pool.vdevs()
@@ -417,9 +416,9 @@ fn bring_up_to_date(pool: &Pool, round: u64) {
     }
 }
 
-/// A copy of a device that was made exactly one group before the pool went down looked like a
-/// device that had lost its power in the middle of a commit. It counted as complete, and when the
-/// other devices were gone, so was what that group had written.
+/// A copy of a device made exactly one group before a crash looked like a device that had lost
+/// power during a commit. It counted as complete, and when the other devices failed, that group's
+/// data was lost.
 #[test]
 fn a_copy_made_one_group_earlier_is_behind() {
     for shape in [VdevShape::Mirror, VdevShape::Raidz { parity: 1 }] {

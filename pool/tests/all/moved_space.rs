@@ -59,8 +59,8 @@ fn moved(pool: &Pool) -> Vec<IndirectEntry> {
     mapped.flatten().collect()
 }
 
-/// A side was away while a removed vdev was emptied, and has nothing of what was copied. All of
-/// that is older than its gap: the resilver passed over it and called the side complete.
+/// A side was away while a removed vdev was emptied, and has none of the copied blocks. All of them
+/// are older than its gap: the resilver skipped them and reported the side as complete.
 #[test]
 fn a_side_gets_what_a_removal_copied_without_it() {
     let Some((dir, _)) = common::golden("device-removal") else {

@@ -1,7 +1,7 @@
 //! Pools with the property `multihost`: other systems see that they are in use, and a system that
 //! cannot show it any more stops writing.
 //!
-//! All of it is about time that passes while nothing happens, so it passes in a simulated world.
+//! These tests wait for long times, so they run in a simulated world.
 
 use crate::common::{self, Bench};
 use cenote_base::rt::{self, Instant, World};
@@ -79,7 +79,7 @@ fn newest(disks: &Disks) -> Uberblock {
     candidate(disks).uberblocks().remove(0)
 }
 
-/// Has the referee look at what is left.
+/// The referee checks the disks.
 fn check(disks: &Disks) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     disks.save(dir.path()).expect("room");
@@ -121,7 +121,7 @@ fn in_use(disks: &Arc<Disks>) {
     for round in 0..=slots {
         common::change(&pool, round).expect("written");
     }
-    // Whoever cannot say who it is does not get it either, once it is free.
+    // Without a hostid the pool cannot be imported either, once it is free.
     pool.close().expect("written");
     drop(pool);
     let nameless = attempt(disks, of_host(0, true));
@@ -130,11 +130,11 @@ fn in_use(disks: &Arc<Disks>) {
         "{nameless:?}"
     );
     let begun = Instant::now();
-    let pool = attempt(disks, of_host(OTHER_HOST, true)).expect("nobody has it");
+    let pool = attempt(disks, of_host(OTHER_HOST, true)).expect("it is not in use");
     assert!(begun.elapsed() >= Duration::from_millis(2 * PATIENCE));
     pool.export().expect("written");
     drop(pool);
-    // What was exported nobody has.
+    // An exported pool is not in use.
     let begun = Instant::now();
     let pool = attempt(disks, common::options()).expect("free");
     assert!(begun.elapsed() < Duration::from_millis(2 * PATIENCE));
@@ -149,7 +149,10 @@ fn in_use(disks: &Arc<Disks>) {
 fn wait_for_suspension(pool: &Pool) {
     let begun = Instant::now();
     while pool.suspended().is_none() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it goes on");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "it is not suspended"
+        );
         rt::sleep(Duration::from_millis(20));
     }
     assert!(pool.has_lost_heartbeat(), "{:?}", pool.suspended());
@@ -178,7 +181,7 @@ fn silent(disks: &Arc<Disks>) {
     pool.abandon();
     drop(pool);
     drop(faulty);
-    let pool = attempt(disks, of_host(OTHER_HOST, true)).expect("nobody has it");
+    let pool = attempt(disks, of_host(OTHER_HOST, true)).expect("it is not in use");
     pool.export().expect("written");
 }
 
@@ -238,6 +241,6 @@ fn stopped(disks: &Arc<Disks>) {
     assert_eq!(newest(disks).txg, before.txg);
     pool.abandon();
     drop(pool);
-    let pool = attempt(disks, of_host(OTHER_HOST, true)).expect("nobody has it");
+    let pool = attempt(disks, of_host(OTHER_HOST, true)).expect("it is not in use");
     pool.export().expect("written");
 }

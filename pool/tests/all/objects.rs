@@ -1,5 +1,5 @@
-//! Objects changed at random in a dataset of a real pool: compared with a model after the pool was
-//! opened anew, and judged by OpenZFS.
+//! Random changes of objects in a dataset of a real pool, compared with a model after the pool was
+//! reopened, and checked by OpenZFS.
 
 use crate::common::{self, Bench};
 use crate::model::World;
@@ -10,7 +10,7 @@ use cenote_pool::{Pool, VdevShape};
 use cenote_vdev::AllocationClass::{Normal, Special};
 use std::sync::Arc;
 
-/// Objects here belong to nobody, and are marked as accounted nevertheless.
+/// Objects here have no owner, but are marked as accounted.
 #[derive(Debug)]
 struct Nobody;
 

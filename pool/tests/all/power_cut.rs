@@ -1,5 +1,5 @@
-//! Power cuts at every write: whatever the devices kept of what was not flushed, the pool opens
-//! as of the last committed group or the next, and every block of it is whole.
+//! Power cuts at every write: whichever unflushed writes the devices kept, the pool opens at the
+//! last committed group or the next, and every block of it is valid.
 
 use crate::common;
 use cenote_base::RealEnv;
@@ -36,7 +36,7 @@ fn import(world: &Arc<Disks>, read_only: bool) -> Result<Pool, ImportError> {
     cenote_pool::import(&candidates[0], &options, Arc::new(RealEnv::new()))
 }
 
-/// The newest round that the pool's properties tell of.
+/// The newest round in the pool's properties.
 fn newest_round(pool: &Pool) -> u64 {
     let name = DatasetName::parse(pool.name()).expect("a name");
     let dataset = pool.dsl().dataset(&name).expect("readable");

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 const BLOCK: u64 = 128 << 10;
 
-/// A disk in memory that takes or gives so many bytes in a second, whoever asks.
+/// A disk in memory with a limited bandwidth for all its users together.
 #[derive(Debug)]
 struct SlowDisk {
     memory: MemoryDevice,
@@ -33,9 +33,9 @@ struct SlowDisk {
     free_at: Mutex<Option<Instant>>,
     active: AtomicU32,
     most_active: AtomicU32,
-    /// Bytes of the largest read, write and discard since somebody asked.
+    /// Bytes of the largest read, write and discard since the last query.
     largest: [AtomicU64; 3],
-    /// Discards since somebody asked.
+    /// Discards since the last query.
     discards: AtomicU64,
     /// The next discard panics.
     fails: AtomicBool,
@@ -66,7 +66,7 @@ impl SlowDisk {
         self.largest[what].fetch_max(bytes as u64, Ordering::SeqCst);
     }
 
-    /// The largest since this was asked last.
+    /// The largest since the last call.
     fn take_largest(&self, what: usize) -> u64 {
         self.largest[what].swap(0, Ordering::SeqCst)
     }
@@ -154,7 +154,7 @@ impl Device for SlowDisk {
     }
 }
 
-/// Objects here belong to nobody.
+/// Objects here have no owner.
 #[derive(Debug)]
 struct Nobody;
 
@@ -451,7 +451,7 @@ fn reading_ahead_keeps_its_distance(site: &Site) {
         site.read([399]);
         let before = site.disk.bytes_read.load(Ordering::SeqCst);
         let wanted = blocks.map(|block| site.read([block])).count() as u64 * BLOCK;
-        // Nobody says when the last read ahead is done.
+        // There is no signal for the end of prefetching.
         let mut all = 0;
         loop {
             rt::sleep(Duration::from_millis(100));
@@ -535,7 +535,7 @@ fn writers_slow_down_evenly(site: &Site) {
 const DIRTY_MAX: u64 = 64 << 20;
 const RATE: u64 = 50 << 20;
 
-/// Dirty bytes while somebody writes as fast as he may.
+/// Dirty bytes while a program writes as fast as it can.
 struct Written {
     most: u64,
     /// On average over the second half of the time.

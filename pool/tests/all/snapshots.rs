@@ -31,7 +31,7 @@ fn vdev(shape: VdevShape, disks: &Disks) -> NewVdev {
     }
 }
 
-/// Has OpenZFS look at the disks.
+/// OpenZFS checks the disks.
 fn judge(disks: &Disks, pool: &str) {
     let dir = tempfile::tempdir().expect("a temporary directory");
     disks.save(dir.path()).expect("room");
@@ -164,8 +164,8 @@ impl SyncTask for BeginScan {
     }
 }
 
-/// A scrub goes on with what stands for the datasets that it was to visit: OpenZFS, which goes on
-/// with this one, would give up the pool over a number that is no dataset's.
+/// A scrub resumes with the datasets that replaced those it was to visit. OpenZFS, which resumes
+/// this scrub, would abort on a number that is no dataset's.
 #[test]
 fn while_a_scan_is_under_way() {
     let disks = common::disks(1, DISK);
@@ -330,7 +330,7 @@ impl SyncTask for HoldForNow {
     }
 }
 
-/// A crash of OpenZFS in the midst of a send left a snapshot that could not be destroyed.
+/// A crash of OpenZFS during a send left a snapshot that could not be destroyed.
 #[test]
 fn temporary_holds_end_at_an_import() {
     let disks = common::disks(1, DISK);

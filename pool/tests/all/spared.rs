@@ -10,7 +10,7 @@ use cenote_sim::Disks;
 use cenote_vdev::{AllocationClass, VdevState, scan};
 use std::sync::Arc;
 
-/// A mirror of which the first side is pulled out while nobody uses the pool.
+/// A mirror whose first side is pulled out while the pool is idle.
 fn pulled() -> (Arc<Disks>, Pool, Vec<Guid>, Arc<FaultyDevice>) {
     let world = common::disks(2, 64 << 20);
     let mut leaves = world.leaves();

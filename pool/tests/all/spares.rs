@@ -94,7 +94,7 @@ fn spares_and_cache_devices_are_opened_by_their_recorded_paths() {
     assert_eq!(places(&pool), paths.clone().map(Some));
     drop(pool.open_spare(spare_of(&pool)).expect("it can serve"));
 
-    // It serves when the pool goes down, and nobody noted that.
+    // It is active when the pool crashes, and no cache file says so.
     let by = (&Actor::default(), "");
     let (spare, side) = (
         spare_of(&pool),
@@ -140,9 +140,9 @@ fn leaf_at(path: &Path) -> NewLeaf {
     }
 }
 
-/// Pools share a spare by its guid, and its labels say which of them uses it. A pool that goes
-/// down while it gives the spare back leaves labels of both kinds: until it is imported again,
-/// nobody else takes what it may need.
+/// Pools share a spare by its guid, and its labels say which of them uses it. A pool that crashes
+/// while it returns the spare leaves labels of both kinds: until it is imported again, no other
+/// pool takes the spare, because it may be needed.
 #[test]
 fn a_shared_spare_is_used_by_one_pool() {
     let mut bench = Bench::new("a");
@@ -203,7 +203,7 @@ fn a_shared_spare_is_used_by_one_pool() {
         .expect("it stands in");
     a.open_spare(spare).expect_err("the other one has it open");
 
-    // A removal leaves the label alone, also where nobody here knows of the other pool.
+    // A removal leaves the label alone, also if the other pool is unknown here.
     a.remove_auxiliary((Auxiliary::Spare, spare), by)
         .expect("a list entry");
     b.detach(spare, by).expect("it goes back");

@@ -17,8 +17,8 @@ fn treat(pool: &Pool, leaf: Guid, command: TreatmentCommand) {
     done.expect("the pool takes changes");
 }
 
-/// Of two commands at once each stopped the other's thread and began its own, or none did: a
-/// treatment was said to be active, and nobody worked on it.
+/// Of two concurrent commands each stopped the other's thread and began its own, or neither did: a
+/// treatment was reported as active without a thread.
 #[test]
 fn a_treatment_that_is_active_comes_to_its_end() {
     let world = common::disks(1, 64 << 20);

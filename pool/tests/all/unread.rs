@@ -177,7 +177,7 @@ fn files_are_read_without_what_only_writing_needs() {
                 let is_noted = !pool.unread().is_empty();
                 assert!(
                     is_noted || *fate != Fate::Noted,
-                    "{name} is missed by nobody"
+                    "{name} is not reported as missing"
                 );
                 noted += usize::from(is_noted);
                 drop(pool);
@@ -299,8 +299,8 @@ fn write_without_each_object(kind: &str) {
 }
 
 /// An import for writing succeeded with a damaged space map, history, dedup or clone table, and the
-/// first group that needed it suspended the pool. Whoever waited for a change behind the one that
-/// failed was never answered.
+/// first group that needed it suspended the pool. Later changes behind the failed one waited
+/// forever.
 #[test]
 fn what_an_import_could_see_suspends_no_pool_afterwards() {
     for kind in ["quotas", "dedup", "block-cloning", "checkpoint"] {

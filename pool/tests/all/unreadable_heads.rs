@@ -1,13 +1,13 @@
-//! Pools of which a dataset's object set cannot be read, opened for writing.
+//! Pools with a dataset whose object set is unreadable, opened for writing.
 //!
-//! One damaged object set block, with all its copies, made a whole pool read-only: the import wants
-//! to claim the intent logs of all heads, and the log's header is in that block. Nobody could
-//! destroy the dataset then. And where the block was damaged later, the destroyed dataset left its
-//! log's blocks allocated for ever, even if the block could be read again.
+//! One object set block with all copies damaged made a whole pool read-only: the import must claim
+//! the intent logs of all heads, and the log's header is in that block. So the dataset could not
+//! even be destroyed. And if the block was damaged later, the destroyed dataset left its log's
+//! blocks allocated forever, even if the block became readable again.
 //!
-//! After an export the maps know all blocks of all logs, so nothing is lost. After a crash it must
-//! be said in words that what only the log holds may be lost; a log that was passed over so is
-//! discarded when it can be read again, since its blocks may have been overwritten meanwhile.
+//! After an export the maps know all blocks of all logs, so nothing is lost. After a crash the
+//! import requires `-m`, because data in the log may be lost. A log skipped that way is discarded
+//! when it becomes readable, since its blocks may have been overwritten meanwhile.
 
 use crate::common::{self, Bench};
 use cenote_base::{ObjectId, RealEnv};
@@ -174,7 +174,7 @@ fn a_log_that_was_passed_over_is_discarded_later() {
     }
     pool.export().expect("written");
     drop(pool);
-    // It stays on record, whether anything is said or not.
+    // The note stays, with or without `-m`.
     let pool = import(dir.path(), plain()).expect("it was said before");
     assert!(
         pool.dsl()
@@ -213,7 +213,7 @@ fn a_log_that_was_claimed_is_freed_when_its_dataset_can_be_read() {
     pool.export().expect("written");
     drop(pool);
     block.damage();
-    // It was exported: nothing is lost, so nothing need be said.
+    // It was exported: nothing is lost, so `-m` is not needed.
     let pool = import(dir.path(), plain()).expect("the others are whole");
     let name = named(DATASET);
     pool.run_task(DestroyDataset { name }).expect("destroyed");

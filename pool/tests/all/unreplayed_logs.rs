@@ -159,8 +159,9 @@ fn a_resilver_brings_logs_that_wait_for_their_replay() {
 }
 
 /// A log that was claimed led from one log device to another, which was missing at a later import.
-/// All of it was discarded, with what the first device had. And what the claim had not come to was
-/// freed with the log once the other device was back, although it was not the log's.
+/// The whole log was discarded, with its blocks on the first device. And blocks that the claim had
+/// not reached were freed with the log once the other device was back, although they were not the
+/// log's.
 #[test]
 fn a_claimed_log_is_kept_up_to_a_device_that_is_missing_later() {
     World::simulated(1).run(|| {
@@ -210,7 +211,7 @@ fn a_claimed_log_is_kept_up_to_a_device_that_is_missing_later() {
         let pool = import(&cut, &rest, true).expect("it is given up");
         let kept = names_to_replay(&pool);
         assert!(!kept.is_empty() && kept.is_subset(&all) && !kept.contains("the last"));
-        assert_eq!(pool.discarded_logs().len(), 1, "and that is told");
+        assert_eq!(pool.discarded_logs().len(), 1, "and it is reported");
         pool.close().expect("written");
         drop(pool);
 
@@ -298,9 +299,9 @@ impl SyncTask for EndEarlier {
     }
 }
 
-/// A claim ends within a block at a record whose data is not there. What later records of that
-/// block pointed to was freed with the log, although nobody had claimed it: the pool then took no
-/// more changes, or a cloned block was free that a file still had.
+/// A claim ends within a block at a record whose data is missing. The blocks of later records there
+/// were freed with the log, although they had not been claimed. The pool then took no more changes,
+/// or a cloned block was free that a file still had.
 #[test]
 fn a_log_owns_nothing_of_records_that_were_not_claimed() {
     World::simulated(1).run(|| {
@@ -394,8 +395,8 @@ fn an_import_brings_all_sides_the_logs_that_it_claims() {
     });
 }
 
-/// A log that was claimed and then rotted kept its dataset from being mounted for ever. Words give
-/// up what cannot be read, and no more.
+/// A claimed log that was damaged later kept its dataset from being mounted forever. `-m` gives up
+/// the unreadable part, and no more.
 #[test]
 fn what_rotted_of_a_claimed_log_is_given_up_in_words() {
     World::simulated(1).run(|| {
@@ -435,7 +436,7 @@ fn what_rotted_of_a_claimed_log_is_given_up_in_words() {
         let pool = import(&cut, &[0, 1], true).expect("it is given up");
         let kept = names_to_replay(&pool);
         assert!(!kept.is_empty() && kept.is_subset(&all) && kept.len() < all.len());
-        assert_eq!(pool.discarded_logs().len(), 1, "and that is told");
+        assert_eq!(pool.discarded_logs().len(), 1, "and it is reported");
         pool.close().expect("written");
         drop(pool);
         let pool = import(&cut, &[0, 1], false).expect("all are there");

@@ -1,4 +1,4 @@
-//! Verifications that are interrupted at every turn, and go on from what they saved.
+//! Verifications that are interrupted at every turn and resumed from the saved state.
 
 use crate::common;
 use cenote_base::RealEnv;
@@ -9,7 +9,7 @@ use cenote_pool::verify::{
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Has a verification stopped after so many looks; 0 stands for never.
+/// Stops a verification after so many checks for cancellation; 0 means never.
 struct Impatient {
     looks: AtomicU32,
     most: u32,
@@ -53,7 +53,7 @@ fn interrupted_verifications_end_as_others_do() {
         };
         let mut stops = 0;
         let report = loop {
-            let report = verify(&pool, &options, &Impatient::new(3)).expect("goes on");
+            let report = verify(&pool, &options, &Impatient::new(3)).expect("it resumes");
             if report.complete {
                 break report;
             }
@@ -63,7 +63,7 @@ fn interrupted_verifications_end_as_others_do() {
         assert!(stops > 3, "{kind}: {stops} stops");
         assert_eq!(report, whole, "{kind}");
         // It is of this kind of verification only, and whole.
-        verify(&pool, &options, &Impatient::new(3)).expect("begins anew");
+        verify(&pool, &options, &Impatient::new(3)).expect("it starts over");
         let other = VerifyOptions {
             all_copies: true,
             ..options.clone()

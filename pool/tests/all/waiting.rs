@@ -1,4 +1,4 @@
-//! Pools that wait for devices that are gone, as `failmode` has it.
+//! Pools that wait for missing devices, according to `failmode`.
 
 use crate::common;
 use crate::log_writer::{head_of, operate, writer_of};
@@ -117,7 +117,10 @@ fn import(world: &Arc<Disks>, plugs: &Arc<Plugs>) -> Pool {
 fn until_waiting(pool: &Pool) {
     let begun = Instant::now();
     while !pool.is_waiting() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "it goes on");
+        assert!(
+            begun.elapsed() < Duration::from_secs(60),
+            "it does not wait"
+        );
         rt::sleep(Duration::from_millis(1));
     }
 }
@@ -232,11 +235,11 @@ fn a_disk_that_was_taken_out_is_opened_anew() {
         },
     )
     .expect("it is on disk at last");
-    assert_eq!(plugs.count(), 2, "the disk was opened anew");
+    assert_eq!(plugs.count(), 2, "the disk was reopened");
     check(&world, &plugs, pool, 1);
 }
 
-/// A disk that another system wrote to meanwhile is not ours to go on with.
+/// A disk that another system wrote to meanwhile must not be used again.
 #[test]
 fn a_disk_that_others_wrote_to_is_refused() {
     let (world, plugs, pool) = waiting_pool(FailMode::Wait);
@@ -269,8 +272,8 @@ fn a_disk_that_others_wrote_to_is_refused() {
     pool.abandon();
 }
 
-/// A copy of the only disk that was made one or two groups before the pool lost it was taken for
-/// the disk: what those groups had written was gone, and the pool wrote on.
+/// A copy of the only disk, made one or two groups before the pool lost the disk, was taken for it:
+/// the data of those groups was lost, and the pool kept writing.
 #[test]
 fn a_copy_of_the_only_disk_is_refused_however_new() {
     for groups in 1..3 {
@@ -301,8 +304,8 @@ fn a_copy_of_the_only_disk_is_refused_however_new() {
     }
 }
 
-/// A disk came back as a copy from before an `fsync`, whose promise only the intent log had. No
-/// label tells it from the disk itself: it was taken and written to.
+/// A disk came back as a copy from before an `fsync`, whose data only the intent log had. It has
+/// the same labels as the disk itself: it was used and written to.
 #[test]
 fn a_copy_from_before_an_fsync_is_refused() {
     World::simulated(1).run(|| {
@@ -383,7 +386,7 @@ fn a_commit_fails_if_it_is_not_to_wait() {
     });
 }
 
-/// `failmode=continue`: the group waits, and whoever comes with more is told.
+/// `failmode=continue`: the group waits, and new changes are refused.
 #[test]
 fn changes_are_refused_or_wait_as_wanted() {
     for mode in [FailMode::Continue, FailMode::Wait] {
@@ -416,7 +419,7 @@ fn changes_are_refused_or_wait_as_wanted() {
     }
 }
 
-/// Who leaves a pool that waits loses what waited, and nothing else.
+/// Abandoning a waiting pool loses the changes that waited, and nothing else.
 #[test]
 fn a_pool_that_waits_is_left() {
     let (world, plugs, pool) = waiting_pool(FailMode::Wait);
@@ -436,16 +439,15 @@ fn a_pool_that_waits_is_left() {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Loses {
     Nothing,
-    /// What it was not told to make durable.
+    /// Writes that were not flushed.
     Cache,
     /// All of the group: it is a copy from before.
     Group,
 }
 
-/// A disk is taken out in the midst of a group, each time a few writes later, and comes back with
-/// what it took, or with what it was told to make durable, or as a copy from before. Of a copy the
-/// last two writes of a group were enough, once all others had been flushed: the pool wrote an
-/// uberblock whose blocks were not there.
+/// A disk is taken out during a group, each time a few writes later. It comes back with all writes,
+/// with the flushed ones only, or as an older copy. Of a copy the last two writes of a group were
+/// enough, once all others had been flushed: the pool wrote an uberblock whose blocks were missing.
 #[test]
 fn a_group_is_finished_if_nothing_of_it_is_lost() {
     for loses in [Loses::Nothing, Loses::Cache, Loses::Group] {
@@ -458,7 +460,7 @@ fn a_group_is_finished_if_nothing_of_it_is_lost() {
                 None => break,
             }
         }
-        assert!(finished > 0, "a group that lost nothing goes on");
+        assert!(finished > 0, "a group that lost nothing is finished");
         // What a cache lost is written again.
         assert_eq!(lost > 0, loses == Loses::Group, "{finished} finished");
     }
@@ -518,9 +520,9 @@ fn is_finished_after(writes: u64, loses: Loses) -> Option<bool> {
     is_finished
 }
 
-/// Reads wait for a disk that is gone, not for damaged bytes or sectors, and not for ever.
+/// Reads wait for a missing disk, but not for damaged bytes or sectors, and not forever.
 ///
-/// Nor do they give up at once: they try again for seconds, which are simulated ones.
+/// They do not fail at once either: they retry for some seconds of simulated time.
 #[test]
 fn reads_wait_for_disks_that_are_gone() {
     World::simulated(1).run(reads_wait);
@@ -547,8 +549,8 @@ fn reads_wait() {
     disk.set_missing(true);
     let asked = pool.cache().read_stored(&root, bookmark);
     assert!(asked.is_err() && pool.suspended().is_none());
-    // Nor does a worker that reads for somebody who does not wait: it knew nothing of its asker
-    // once, and waited as a program does.
+    // Nor does a worker that reads for a caller that must not wait: a worker did not know its
+    // caller's context, and waited like a program.
     let cache = Arc::clone(pool.cache());
     let read_by_worker = move |root| cache.read_stored(&root, bookmark);
     let asked = pool
@@ -573,7 +575,7 @@ fn reads_wait() {
     check(&world, &plugs, pool, 1);
 }
 
-/// Whoever waits behind a reader is let go with it when the pool is left.
+/// Calls that wait behind a reader end with it when the pool is abandoned.
 #[test]
 fn nobody_waits_in_a_pool_that_is_left() {
     let (_, plugs, pool) = waiting_pool(FailMode::Wait);

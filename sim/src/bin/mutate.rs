@@ -28,7 +28,7 @@ struct Options {
     seed: u64,
     jobs: usize,
     kinds: Vec<String>,
-    /// Visit them in this process, and tell of each.
+    /// Visit them in this process, and print a line about each.
     is_worker: bool,
     keep: Option<String>,
 }
@@ -92,7 +92,7 @@ fn keep(options: &Options, directory: &str) -> Result<()> {
     Ok(())
 }
 
-/// The worker: tells of each mutant before and after its visit.
+/// The worker: prints a line about each mutant before and after its visit.
 fn work(options: &Options) -> Result<()> {
     catch_panics();
     let mut out = std::io::stdout();
@@ -182,7 +182,7 @@ fn run(options: &Options) -> Result<bool> {
     Ok(broken == 0)
 }
 
-/// Has processes visit these mutants of a kind.
+/// Starts processes that visit these mutants of a kind.
 fn watch(
     options: &Options,
     kind: &str,
@@ -209,7 +209,7 @@ fn worker(options: &Options, kind: &str, numbers: Range<u64>) -> Result<Child> {
     Ok(command.spawn()?)
 }
 
-/// Notes a promise that was broken, and tells of it.
+/// Records and prints a broken promise.
 fn report(summary: &Mutex<Summary>, (name, damage): (&str, &str), broken: &str) {
     let mut summary = summary.lock().unwrap_or_else(PoisonError::into_inner);
     let first = broken.split('\u{1}').take(2).collect::<Vec<_>>().join(" ");
@@ -218,7 +218,7 @@ fn report(summary: &Mutex<Summary>, (name, damage): (&str, &str), broken: &str) 
     println!("  again: cargo xtask mutate {name}");
 }
 
-/// Follows a process to its end; the mutant to go on with, if it did not come to the last.
+/// Follows a process to its end. Returns the mutant to continue with, if it was not the last.
 fn follow(
     child: &mut Child,
     (options, kind): (&Options, &str),

@@ -117,13 +117,18 @@ fn on_all_cores(count: u64, workers: usize, each: impl Fn(u64) -> bool + Sync) -
                         return;
                     }
                     if !each(index) {
-                        failed.lock().expect("nobody panics with it").push(index);
+                        failed
+                            .lock()
+                            .expect("no thread panics under the lock")
+                            .push(index);
                     }
                 }
             });
         }
     });
-    let mut failed = failed.into_inner().expect("nobody panicked with it");
+    let mut failed = failed
+        .into_inner()
+        .expect("no thread panicked under the lock");
     failed.sort_unstable();
     Ok(failed)
 }

@@ -33,9 +33,9 @@ pub struct Node {
 }
 
 impl Node {
-    /// Whether this may be left of a node that was as these, one after the other. A log has the
-    /// contents of a long write as they were when somebody synced, later changes included, and of
-    /// what nobody was promised perhaps the beginning only.
+    /// Whether this may be left after a cut, if the node had these states one after the other. The
+    /// log reads the contents of a long write at `fsync`, so it has later changes, too. Of changes
+    /// that were not promised there may be only the beginning.
     fn may_be_left_of(&self, nodes: &[&Self]) -> bool {
         let sizes = || nodes.iter().map(|node| node.bytes.len());
         let (Some(least), Some(most)) = (sizes().min(), sizes().max()) else {
@@ -65,8 +65,8 @@ pub struct State {
 }
 
 impl State {
-    /// Whether somebody who looks at the directories sees the same: paths, what they are of, and
-    /// which of them are of one file.
+    /// Whether both states look the same to a program: paths, the kinds of their nodes, and which
+    /// paths are links to one file.
     pub fn is_same(&self, other: &Self) -> bool {
         let node = |state: &Self, path: &str| state.node(path).map(|(_, node)| Arc::clone(node));
         self.links() == other.links()

@@ -85,7 +85,7 @@ impl fmt::Display for Operation {
 }
 
 impl Operation {
-    /// The operations that a line of words stands for.
+    /// Parses the operations in a line of words.
     ///
     /// # Errors
     /// If it is not understood.

@@ -1,4 +1,4 @@
-//! Somebody who works in a directory, and remembers how it was after each operation.
+//! A thread that changes a directory, and remembers the state after each operation.
 
 use super::model::{Kind, State};
 use super::operation::{Operation, Place};
@@ -98,7 +98,7 @@ impl Writer {
             top: self.top,
             objects: &mut self.objects,
         };
-        // Whatever becomes of it, it may be seen from now on.
+        // Even if it fails, its effect may be visible from now on.
         self.states.push(next);
         self.operations.push(operation.clone());
         let done = place.perform(&operation, &before, salt);

@@ -1,10 +1,10 @@
-//! Pools whose tables are wrong below right checksums, opened for writing and worked with.
+//! Pools whose tables are wrong although checksums are right, opened for writing and used.
 //!
-//! A golden pool is changed by [`cenote_tests::mutate`], imported in a simulated world, and gets
-//! what a week brings: groups, mounts, reads, writes, snapshots, a checkpoint, a scrub, datasets
-//! destroyed, an export, and another import. All of that may be refused, with words. Nothing may
-//! panic and nobody may wait for ever: a world in which a thread waits for longer than
-//! [`TIME_MAX`] of its own time ends with a report of what each thread waits for.
+//! A golden pool is changed by [`cenote_tests::mutate`] and imported in a simulated world. Then it
+//! gets typical work: groups, mounts, reads, writes, snapshots, a checkpoint, a scrub, destroyed
+//! datasets, an export, and another import. All of that may be refused with an error. There must be
+//! no panic and no endless wait: a world with a thread that waits longer than [`TIME_MAX`] of its
+//! own time ends with a report of what each thread waits for.
 
 mod visit;
 

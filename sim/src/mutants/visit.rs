@@ -26,7 +26,7 @@ const DATASETS_MAX: usize = 40;
 const BRANCHES_MAX: usize = 6;
 /// Commands on devices.
 const COMMANDS: usize = 4;
-/// Files of a dataset that are looked at.
+/// How many files of a dataset are read.
 const FILES_MAX: usize = 60;
 /// Bytes of a file that are read.
 const READ_MAX: u64 = 96 << 10;

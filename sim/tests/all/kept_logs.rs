@@ -4,8 +4,8 @@ use super::on_both_cores;
 use cenote_sim::keep_logs;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A pool was imported after a crash with its datasets not mounted, and got a checkpoint. A rewind
-/// to that discarded the logs: 9 of 10 files were gone that `fsync` had promised.
+/// A pool was imported after a crash without mounting its datasets, and got a checkpoint. A rewind
+/// to that discarded the logs: 9 of 10 files promised by `fsync` were lost.
 #[test]
 fn a_checkpoint_keeps_logs_that_wait_for_their_replay() {
     let waited = AtomicU64::new(0);

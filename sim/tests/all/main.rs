@@ -89,8 +89,8 @@ fn restarts_with_exchanged_disks_lose_nothing() {
     assert_eq!(losses(1..9, options), []);
 }
 
-/// A file that was exchanged for a copy of itself was written to although it had no name any more,
-/// and the pool called it complete: all that was written since was gone with the last handle.
+/// A file replaced by a copy of itself was still written to, although it had no name any more. The
+/// pool reported it as complete: all data written since was lost with the last handle.
 #[test]
 fn names_that_lead_to_other_disks_cost_nothing() {
     let lost = on_both_cores(1..25, |seed| {

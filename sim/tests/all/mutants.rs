@@ -12,16 +12,16 @@ enum Value {
 
 use Value::{LaterGroup, Number};
 
-/// The kind of pool, the place, the value, and what is said of it.
+/// The kind of pool, the place, the value, and the expected message.
 type Found = (&'static str, (u64, u64, usize), Value, &'static str);
 
-/// Faults that mutants found: the kind of pool; the object of the meta object set (0 for dnodes),
-/// the block in it and the byte in that; the value; and what is said of it now. What became of the
-/// pool before stands above each.
+/// Bugs that mutants found: the kind of pool; the object of the meta object set (0 for dnodes), the
+/// block in it and the byte in that; the value; and the message now. The former result is above
+/// each.
 #[rustfmt::skip]
 const FOUND: &[Found] = &[
     // The log of the group that was being written was freed, and the syncing thread panicked; the
-    // import waited for ever, with the devices.
+    // import waited forever, with the devices open.
     ("mirror2", (73, 0, 0), LaterGroup(3), "the table of unflushed metaslabs of top-level vdev 0"),
     ("mirror2", (73, 0, 0), Number(u64::MAX), "a transaction group after the pool's last one"),
     // A snapshot claims to be of a later group. The next one of its dataset waited for that.
@@ -30,7 +30,7 @@ const FOUND: &[Found] = &[
     ("raidz1-ashift9", (58, 0, 128), Number(0), "scrub"),
     // The configuration's object has a last block without a place: an overflow.
     ("autotrim", (0, 1, 14864), Number(u64::MAX - 520), "import"),
-    // The history's ring is smaller than a record. Room was made in it for ever.
+    // The history's ring is smaller than a record. Making room in it took forever.
     ("raidz2-6", (0, 1, 14792), Number(0x3f6c), "import"),
     // An object uses all space there can be: an overflow.
     ("compression", (0, 1, 1048), Number(u64::MAX), "import"),

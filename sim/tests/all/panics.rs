@@ -1,4 +1,4 @@
-//! Threads that panic at random places, and those who wait for them.
+//! Threads that panic at random places, and the threads that wait for them.
 
 use super::{alone, on_both_cores};
 use cenote_sim::panic_somewhere;
@@ -31,9 +31,9 @@ fn seeds() -> std::ops::Range<u64> {
     first..first + count
 }
 
-/// A panic of the thread that writes groups left those waiting whose tasks it had taken from the
-/// queue; one of a worker left all who waited for its writes, and later those whose work nobody
-/// took any more. An import waited for ever, with the devices.
+/// A panic of the syncing thread left callers waiting whose tasks it had taken from the queue. A
+/// panic of a worker left all callers waiting for its writes, and later those whose work no worker
+/// took any more. An import waited forever, with the devices open.
 #[test]
 fn nobody_waits_for_a_thread_that_panicked() {
     let _alone = alone();

@@ -1,10 +1,9 @@
-//! Histories after which file systems were found to lose what `fsync` had promised.
+//! Histories after which file systems lost data promised by `fsync`.
 //!
-//! xfstests collects them: each was a fault of some file system of Linux, found by people who lost
-//! files, and later by enumeration. They are told anew here in the words of
-//! [`cenote_sim::judge_history`], which cuts the power behind the last operation: names must be as
-//! after the last `fsync` of anything, contents as after the last one of the file. The numbers of
-//! xfstests' generic group stand beside them.
+//! xfstests collects them: each was a bug of some file system of Linux, found by users who lost
+//! files, and later by enumeration. Here they are written for [`cenote_sim::judge_history`], which
+//! cuts the power after the last operation. Names must be as after the last `fsync` of anything,
+//! contents as after the last one of the file. The numbers are those of xfstests' generic group.
 //!
 //! Each history begins with the file `foo` (5,000 bytes) and the directory `A` with the file `bar`
 //! (3,000 bytes), all of it on disk.
@@ -27,7 +26,7 @@ fn keeps(histories: &[&str]) {
     }
 }
 
-/// A judge who finds nothing where something must be lost proves nothing.
+/// The check must find the loss where data must be lost; otherwise it proves nothing.
 #[test]
 fn histories_on_disks_that_lie_are_found_out() {
     let history = "append foo 100; fsync foo";
@@ -61,8 +60,8 @@ fn of_files_with_several_names() {
     ]);
 }
 
-/// "Write anew, rename over it": the file was empty then, or neither was there (311, 322, 341,
-/// 342, 343, 376, 510, 526, 527, 535).
+/// "Write a new file, rename it over the old one": the file was empty then, or neither existed
+/// (311, 322, 341, 342, 343, 376, 510, 526, 527, 535).
 #[test]
 fn of_renamed_files() {
     keeps(&[

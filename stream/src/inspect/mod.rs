@@ -1,8 +1,8 @@
-//! What a stream is, and whether it is whole.
+//! What a stream contains, and whether it is complete.
 //!
-//! Inspection reads a stream to its end, or to where it is damaged or cut. Of a cut stream it
-//! tells what a resuming one has to go on with: the last record that a receiver would have
-//! applied, which is the one before the last whose header arrived (see [`crate::Reader`]).
+//! Inspection reads a stream to its end, or to where it is damaged or cut. For a cut stream it
+//! returns where to resume: the last record that a receiver would have applied. This is the one
+//! before the last whose header arrived (see [`crate::Reader`]).
 
 mod resume;
 
@@ -40,7 +40,7 @@ pub enum StreamKind {
     Full,
     /// What changed since another snapshot of the same dataset.
     Incremental,
-    /// What changed since the snapshot of another dataset, as a clone of that.
+    /// The changes since the snapshot of another dataset, as a clone of that.
     Clone,
 }
 
@@ -53,7 +53,7 @@ pub struct StreamSummary {
     pub payload: BeginPayload,
     /// Where it begins.
     pub place: Place,
-    /// Bytes of it, as far as it goes.
+    /// The stream's bytes up to its end or cut.
     pub bytes: u64,
     /// Its records.
     pub counts: Counts,

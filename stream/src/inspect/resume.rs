@@ -1,4 +1,4 @@
-//! How far a receiver of a stream came, and the token it would ask for the rest with.
+//! The progress of a stream's receiver, and the token with which it would request the rest.
 //!
 //! OpenZFS's receiver applies a record when it has read the header of the next one. It notes the
 //! object, and the offset of the last block, and counts the bytes behind BEGIN's header
@@ -28,7 +28,7 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Goes on over a whole record.
+    /// Advances past a complete record.
     pub(super) fn pass(&mut self, item: &Item) {
         let header = item.header;
         let end = header.place.offset + (RECORD_SIZE + item.payload.len()) as u64;

@@ -1,4 +1,4 @@
-//! What is said of streams that OpenZFS sent.
+//! Inspecting streams that OpenZFS sent.
 
 use super::*;
 use cenote_dsl::resume_token;

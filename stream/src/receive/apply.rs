@@ -22,9 +22,9 @@ const FREE_BATCH: usize = 512;
 /// Applies the records of one stream.
 pub(super) struct Applier<'a> {
     pub(super) target: &'a Target<'a>,
-    /// Whether flags tell which objects have spill blocks.
+    /// Whether flags say which objects have spill blocks.
     pub(super) has_spill_flags: bool,
-    /// Whether blocks are as they are stored elsewhere.
+    /// Whether blocks are stored as the sender stores them.
     pub(super) is_raw: bool,
     /// The record at hand.
     pub(super) place: Place,

@@ -1,15 +1,14 @@
-//! Corrective receive: blocks of a snapshot that devices have lost, from a stream of it.
+//! Corrective receive: repairing lost blocks of a snapshot from a stream of it.
 //!
-//! Source: format/4 7.5, `-c`. Nothing becomes of the stream but repairs: for each WRITE it is
-//! looked whether the block of the snapshot can be read. If no copy of it is left, what the stream
-//! brings is made into stored bytes again, and if these have the checksum that the block pointer
-//! has, they are written to where the block was. So the wrong stream, or one that was changed on
-//! its way, changes nothing.
+//! Source: format/4 7.5, `-c`. The stream only repairs blocks: each WRITE first checks whether the
+//! block of the snapshot is readable. If no copy of it is left, the record's data is converted to
+//! its stored form. If this has the checksum of the block pointer, it is written to the block's
+//! place. So a wrong or corrupted stream changes nothing.
 //!
-//! Bytes that are as they were stored, of raw and compressed streams, need nothing done to them.
-//! Contents are compressed by the function of the pointer; what level of it was used is not known
-//! beforehand, so they are tried. That gives the same bytes where the same encoder made them.
-//! Contents of an encrypted block are not encrypted here: a raw stream heals it, without a key.
+//! Raw and compressed streams have blocks in their stored form, which can be used as they are.
+//! Uncompressed data is compressed with the function of the pointer. The level is unknown, so all
+//! are tried; the result is the same only with the same encoder. Data of an encrypted block is not
+//! encrypted here: a raw stream repairs it, without a key.
 
 use super::data::compression_of;
 use crate::error::StreamError;
@@ -28,7 +27,7 @@ const ZSTD_LEVELS: [i32; 21] = [
     3, 1, 2, 6, 9, 19, 4, 5, 7, 8, 10, 11, 12, 13, 14, 15, 16, 17, 18, -1, -10,
 ];
 
-/// What a stream mended.
+/// The repairs that a stream made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Corrected {
     /// Bytes of the stream.
@@ -42,7 +41,7 @@ pub struct Corrected {
 /// Reads the records behind `begin` up to END, and has what is damaged of `set` written again.
 ///
 /// # Errors
-/// If the stream is damaged or cut, or `is_cancelled` says so.
+/// If the stream is damaged or cut, or `is_cancelled` returns true.
 pub fn correct<R: Read>(
     reader: &mut Reader<R>,
     begin: &Begin,
@@ -84,7 +83,7 @@ fn heal(
     is_raw: bool,
 ) -> Result<Option<bool>, DmuError> {
     let Ok(object) = set.object(write.object) else {
-        // Which block it was cannot be told, if there ever was one.
+        // There may have been such a block, but which one is unknown.
         return Ok(None);
     };
     let size = object.block_size();

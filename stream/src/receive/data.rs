@@ -39,9 +39,9 @@ impl Applier<'_> {
         self.put(&object, write.offset, contents)
     }
 
-    /// Puts a block into an object that is stored as it came compressed. It was expanded all the
-    /// same: what does not expand is refused while its place in the stream is known, and who reads
-    /// the block before it is on disk finds its contents.
+    /// Puts a compressed block into an object as it is. It is decompressed as well: invalid data is
+    /// refused while its place in the stream is known, and readers get the contents before the
+    /// block is on disk.
     fn put_compressed(
         &mut self,
         object: &Object,
@@ -87,7 +87,7 @@ impl Applier<'_> {
     pub(super) fn spill(&mut self, spill: &Spill, payload: &[u8]) -> Result<(), StreamError> {
         let object = self.existing(spill.object)?;
         let is_unmodified = spill.flags & record_flags::SPILL_UNMODIFIED != 0;
-        // It may be gone here where its object had to be made anew.
+        // If its object had to be created again here, it may not exist.
         if self.has_spill_flags && is_unmodified && object.dnode().spill.is_some() {
             return Ok(());
         }

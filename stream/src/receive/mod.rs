@@ -1,21 +1,20 @@
 //! Receiving: the records of a stream applied to a head that is open for writing.
 //!
-//! Source: format/4 7.3. Each record is a change of one object, in a transaction of its own, so
-//! that a stream of any length needs no more memory than may be dirty at once. Nothing here makes
-//! a dataset or a snapshot: a stream goes into a head that is marked as inconsistent
-//! (`dsl::write::BeginReceive`), and only when END was met is that made a snapshot. A record whose
-//! payload was changed on its way is noticed at the record behind it, which is early enough.
+//! Source: format/4 7.3. Each record changes one object in a transaction of its own, so a stream of
+//! any length needs no more memory than the limit of dirty data. Nothing here creates a dataset or
+//! a snapshot: a stream goes into a head that is marked as inconsistent
+//! (`dsl::write::BeginReceive`). It becomes a snapshot only at END. A payload that was changed
+//! in transit is detected at the next record, which is early enough.
 //!
-//! A sender tells what it has, not what to do: an OBJECT may be what is there already, the object
-//! with other attributes, or another object under the same number. [`object`] decides which, and
-//! what of the old contents stays; wrong is worse than slow here, so whatever cannot be the same
-//! object is freed first.
+//! A sender describes its state, not the changes: an OBJECT may be one that exists already, one
+//! with other attributes, or another one with the same number. [`object`] decides which, and what
+//! to keep of the old contents. A wrong guess is worse than a slow receive, so an object is freed
+//! first unless it can be the same one.
 //!
-//! Blocks that are whole are written without reading what they replace. Where another stream may go
-//! on with this one, the head is told with each record how far it came ([`Target::resumed`]), which
-//! is stored with the record's group.
+//! Full blocks are written without reading the old ones. If the stream can be resumed, each record
+//! also stores in the head how much was received ([`Target::resumed`]), with the record's group.
 //!
-//! Blocks of raw streams are written as they come ([`raw`]): nobody here needs their keys.
+//! Blocks of raw streams are written as they arrive ([`raw`]): no keys are needed here.
 
 mod apply;
 pub mod correct;

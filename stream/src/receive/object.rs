@@ -1,10 +1,10 @@
-//! OBJECT: an object made, or brought to what the sender has.
+//! OBJECT: creating an object, or changing it to match the sender's.
 //!
-//! Kept is the object whose dnode can be changed into the one that is told of without touching its
-//! contents. Its blocks must have the size told, which an object with more than one block cannot
-//! change; then the contents are freed, and the stream brings all of them, with one exception: a
-//! sender may send in larger blocks what it sent split before (`zfs send -L` after one without).
-//! The file is the same then, by its generation, and keeps the blocks that it has.
+//! An object is kept if its dnode can be changed to match the record without touching its contents.
+//! The block size must be equal, because it cannot change with more than one block. Otherwise the
+//! contents are freed and the stream brings all of them, with one exception: a sender may switch to
+//! larger blocks (`zfs send -L` after one without). If the generation shows that it is the same
+//! file, it then keeps its blocks.
 
 use super::apply::Applier;
 use crate::error::{Problem, StreamError};
@@ -16,7 +16,7 @@ use cenote_ondisk::{ChecksumKind, CompressionKind, Dnode, ObjectType, system_att
 
 /// Where a file's generation stands among its attributes, in every layout (format/3b 3).
 const GENERATION_OFFSET: usize = 16;
-/// Where it stands in the bonus buffer of files before there were attributes.
+/// Its offset in the bonus buffer of files before there were system attributes.
 const ZNODE_GENERATION_OFFSET: usize = 80;
 
 impl Applier<'_> {
@@ -122,7 +122,8 @@ impl Applier<'_> {
         Ok(())
     }
 
-    /// Makes an object in slots that are free, or will be once what was freed is gone from disk.
+    /// Creates an object in slots that are free, or will be once their old objects are freed on
+    /// disk.
     fn make(&mut self, id: ObjectId, new: NewObject) -> Result<Object, StreamError> {
         let bytes = new.bonus.len() as u64;
         let made = self.change(bytes, |tx| {
@@ -140,7 +141,7 @@ impl Applier<'_> {
         self.change(bytes, |tx| self.set().allocate_at(tx, id, new))
     }
 
-    /// Changes an object into the one that is told of.
+    /// Changes an object to match the record.
     fn adapt(
         &mut self,
         object: Object,

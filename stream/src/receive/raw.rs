@@ -1,8 +1,8 @@
-//! Records of raw streams: blocks as they are stored elsewhere, with their salts, IVs and MACs.
+//! Records of raw streams: blocks as the sender stores them, with their salts, IVs and MACs.
 //!
-//! Everything that a MAC runs over has to become what the sender has: the shape of each tree, the
-//! bonus areas of dnodes as they are encrypted, the sizes of blocks as they are compressed. Whoever
-//! has the key finds out whether it did.
+//! Everything that a MAC covers must equal the sender's: the shape of each tree, the encrypted
+//! bonus areas of dnodes, and the sizes of compressed blocks. Only a reader with the key can verify
+//! it.
 
 use super::apply::Applier;
 use crate::error::StreamError;
@@ -89,7 +89,7 @@ impl Applier<'_> {
         };
         let bytes = Arc::new(BlockBuffer::copy_of(payload));
         let block = BlockId(write.offset / size);
-        // The last block was told of with the object.
+        // OBJECT gave the number of the last block.
         if block > object.dnode().block_id_max {
             return Err(self.field("offset", write.offset));
         }

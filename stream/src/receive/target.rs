@@ -9,10 +9,10 @@ pub struct Target<'a> {
     pub dataset: &'a OpenDataset,
     /// Where an earlier attempt stopped; zeros if there was none.
     pub resumed: ResumePoint,
-    /// Whether another stream may go on where this one is cut.
+    /// Whether the receive can be resumed if this stream is cut.
     pub is_resumable: bool,
-    /// Objects that the stream does not have are to go: it is full, and the head is a clone.
+    /// Objects that are not in the stream are removed: it is full, and the head is a clone.
     pub replaces: bool,
-    /// Asked now and then whether to give up.
+    /// Polled to find out whether the caller cancelled the receive.
     pub is_cancelled: &'a dyn Fn() -> bool,
 }

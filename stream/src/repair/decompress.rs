@@ -1,7 +1,7 @@
-//! Chosen blocks expanded, whatever the stream says of their compression.
+//! Decompressing chosen blocks, whatever the stream says about their compression.
 //!
-//! Once OpenZFS stored blocks that were compressed as if they were not, and sent them so. A
-//! receiver cannot know; somebody who sees the damage in a file can say which blocks it is.
+//! OpenZFS once stored and sent compressed blocks as if they were uncompressed. A receiver cannot
+//! detect that. A user who sees the damage in a file can specify the blocks.
 
 use super::{expand, refuse, rewrite};
 use crate::error::{Place, Refusal, StreamError};
@@ -17,7 +17,8 @@ pub struct Selection {
     pub object: ObjectId,
     /// Bytes from its start.
     pub offset: u64,
-    /// What its blocks are compressed with; `None` if they are not, and only the record says so.
+    /// The compression of its blocks; `None` if they are not compressed, and only the record says
+    /// so.
     pub kind: Option<Compression>,
 }
 
@@ -32,8 +33,9 @@ pub enum Done {
     Failed,
 }
 
-/// Writes the stream from `source` to `sink`, the blocks of `selections` expanded, and tells
-/// `told` of each of them.
+/// Writes the stream from `source` to `sink` with the blocks of `selections` decompressed, and
+/// calls
+/// `told` for each of them.
 ///
 /// # Errors
 /// If the stream is damaged or cut, or a block is to be called uncompressed that has not the size

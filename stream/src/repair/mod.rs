@@ -1,10 +1,10 @@
-//! Changing a stream that is at hand: other compression, or without references within itself.
+//! Changing a stream in a file: other compression, or no references within the stream.
 //!
-//! All changes read a stream and write it anew, with new checksums. They are made for streams
-//! whose pool is gone or out of reach; who has the pool sends again.
+//! All changes copy a stream with new checksums. They are made for streams whose pool is lost or
+//! out of reach; otherwise it is simpler to send again.
 //!
-//! A change is under way when damage is found, for streams are longer than memory. What was
-//! written then has no END, and no receiver takes it for whole.
+//! Streams are longer than memory, so damage is found when part of the copy is already written.
+//! That part has no END, so no receiver takes it for complete.
 
 mod decompress;
 mod recompress;
@@ -32,7 +32,7 @@ fn rewrite<W: Write>(
     sink: W,
     mut change: impl FnMut(&Item) -> Result<Changed, StreamError>,
 ) -> Result<(), StreamError> {
-    // What these changes are to mend, a receiver would refuse.
+    // A receiver would refuse the streams that these changes repair.
     let checks = Checks {
         contents: false,
         ..Checks::default()

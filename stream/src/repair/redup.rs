@@ -27,7 +27,7 @@ type Key = (u64, u64, u64);
 pub struct Redup {
     /// References that were replaced.
     pub references: u64,
-    /// Bytes of the blocks that stand in their places.
+    /// Bytes of the blocks that replace them.
     pub bytes: u64,
 }
 
@@ -130,7 +130,7 @@ fn referred(source: impl Read) -> Result<HashMap<Key, Option<u64>>, StreamError>
     Ok(blocks)
 }
 
-/// The record that stands for a reference to `block`.
+/// The record that replaces a reference to `block`.
 fn in_full(write: &WriteByReference, block: &WriteRecord) -> WriteRecord {
     WriteRecord {
         object: write.object,

@@ -1,4 +1,4 @@
-//! Where a stream that breaks off can be gone on with.
+//! Where a stream that was cut can be resumed.
 
 use crate::error::StreamError;
 use crate::reader::Reader;
@@ -25,13 +25,13 @@ pub struct Cut {
 pub enum Found {
     /// A whole stream or package.
     Whole,
-    /// A stream that can be gone on with.
+    /// A cut stream that can be resumed.
     Cut(Box<Cut>),
     /// The beginning of a stream that has no block yet, of a package, or of nothing.
     Beginning,
 }
 
-/// Reads what there is of a stream, and says how to go on.
+/// Reads as much of a stream as there is, and returns how to resume it.
 ///
 /// # Errors
 /// If it cannot be read, or is not a stream.

@@ -1,21 +1,20 @@
-//! Going on with a stream in a file, where the other side is out of reach or knows nothing of it.
+//! Resuming a stream in a file, without a resume token from a receiver or the sender's pool.
 //!
-//! A stream can be gone on with at a block: a token names its object and offset, and a sender makes
-//! a stream that begins there (format/4 6). Two files need that without a receiver's state or a
-//! sender's pool.
+//! A stream can be resumed at a block: a token names its object and offset, and a sender makes a
+//! stream that begins there (format/4 6). This module does it for two kinds of files.
 //!
-//! *A file that a sender was writing* ([`cut`], [`join`]). The last block whose header is there is
-//! where it is cut: everything before has been seen to be right. The sender is asked for the rest
-//! with a token made of the file's BEGIN. What it sends begins with a BEGIN of its own, and with
-//! the object once more; these are left out, and the checksums, which run through all of a stream,
-//! are computed anew. The file is then what it had been if nothing had happened.
+//! *A file that a sender was writing* ([`cut`], [`join`]). It is cut at the last block whose header
+//! was written: everything before is verified. A token from the file's BEGIN requests the rest. The
+//! sender's answer has its own BEGIN and repeats the object; these are left out. The checksums,
+//! which run through the whole stream, are recomputed. The result is the file as it would have been
+//! without the interruption.
 //!
-//! *A file that a receiver was reading* ([`rest`]). The receiver's token says how far it came. Its
-//! stream is written again as the sender would: BEGIN says where it goes on, the object comes once
-//! more, then everything from the block on.
+//! *A file that a receiver was reading* ([`rest`]). The receiver's token says how much it received.
+//! The rest is written as the sender would write it: BEGIN has the position, the object is
+//! repeated, then everything from that block on follows.
 //!
-//! A package cannot be joined: what its later streams are, only the pool knows. It can be
-//! received further, since all of them are there.
+//! A package cannot be joined: only the pool knows its later streams. But it can be used to resume
+//! a receive, since it has all streams.
 
 mod cut;
 mod join;

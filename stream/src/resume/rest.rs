@@ -80,7 +80,7 @@ fn token_for<'a>(tokens: &'a [ResumeToken], begin: &Begin) -> Option<&'a ResumeT
     tokens.iter().find(|token| is_stream && is_for(token))
 }
 
-/// BEGIN of a stream that goes on where the token says.
+/// BEGIN of a stream that resumes at the token's position.
 fn resuming(
     begin: &Begin,
     token: &ResumeToken,
@@ -100,7 +100,7 @@ fn resuming(
     Ok((Record::Begin(Box::new(begin)), payload))
 }
 
-/// What becomes of a record before the place where the receiver goes on.
+/// What happens to a record before the position at which the receiver resumes.
 fn fate(record: &Record, token: &ResumeToken) -> Fate {
     let at = |object, offset| match (object, offset) < (token.object, token.offset) {
         true => Fate::Stays,

@@ -52,7 +52,7 @@ fn what_is_not_the_rest_is_refused() {
     };
     let whole = std::fs::read(path).expect("a stream");
     let Ok(Found::Cut(found)) = cut(&whole[..whole.len() / 2]) else {
-        panic!("it can be gone on with");
+        panic!("it can be resumed");
     };
     // Neither the whole stream nor one that begins elsewhere.
     assert!(join(&found, &whole[..], std::io::sink()).is_err());
@@ -69,7 +69,7 @@ fn a_receiver_gets_its_object_once_more_and_what_follows() {
     };
     let whole = std::fs::read(path).expect("a stream");
     let Ok(Found::Cut(found)) = cut(&whole[..whole.len() / 2]) else {
-        panic!("it can be gone on with");
+        panic!("it can be resumed");
     };
     let more = sent_for(&whole, &found.token);
     let mut reader = Reader::new(&more[..]);

@@ -1,12 +1,12 @@
-//! Records on their way into a stream, whose blocks are read ahead of it.
+//! Records on their way into a stream, with read-ahead of their blocks.
 //!
-//! A stream is in the order of objects and offsets; where its blocks lie is another order. What
-//! the walk tells of waits in a queue. The blocks in it gather in groups; a group is sorted by
-//! address, read by one of the pool's workers, neighbours in one request, and decoded there. The
-//! front of the queue leaves when its block has come, so records stay in their order.
+//! A stream is in the order of objects and offsets; its blocks are on disk in another order.
+//! Records from the walk wait in a queue, and their blocks are collected in groups. A worker of the
+//! pool sorts a group by address, reads neighbours in one request, and decodes them. The front of
+//! the queue leaves when its block was read, so records stay in order.
 //!
-//! The queue is bounded by the bytes of its blocks ([`bytes_ahead`]) and by its length. Nothing
-//! that is read here stays in the cache: a stream passes once.
+//! The queue is limited by the bytes of its blocks ([`bytes_ahead`]) and by its length. Blocks read
+//! here are not kept in the cache, because a stream is read once.
 
 use super::emit::Emitter;
 use crate::error::{StreamError, unreadable};
@@ -38,7 +38,7 @@ const STEPS_MAX: usize = 4096;
 pub(super) enum Shape {
     /// Contents, as the record's payload.
     Contents(Record),
-    /// As it is stored; the record is told how long that is.
+    /// As it is stored; the record gets its stored size.
     Stored(Record),
     /// Contents, in records of so many bytes each.
     Pieces(Box<WriteRecord>, usize),
@@ -97,7 +97,7 @@ impl Group {
         self.is_done.notify_all();
     }
 
-    /// What came for a block; `None` if nobody read it.
+    /// The result for a block; `None` if it was not read.
     fn take(&self, index: usize) -> Option<Found> {
         let mut found = self.found.lock();
         loop {
@@ -111,7 +111,7 @@ impl Group {
     }
 }
 
-/// What a worker has in hand. If that comes to nothing, nobody waits for it for ever.
+/// A worker's group. Dropping it wakes the waiting threads even if the work failed.
 struct Job {
     group: Arc<Group>,
     wanted: Vec<Wanted>,
@@ -301,7 +301,7 @@ impl<'a, W: Write> Ahead<'a, W> {
         Ok(())
     }
 
-    /// Has the group that gathers read.
+    /// Starts reading the current group.
     fn read_group(&mut self) {
         let job = Job {
             group: std::mem::take(&mut self.group),

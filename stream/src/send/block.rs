@@ -1,9 +1,9 @@
-//! How a block of data stands in a stream (format/4 4).
+//! The form of a data block in a stream (format/4 4).
 //!
-//! As it is stored, if the stream may have it so: within its pointer, compressed, or raw.
-//! Otherwise expanded; and if it is larger than a stream without large blocks can have, in
-//! several records. The block's key tells what its pointer had; where there is no telling, as of
-//! pieces of a block, the checksum function is "off" and the key zero.
+//! If the stream allows it, a block is sent as it is stored: within its pointer, compressed, or
+//! raw. Otherwise it is decompressed, and split into several records if it is too large for a
+//! stream without large blocks. The record's key has the checksum of the pointer. For pieces of a
+//! block there is none: the checksum function is "off" and the key zero.
 
 use super::ahead::{Ahead, Shape};
 use super::walk::{OLD_BLOCK_SIZE_MAX, Sending};
@@ -41,7 +41,7 @@ impl Sending<'_> {
             ..WriteRecord::default()
         };
         if self.is_cut(record.logical_size) {
-            // What is told of pieces is nothing that the block's pointer has.
+            // The block pointer's checksum does not apply to the pieces.
             record.checksum = ChecksumKind::Off as u8;
             let shape = Shape::Pieces(Box::new(record), OLD_BLOCK_SIZE_MAX as usize);
             return out.block(shape, visit);

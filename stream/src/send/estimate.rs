@@ -23,8 +23,8 @@ pub enum Known<'a> {
     Bookmark(&'a Bookmark),
 }
 
-/// The estimated bytes of the stream of `snapshot`; `None` where only making it would tell: from a
-/// bookmark without sizes, or from what is not before it.
+/// The estimated bytes of the stream of `snapshot`. `None` if only sending it would show them: from
+/// a bookmark without sizes, or from a base that is not before it.
 ///
 /// # Errors
 /// If the accounting cannot be read.

@@ -1,25 +1,23 @@
 //! Sending: a snapshot, or the way to it from an older one, as a stream.
 //!
 //! Source: format/4 4. A walk over the snapshot's blocks, in the order of objects and offsets,
-//! meets what was born after the older snapshot, and leaves out whole trees that were not. Each
-//! block of dnodes that it meets gives a record for each of its objects, and for each free slot;
-//! each block of data gives one with its contents, each hole one that says so. There is no
-//! comparing of two snapshots: births tell everything, so that a bookmark, which has
-//! nothing but its time, is as good a base as a snapshot.
+//! visits the blocks born after the older snapshot and skips whole trees without any. Each block of
+//! dnodes gives a record for each of its objects and for each free slot. Each data block gives a
+//! record with its contents, and each hole a record as well. Two snapshots are never compared:
+//! birth times are enough. So a bookmark, which has only a time, is as good a base as a snapshot.
 //!
-//! [`Snapshot`] is what a stream tells of what is sent, [`Base`] of what is there already, and
-//! [`Options`] how blocks may be put into the stream: as they are stored, or expanded; raw, so
-//! that nobody on the way needs keys. A receiver learns from BEGIN what to expect; the rule is
-//! that nothing is announced that the snapshot does not have.
+//! [`Snapshot`] describes what is sent, and [`Base`] what the receiver already has. [`Options`]
+//! says how blocks go into the stream: as they are stored or decompressed, or raw, so that no keys
+//! are needed on the way. BEGIN announces features to the receiver; it never announces one that the
+//! snapshot does not use.
 //!
 //! A package ([`package`]) is a list of snapshots, and their streams one after another.
 //!
-//! A head is sent like a snapshot, if it stays as it is meanwhile. Its stream has a guid of the
-//! contents ([`guid_of_head`]). One that was received in part is
-//! sent in part: without an END.
+//! A head is sent like a snapshot, if it does not change meanwhile. Its stream has a guid of the
+//! contents ([`guid_of_head`]). A partly received head is sent in part: without an END.
 //!
-//! Damage ends a stream: what is missing cannot be told of. Redacting is not done here, but a
-//! snapshot that was received redacted is sent on as it is.
+//! Damage ends a stream, because a stream cannot say that data is missing. Redaction is not
+//! implemented, but a snapshot that was received redacted can be sent.
 
 mod ahead;
 mod block;

@@ -41,7 +41,7 @@ pub fn send_package(
 }
 
 /// Writes the package of what was gathered for `target` and its streams, in their order.
-/// `on_stream` is told of each snapshot whose stream begins.
+/// `on_stream` is called for each snapshot when its stream begins.
 ///
 /// # Errors
 /// If something cannot be read, or `sink` takes no more.

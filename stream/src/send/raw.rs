@@ -1,7 +1,7 @@
-//! What a raw stream tells beside the blocks: keys, and how blocks of dnodes are protected.
+//! What a raw stream contains besides blocks: keys, and how blocks of dnodes are protected.
 //!
-//! The receiver writes blocks as they come and has to arrive at the same MACs, so it is told all
-//! that they run over: dnodes with their whole bonus areas, of which most is encrypted, and the
+//! The receiver writes blocks as they arrive and must get the same MACs. So the stream has
+//! everything that they cover: dnodes with their whole bonus areas, mostly encrypted, and the
 //! properties of the meta-dnode.
 
 use super::snapshot::{Base, Snapshot};

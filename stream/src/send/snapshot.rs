@@ -13,7 +13,7 @@ use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::stream::ResumeToken;
 use std::sync::Arc;
 
-/// Where to go on: an object, and an offset in bytes.
+/// Where to resume: an object, and an offset in bytes.
 pub type Resume = (ObjectId, u64);
 
 /// The extension field with the set of IVs of an encrypted snapshot.
@@ -58,7 +58,7 @@ pub struct Snapshot {
     pub(super) redaction: Option<Vec<u64>>,
     pub(super) key: Option<CryptoKey>,
     pub(super) ivset_guid: Guid,
-    /// Whether more of it is to come than is here.
+    /// Whether only a part of it is here.
     pub(super) is_partial: bool,
 }
 
@@ -74,7 +74,7 @@ pub struct Base {
 }
 
 impl Snapshot {
-    /// What is to be told of a snapshot, or of a head, which then must not change.
+    /// The description of a snapshot, or of a head that does not change meanwhile.
     ///
     /// # Errors
     /// If it cannot be read, or was not received to its end.
@@ -87,8 +87,8 @@ impl Snapshot {
         Self::read(dataset)
     }
 
-    /// What is to be told of a head that holds the beginning of a snapshot, as a token tells. The
-    /// stream has no END, so that whoever receives it can go on with the rest.
+    /// The description of a head that holds the beginning of a snapshot, from its resume token. The
+    /// stream has no END, so that its receiver can resume with the rest.
     ///
     /// # Errors
     /// If it cannot be read.

@@ -1,8 +1,8 @@
-//! The walk over a snapshot's blocks, and the records for what it meets.
+//! The walk over a snapshot's blocks, and the records for what it visits.
 //!
-//! Holes have a birth like blocks, unless they were always there, or were made before the pool had
-//! the feature `hole_birth`. Which of the two, nothing tells for sure: OpenZFS has had errors
-//! there, and sends all of them unless it is told otherwise. So does this.
+//! Holes have a birth like blocks, unless they always existed or were made before the pool had the
+//! feature `hole_birth`. The two cases cannot be distinguished safely. OpenZFS has had bugs there,
+//! and by default sends all such holes. So does this.
 
 use super::ahead::Ahead;
 use super::snapshot::{Base, Resume, Snapshot};
@@ -79,7 +79,7 @@ pub(super) fn walk(
     let mut current: Option<Current> = None;
     let mut dnodes: Option<(ObjectId, Vec<u8>)> = None;
     if let Some((object, _)) = resume.filter(|_| sending.is_raw()) {
-        // The walk tells of the object again, but not of the block that its dnode is in.
+        // The walk visits the object again, but not the block with its dnode.
         dnodes = sending.dnodes(&block_of(snapshot, object)?, &mut out)?;
     }
     while let Some(event) = ordered.next() {
@@ -142,7 +142,7 @@ fn block_of(snapshot: &Snapshot, object: ObjectId) -> Result<Visit, StreamError>
         }
     }
     Err(StreamError::Unsendable {
-        problem: "the object to go on with is not there",
+        problem: "the object to resume at does not exist",
     })
 }
 

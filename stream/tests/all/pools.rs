@@ -34,7 +34,7 @@ pub fn dataset(pool: &Pool, name: &str) -> Dataset {
     pool.dsl().dataset(&name).expect("there")
 }
 
-/// Loads the keys that the manifest tells.
+/// Loads the keys in the manifest.
 pub fn load_keys(pool: &Pool, golden: &Golden) {
     for (name, key) in &golden.manifest.keys {
         let head = dataset(pool, name);

@@ -1,17 +1,17 @@
-//! A guest that boots: the packages in a Debian with systemd, on virtual disks.
+//! Tests in a booting guest: the packages in a Debian with systemd, on virtual disks.
 //!
-//! There is a machine that nobody looks after: the packages are installed, a pool is made, and from
-//! then on everything has to come back by itself. It is started again; its daemon is killed under
-//! rsync; its power is taken away under load; it is started once more; at last it starts without
-//! one of its disks. The pool has what the handbook recommends: a mirror with a log device, a spare
-//! and a cache device, encrypted datasets, a volume and a site, and it has lived for as many
-//! transaction groups as an hour has. What `fsync` confirmed has to be there each time, and so do
-//! all mounts: ordinary, encrypted with a key in a file or in a credential of systemd, and
-//! by `/etc/fstab`. Without the disk the spare takes over, and health says what is missing. At the
-//! end OpenZFS judges the disks.
+//! It is an unattended machine: the packages are installed, a pool is created, and from then on
+//! everything must come back by itself. The guest is rebooted; its daemon is killed during an
+//! rsync; its power is cut under load; it is rebooted once more; finally it boots without one of
+//! its disks. The pool is what the handbook recommends: a mirror with a log device, a spare and a
+//! cache device, encrypted datasets, a volume and a site, with as many transaction groups as in an
+//! hour. Each time everything confirmed by `fsync` must be there, and so must all mounts: ordinary
+//! ones, encrypted ones with a key in a file or in a credential of systemd, and those of
+//! `/etc/fstab`. Without the disk the spare takes over, and `cenote health` reports the missing
+//! disk. At the end OpenZFS checks the disks.
 //!
-//! The power that is taken away is QEMU's: what the guest's kernel had not written is lost, what it
-//! handed to a disk is not. Disks with caches of their own are the simulation's.
+//! The power cut is QEMU's: data that the guest's kernel had not written is lost, data that it had
+//! handed to a disk is not. The simulation covers disks with volatile caches.
 
 use crate::guest::{self, Guest, Options, tail};
 use crate::nbd::run as run_program;

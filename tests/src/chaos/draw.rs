@@ -1,4 +1,4 @@
-//! Commands that somebody may give about a pool's devices, drawn at random.
+//! Random commands on a pool's devices.
 
 use super::tree::{Tree, Vdev};
 use crate::random::Random;

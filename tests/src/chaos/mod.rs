@@ -1,16 +1,16 @@
-//! Repair put to the test by people who do not wait: `cargo xtask chaos`.
+//! Repair under concurrent commands and crashes: `cargo xtask chaos`.
 //!
-//! Devices of a pool are taken offline, brought back, replaced, attached, detached and spared,
-//! while scrubs and resilvers are under way and somebody writes: several commands at once,
-//! milliseconds apart, and the daemon is killed or the pool exported in the middle of it. Which
-//! commands succeed is the pool's to say. What must be so afterwards:
+//! Devices of a pool are taken offline, brought online, replaced, attached, detached and spared
+//! while scrubs and resilvers run and a writer writes. Several commands run at once, milliseconds
+//! apart, and the daemon is killed or the pool exported in between. The pool may refuse any of
+//! them. Afterwards this must hold:
 //!
-//! - it comes to rest by itself, in bounded time;
-//! - then it says that all is well, so as many devices as its redundancy allows are taken
-//!   away, drawn at random, and every file is what it was;
-//! - with all devices there, a scrub finds nothing to repair;
-//! - the sides that a split takes have everything;
-//! - OpenZFS finds no fault.
+//! - without further commands, it finishes its work in bounded time;
+//! - then it reports no problem, so as many devices as its redundancy allows are removed at random,
+//!   and every file has its contents;
+//! - with all devices, a scrub finds nothing to repair;
+//! - the sides that a split takes are complete;
+//! - OpenZFS finds no error.
 
 mod draw;
 mod session;

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Layouts: words of `zpool create`, where `N` stands for the number of a file.
+/// Layouts: words of `zpool create`; `N` is the number of a file.
 const LAYOUTS: [(&str, &str); 10] = [
     ("mirror2", "mirror 0 1"),
     ("mirror3", "mirror 0 1 2"),
@@ -155,7 +155,7 @@ impl Session {
         Ok(())
     }
 
-    /// Several commands at once while somebody writes, and what comes between them.
+    /// Several commands at once while a writer writes, and what happens between them.
     fn storm(&mut self) -> Result<()> {
         let (_, tree) = self.status()?;
         let mut commands = Vec::new();
@@ -250,7 +250,7 @@ impl Session {
             ];
             let is_busy = !out.is_empty() || marks.iter().any(|mark| status.contains(mark));
             if !is_busy {
-                // What stands in for a device that always was well stays until it is told to go.
+                // A spare for a device that was never faulty stays until it is detached.
                 let spared = tree.spared();
                 for spare in spared.iter().filter_map(|spared| spared.children.last()) {
                     self.command(&format!("zpool detach tank {}", spare.name))?;
@@ -321,7 +321,7 @@ impl Session {
         Ok(())
     }
 
-    /// Removes devices that nobody uses any more, and old snapshots.
+    /// Removes devices that are not in use any more, and old snapshots.
     fn tidy(&self) -> Result<()> {
         let (status, _) = self.status()?;
         for entry in fs::read_dir(self.site.devices())? {

@@ -83,7 +83,7 @@ impl Tree {
         self.tops.iter().flat_map(Vdev::leaves).collect()
     }
 
-    /// The vdevs of two devices of which one stands in for the other, with all that is in them.
+    /// The vdevs in which one device replaces another, with everything below.
     pub fn spared(&self) -> Vec<&Vdev> {
         let mut found = Vec::new();
         let mut stack: Vec<&Vdev> = self.tops.iter().collect();

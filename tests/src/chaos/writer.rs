@@ -1,4 +1,4 @@
-//! Somebody who writes files, and knows which of them are on disk.
+//! A thread that writes files, and knows which of them are on disk.
 
 use crate::random::Random;
 use anyhow::{Context, Result, ensure};
@@ -17,7 +17,7 @@ const SIZE_MAX: usize = 120_000;
 /// Files and what is in them.
 #[derive(Debug, Default)]
 pub(super) struct Files {
-    /// What has been told to be on disk.
+    /// Files whose `fsync` succeeded.
     acknowledged: BTreeMap<String, Vec<u8>>,
     /// What was under way when the daemon was killed: there or not, old or new.
     unsure: Vec<String>,
@@ -91,7 +91,7 @@ impl Writer {
         self.stop.store(true, Ordering::Relaxed);
         let (files, done) = self.thread.join().expect("the writer does not panic");
         if !was_killed {
-            done.context("of who wrote meanwhile")?;
+            done.context("the writer")?;
         }
         Ok(files)
     }

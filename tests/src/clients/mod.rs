@@ -304,7 +304,7 @@ fn script(client: &Client, site: &Site, is_small: bool) -> Result<()> {
     let lines: Vec<&str> = said.lines().collect();
     let tail = lines[lines.len().saturating_sub(SHOWN_LINES)..].join("\n");
     ensure!(status.success(), "{status}\n{tail}");
-    // Suites tell how many cases they have.
+    // Suites print their number of cases.
     let counts = lines.iter().filter(|line| line.contains(" cases passed"));
     counts.for_each(|line| println!("{}: {line}", client.name));
     // What it wrote besides the mount can be large.

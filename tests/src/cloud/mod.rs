@@ -1,11 +1,11 @@
-//! `cargo xtask cloud`: a pool in a directory as its store, under random misfortune, and a model.
+//! `cargo xtask cloud`: a pool in a directory as its store, with random failures, and a model.
 //!
 //! Two machines share the store. One of them has the pool; it writes and removes files one after
 //! the other, each made durable, and the model numbers these changes. Meanwhile its daemon is
-//! killed, the store goes away for a while, its local side is lost, or the other machine takes the
-//! pool over. Whoever has the pool then finds it as it was after some number of changes: after all
-//! of them where the local side is left, and else after at least as many as were there when
-//! `cenote cloud sync` last said that everything is uploaded. At the end OpenZFS judges a copy.
+//! killed, the store becomes unreachable for a while, its local side is lost, or the other machine
+//! takes over the pool. The machine with the pool then finds its state after some number of
+//! changes. If the local side is left, these are all changes. Otherwise they include all up to the
+//! last successful `cenote cloud sync`. At the end OpenZFS checks a copy.
 
 mod model;
 
@@ -147,7 +147,7 @@ impl World {
         Ok(())
     }
 
-    /// The daemon dies; what is on this side goes on.
+    /// The daemon is killed; the local side is kept.
     fn kill(&mut self) -> Result<()> {
         self.report.kills += 1;
         self.site().crash()?;
@@ -174,7 +174,7 @@ impl World {
         self.owner = 1 - before;
         self.import("-f")?;
         self.check(self.model.confirmed())?;
-        // It may have nothing to write, and learn of it only when it lets go.
+        // Without anything to write, it notices that only when it releases the pool.
         let old = self.machines[before].cenote();
         let told = old.run("cenote", &["cloud", "sync", "-q", "tank"])?;
         let is_told = told.stderr.contains("taken over by") || told.stderr.contains("suspended");

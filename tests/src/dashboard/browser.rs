@@ -156,14 +156,14 @@ impl Browser {
     /// What is seen, as PNG.
     ///
     /// # Errors
-    /// If it cannot be had.
+    /// If there is no screenshot.
     pub fn picture(&self) -> Result<Vec<u8>> {
         let path = format!("/session/{}/screenshot", self.session);
         let value = self.call("GET", &path, &json!({}))?;
         from_base64(value.as_str().context("a picture")?)
     }
 
-    /// What the browser complained of since it was asked last.
+    /// The browser's error messages since the last call.
     ///
     /// # Errors
     /// If it does not say.

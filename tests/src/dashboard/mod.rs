@@ -217,7 +217,7 @@ fn by_keyboard(browser: &Browser, url: &str) -> Result<()> {
     Ok(())
 }
 
-/// What is under the pointer is said in words, and nothing when it leaves.
+/// The figures under the pointer are shown as text, which disappears when the pointer leaves.
 fn by_pointer(browser: &Browser, url: &str) -> Result<()> {
     browser.go(&format!("{url}/pool/tank"))?;
     let said = browser.run(

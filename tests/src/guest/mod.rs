@@ -202,7 +202,7 @@ impl Guest {
 
 impl Drop for Guest {
     fn drop(&mut self) {
-        // It may have ended; if not, nobody waits for it any more.
+        // It may have ended; if not, its result is not needed any more.
         drop(self.process.kill());
         drop(self.process.wait());
     }

@@ -1,13 +1,13 @@
-//! Runs what the documentation tells people to type, and compares what it shows.
+//! Runs the commands of the documentation, and compares their output.
 //!
-//! A command in a page that nobody runs is wrong after a year. So every block of commands in the
-//! handbook is run, page by page, in a [`world`] of its own: the machine as it is, with other disks
-//! and a daemon of its own. A page stays what a reader sees; what only the test needs stands in
-//! comments of it ([`page`] has the rules). What a page shows as output is compared line by line,
-//! apart from figures that differ from run to run ([`compare`]).
+//! Untested commands in documentation become wrong. So every block of commands in the handbook is
+//! run, page by page, in a [`world`] of its own: this machine with other disks and a daemon of its
+//! own. A page contains only what readers need; test code is in its comments ([`page`] has the
+//! rules). Output on a page is compared line by line, except figures that differ from run to run
+//! ([`compare`]).
 //!
-//! Blocks that need another machine, an hour or a web page say so in a comment with the reason.
-//! Their number is limited, so that the exception does not become the habit.
+//! A comment excludes blocks that need another machine, an hour or a web page, and says why. Their
+//! number is limited, so that they remain exceptions.
 
 pub mod compare;
 pub mod page;

@@ -1,8 +1,9 @@
-//! What of a page is to be run.
+//! The parts of a page to run.
 //!
-//! Two kinds of blocks are: in `sh` each line is a command, in `console` each line behind `$ `, and
-//! what follows is its output. Lines that end with a backslash and here-documents go on in the next
-//! line. A comment of HTML before a block, which no reader sees, says more:
+//! Two kinds of blocks are run. In `sh` blocks each line is a command. In `console` blocks each
+//! line after `$ ` is a command, and the lines below are its output. Lines that end with a
+//! backslash and here-documents continue in the next line. An HTML comment before a block,
+//! invisible to readers, gives instructions:
 //!
 //! ```text
 //! <!-- setup             what only the test needs: made in a shell of its own, before
@@ -40,7 +41,7 @@ pub struct Step {
     pub expected: Option<Vec<String>>,
 }
 
-/// What the comments before a block said of it.
+/// The instructions in the comments before a block.
 #[derive(Default)]
 struct Notes {
     code: i32,
@@ -150,7 +151,7 @@ impl Step {
     }
 }
 
-/// The words of a comment that stands in one line.
+/// The words of a comment in one line.
 fn comment(line: &str) -> Option<&str> {
     let words = line.strip_prefix("<!--")?.strip_suffix("-->")?;
     Some(words.trim())
@@ -295,7 +296,7 @@ six
         assert_eq!((page.commands(), page.lines()), (6, 2));
     }
 
-    /// A comment that nobody understands would leave a block out, or run what must not be run.
+    /// A misread comment would exclude a block, or run a block that must not run.
     #[test]
     fn what_is_wrong_is_an_error() {
         for text in [

@@ -148,7 +148,7 @@ impl Change {
         }
     }
 
-    /// Whether all of it is one task, so that a crash leaves all or nothing.
+    /// Whether the whole change is one task, so that a crash leaves all or nothing.
     pub fn is_atomic(&self) -> bool {
         !matches!(self, Self::Rollback { .. } | Self::Destroy { .. })
     }

@@ -13,7 +13,7 @@ const SNAPS_MAX: usize = 90;
 /// Names of datasets have at most so many components: no name gets too long.
 const DEPTH_MAX: usize = 5;
 
-/// Draws one change of `model`; `None` if there is nothing of its kind to change.
+/// Draws one change of `model`; `None` if there is nothing that it could change.
 pub fn draw(model: &Model, random: &mut Random, serial: u64) -> Option<Change> {
     let ours = || model.sets.values().filter(|set| !set.is_foreign);
     let (snaps, sets) = (
@@ -130,8 +130,8 @@ fn clone_or_create(model: &Model, random: &mut Random, serial: u64) -> Option<Ch
         return Some(Change::Create { name, is_volume });
     }
     let origin = lasting_snapshot(model, random)?;
-    // A promoted clone of an encryption root becomes that root, and who is not below it then can
-    // be promoted no more: keys are another test's.
+    // A promoted clone of an encryption root becomes that root. Other clones that are not below it
+    // cannot be promoted any more. Another test covers keys.
     let is_root = model.is_encrypted && !origin.0.contains('/');
     let name = new_place(model, random, 'c', serial)?;
     (!is_root).then_some(Change::Clone { origin, name })

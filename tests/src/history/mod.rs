@@ -1,15 +1,15 @@
-//! Random histories of a tree of datasets, by commands, beside a model of them.
+//! Random histories of a tree of datasets, made by commands and compared with a model.
 //!
-//! [`Model`] knows what datasets, snapshots, clones, holds and bookmarks there are, what is in
-//! their files, and what a command must do to all that or that it must be refused. `draw` draws
-//! changes, [`Session`] makes them on both sides and compares: the list of everything after each
-//! command, all contents and sums now and then, and what `check` can tell of the space
-//! that comes back. A daemon that is killed under a command must have done all of it or nothing.
+//! [`Model`] knows the datasets, snapshots, clones, holds and bookmarks, the contents of their
+//! files, and the effect or refusal of each command. `draw` draws changes, and [`Session`] makes
+//! them on both sides and compares. It compares the list of everything after each command,
+//! sometimes all contents and sums, and the space that `check` computes for destroyed snapshots. If
+//! a daemon is killed during a command, all or nothing of it must be done.
 //!
-//! OpenZFS can take turns on the same pool (`foreign`).
+//! OpenZFS can take turns with Cenote on the same pool (`foreign`).
 //!
-//! Nothing here knows how much space a block takes: sums are compared with each other, and with
-//! what `cenote verify` and OpenZFS count anew.
+//! The model does not know how much space a block takes: sums are compared with each other, and
+//! with the recount by `cenote verify` and OpenZFS.
 
 mod change;
 mod check;

@@ -125,7 +125,7 @@ impl Model {
         meant.into_iter().collect()
     }
 
-    /// What a change makes of it; `None` if it must be refused.
+    /// The model after a change; `None` if the change must be refused.
     pub fn after(&self, change: &Change) -> Option<Self> {
         let mut new = self.clone();
         let done = match change {

@@ -59,7 +59,7 @@ pub struct Report {
     pub steps: BTreeMap<&'static str, u64>,
     /// Commands that were to be refused, and were.
     pub refused: u64,
-    /// Destructions whose space was compared with what had been told before.
+    /// Destructions whose freed space was compared with the prediction.
     pub reclaimed: u64,
     /// Commands that a daemon was killed under, and how many of them were carried out.
     pub killed: (u64, u64),
@@ -206,7 +206,7 @@ impl Session {
         self.look()
     }
 
-    /// What all snapshots take, and what a destruction of some is told to give back.
+    /// The space of all snapshots, and the predicted space that destroying some of them frees.
     fn told_space(&mut self, change: &Change) -> Result<(u64, u64)> {
         let Change::DestroySnapshots {
             of,
@@ -320,7 +320,7 @@ impl Session {
         Ok(())
     }
 
-    /// Has OpenZFS judge the pool.
+    /// OpenZFS checks the pool.
     pub fn judge(&mut self) -> Result<()> {
         self.site.export()?;
         self.site.judge()?;

@@ -1,4 +1,4 @@
-//! A model of what is there: after a crash nobody else knows how far the writers had come.
+//! A model of an existing file system: after a crash its state is the only record of the writers.
 
 use super::compare;
 use super::tree::{Acl, Kind, Model, NodeId, ROOT};
@@ -45,7 +45,7 @@ fn kind(path: &Path, metadata: &Metadata) -> Result<Kind> {
         () if kind.is_dir() => Kind::Directory(BTreeMap::new()),
         () if kind.is_symlink() => Kind::Link(fs::read_link(path)?.to_string_lossy().into_owned()),
         () if kind.is_char_device() => Kind::Device(metadata.rdev()),
-        () => bail!("a file of a kind that nobody made"),
+        () => bail!("a file of a kind that the model does not make"),
     })
 }
 

@@ -1,4 +1,4 @@
-//! A quota that is hit: the writer is told, others go on, and what was there stays.
+//! Hitting a quota: the writer gets an error, others can write, and existing data stays.
 
 use super::session::Session;
 use anyhow::{Context, Result, bail, ensure};

@@ -63,7 +63,7 @@ pub fn run(options: &Options) -> Result<Report> {
         report.reopened += 1;
         open(&site, &sessions, "-N")?;
         together(&mut sessions, |session| session.compare_after("the import"))?;
-        // Others who share the file system would be stopped too: they wait.
+        // Other sessions on the file system would hit the quota, too: they wait.
         sessions[0].hit_quota(turn)?;
         if turn * options.kills / turns < (turn + 1) * options.kills / turns {
             crash(&site, &mut sessions, &mut random).context("a crash")?;

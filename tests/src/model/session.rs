@@ -1,4 +1,4 @@
-//! One worker: a directory of a mount, the model of it, and the drawing of operations.
+//! One worker: a directory of a mount, its model, and the choice of operations.
 
 use super::mapper::Mapper;
 use super::tree::{Kind, Model, NodeId};
@@ -87,7 +87,7 @@ pub struct Session {
     pub(super) is_noisy: bool,
     pub(super) has_acls: bool,
     is_encrypted: bool,
-    /// Of two that share a file system, the one in charge of it.
+    /// Of two sessions on one file system, the one that manages it.
     is_first: bool,
     changes_properties: bool,
     pub(super) setup: String,
@@ -109,7 +109,7 @@ fn properties(random: &mut Random) -> String {
 }
 
 impl Session {
-    /// Makes the file system `dataset`, its properties by chance, and works on all of it.
+    /// Creates the file system `dataset` with random properties, and works on all of it.
     pub fn new(site: Site, dataset: &str, random: Random) -> Result<Self> {
         Self::shared(&Arc::new(site), dataset, random)
     }
@@ -282,8 +282,8 @@ impl Session {
         compared.with_context(|| format!("after {what}, {}", self.place()))
     }
 
-    /// After the daemon was killed: what was synced is there, and the rest, whatever of it is
-    /// there, becomes the model.
+    /// After the daemon was killed: synced data must be there. The rest, as far as it is there,
+    /// becomes the model.
     pub(super) fn survive(&mut self) -> Result<()> {
         self.handles.clear();
         self.unmap();

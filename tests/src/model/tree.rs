@@ -12,7 +12,7 @@ pub const ROOT: NodeId = 0;
 /// What a node holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Names and what they stand for.
+    /// Names and their nodes.
     Directory(BTreeMap<String, NodeId>),
     /// Contents.
     File(Vec<u8>),

@@ -267,7 +267,7 @@ impl Structure<'_> {
         )))
     }
 
-    /// A file with a tree of many levels, in which a few blocks lead to more places than anybody
+    /// A file with a tree of many levels, in which a few blocks lead to more places than any reader
     /// can visit, and none to data.
     fn hollow_tree(&self, editor: &mut Editor<'_>, random: &mut Random) -> Result<Option<String>> {
         let Some((index, at, dnode)) = self.dnode_in(random) else {

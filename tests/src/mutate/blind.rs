@@ -1,4 +1,4 @@
-//! Damage that knows nothing of the format: noise, swapped sectors, short devices.
+//! Damage that does not depend on the format: noise, swapped sectors, short devices.
 
 use super::{Devices, Mutant, Write};
 use crate::random::Random;

@@ -1,7 +1,7 @@
 //! Blocks as a big-endian host writes them.
 //!
-//! For most types swapping is its own inverse, and the reader's function serves. A ZAP block says
-//! what it is in a word that is itself swapped: here the little-endian one is looked at.
+//! For most types swapping is its own inverse, and the reader's function works. The first word of a
+//! ZAP block says its kind and is itself swapped: here the little-endian one is read.
 
 use anyhow::Result;
 use cenote_base::Level;

@@ -11,7 +11,7 @@ use cenote_ondisk::label::{self, LABELS, UberblockRing};
 use cenote_ondisk::{BlockPointer, PoolConfig, Uberblock, VdevConfig, byteswap};
 use std::collections::{BTreeMap, HashMap};
 
-/// Where the root block pointer's words stand in an uberblock: format/1 1.3.
+/// The offset of the root block pointer in an uberblock: format/1 1.3.
 const ROOT_POINTER_OFFSET: usize = 0x28;
 
 /// What the labels say.

@@ -150,7 +150,7 @@ impl Devices {
         Ok(())
     }
 
-    /// Keeps a damaged pool for whoever looks into a failure: copies the devices to `directory`.
+    /// Keeps a damaged pool for an analysis of the failure: copies the devices to `directory`.
     pub fn keep(&self, directory: &std::path::Path) -> Result<()> {
         fs::create_dir_all(directory)?;
         for path in &self.paths {

@@ -339,8 +339,8 @@ impl<'a> Structure<'a> {
         ))
     }
 
-    /// A pointer leads to an ancestor or to any other block. No checksum stands in the way: a
-    /// block cannot hold its own, so that the loop is one of unchecked pointers.
+    /// A pointer leads to an ancestor or to any other block. The pointers in such a loop have no
+    /// checksum, because a block cannot contain its own.
     fn loop_pointer(&self, editor: &mut Editor<'_>, random: &mut Random) -> Option<String> {
         let (index, at) = self.pointer_in(random)?;
         let old = wire::u64_le(&self.tree.nodes[index].content, at + 48, "pointer").ok()?;

@@ -1,8 +1,8 @@
 //! Where a top-level vdev keeps a block, and how to put another there.
 //!
-//! A block on disks and mirrors is the same bytes on each of them. On raidz and draid it is cut
-//! into columns with parity beside them: the parity of what is written is made right, since a
-//! reader would mend the mutation away otherwise.
+//! A block on disks and mirrors has the same bytes on each of them. On raidz and draid it is
+//! divided into columns with parity. The parity of a mutation is corrected, since a reader would
+//! otherwise repair the mutation.
 
 use super::{Devices, Write};
 use anyhow::{Context, Result, ensure};

@@ -22,7 +22,7 @@ fn ask(arguments: &[&str]) -> Result<String> {
     referee::run(arguments)?.context("the referee was there")?
 }
 
-/// A top-level vdev as `zpool status` tells of it.
+/// A top-level vdev in the output of `zpool status`.
 struct Top {
     kind: String,
     leaves: Vec<String>,
@@ -246,7 +246,7 @@ impl Devices {
         settle(site)
     }
 
-    /// What Cenote knows of the vdevs, for OpenZFS's turn.
+    /// Cenote's view of the vdevs, for OpenZFS's turn.
     pub fn known(&self, site: &Site) -> Result<Known> {
         Ok(Known {
             tops: tops(site)?.0,
@@ -259,7 +259,7 @@ pub struct Known {
     tops: Vec<Top>,
 }
 
-/// Waits for everything that goes on by itself; then all is well.
+/// Waits for everything that runs by itself; then the pool has no problems.
 fn settle(site: &Site) -> Result<()> {
     site.ok("zpool wait -t resilver,replace,scrub tank")?;
     // A scrub follows a rebuild.

@@ -104,8 +104,8 @@ pub fn run(options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-/// Gives up the pool's checkpoint, whoever made it, and makes one in every other round; destroys
-/// one of OpenZFS's clones, with its livelist.
+/// Discards an existing checkpoint, takes one in every other round, and destroys one of OpenZFS's
+/// clones with its livelist.
 fn checkpoint(site: &Site, round: u64) -> Result<()> {
     let kept = site.ok("zpool get -Hp -o value checkpoint tank")?;
     if kept.trim() != "-" {

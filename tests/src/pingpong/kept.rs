@@ -41,7 +41,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// How much was looked at.
+    /// How much was checked.
     pub fn summary(&self) -> String {
         format!(
             "{} looks at {} snapshots, {} clones and {} volumes",

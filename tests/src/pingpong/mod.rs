@@ -1,10 +1,10 @@
 //! Cenote and OpenZFS write to one pool in turns, and each finds what the other left.
 //!
-//! Cenote's turn is a stretch of the random operations of [`crate::model`], whose model is
-//! compared at both ends of it, and changes to the clones and copies that OpenZFS made. OpenZFS's
-//! turn verifies what its earlier turns wrote, checks the whole pool, reads Cenote's files, and
-//! then writes, snapshots, bookmarks and clones at random, and takes or drops a checkpoint. What
-//! a snapshot, a clone or a volume of OpenZFS's holds is known, and looked at before and after
+//! Cenote's turn is a number of random operations of [`crate::model`], whose model is compared
+//! before and after it, and changes to the clones and copies that OpenZFS made. OpenZFS's turn
+//! verifies what its earlier turns wrote, checks the whole pool, and reads Cenote's files. Then it
+//! writes, snapshots, bookmarks and clones at random, and takes or discards a checkpoint. The
+//! contents of OpenZFS's snapshots, clones and volumes are known, and checked before and after
 //! Cenote's changes ([`kept`]).
 //!
 //! The layouts follow each other with the seeds, so that as many seeds as there are layouts
@@ -64,7 +64,7 @@ pub fn run(options: &Options) -> Result<Option<String>> {
     let chosen = format!("{chosen}, {}", session.setup());
     let outcome = rounds(&mut session, options, chosen, &mut random);
     if outcome.is_err() {
-        // What was interrupted is nobody's to judge, and that would hide the error.
+        // An interrupted pool is not checked: that would hide the error.
         session.site().judged_by(|_| ());
     }
     outcome

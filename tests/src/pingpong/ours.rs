@@ -33,7 +33,7 @@ impl Ours {
         )
     }
 
-    /// Before anything is looked at: the clone that was promoted is a clone again.
+    /// Before any check: the promoted clone becomes a clone again.
     pub fn begin(&mut self, site: &Site) -> Result<()> {
         match self.promoted.take() {
             Some(_) => site.ok(&format!("zfs promote {DATASET}")).map(drop),
@@ -121,7 +121,7 @@ impl Ours {
     }
 }
 
-/// Changes a clone, and takes it back to what it was: that is looked at with everything else.
+/// Changes a clone and rolls it back; the result is checked with everything else.
 fn there_and_back(site: &Site, kept: &Kept, clone: &str, random: &mut Random) -> Result<()> {
     let files = kept.clone_files(clone).context("a clone of ours")?;
     site.ok(&format!("zfs snapshot {clone}@back"))?;

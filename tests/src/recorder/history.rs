@@ -1,4 +1,4 @@
-//! What threads did with files, and when they were told that it is on disk.
+//! The threads' operations on files, and when each was acknowledged as durable.
 
 use super::record::Record;
 use crate::random::Random;
@@ -151,7 +151,7 @@ impl Writer<'_> {
 }
 
 impl History {
-    /// Has threads write below `root` for a time.
+    /// Runs threads that write below `root` for a time.
     pub fn write(
         root: &Path,
         record: &Record,

@@ -1,18 +1,18 @@
 //! Power cuts of the real daemon: `cargo xtask recorder`.
 //!
-//! The daemon works on disks that record: exports of an NBD server in this process, which writes
-//! down every write, in the order in which they were answered, and every flush. Threads write files
-//! and sync them meanwhile, and note between which places of the record each of their calls lay.
+//! The daemon works on recording disks: exports of an NBD server in this process, which records
+//! every write, in the order of the replies, and every flush. Meanwhile threads write files and
+//! sync them, and note between which places of the record each of their calls was.
 //!
-//! Then disks are made as a power cut would have left them, at places of the record drawn at
-//! random. What a flush covered that was answered before the cut is there. Of everything later
-//! each write is there or not, on each disk by itself: all of them (a prefix of the record), none,
-//! any subset, or a part of a write's sectors. Disks with a volatile cache may do all that. Each of
-//! these pools is imported, and judged by what the threads had been told by then:
+//! Then disks are made as a power cut would have left them, at random places of the record. Writes
+//! covered by a flush that was answered before the cut are there. Each later write is there or not,
+//! on each disk separately: all of them (a prefix of the record), none, any subset, or only some
+//! sectors of a write. Disks with a volatile cache may do all that. Each of these pools is
+//! imported, and checked against what had been acknowledged to the threads:
 //!
-//! - what was acknowledged before the cut is there, what began behind it is not;
-//! - a file that was synced before it had its name is whole;
-//! - `cenote verify` finds nothing wrong, and of some OpenZFS does not either.
+//! - data acknowledged before the cut is there, and operations that began after it are not;
+//! - a file that was synced before it got its name is complete;
+//! - `cenote verify` finds no error, and neither does OpenZFS in some of them.
 
 mod cut;
 mod disk;
@@ -33,7 +33,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Layouts: words of `zpool create`, where a number stands for a disk.
+/// Layouts: words of `zpool create`; a number means a disk.
 const LAYOUTS: [&str; 5] = [
     "0",
     "mirror 0 1",
@@ -142,7 +142,7 @@ fn record(
     let history = History::write(&site.path("tank"), &record, random, time)?;
     record.end();
     let count = history.acknowledged(u64::MAX);
-    // What comes now is not part of it.
+    // Later events are not part of it.
     site.export()?;
     site.abandon();
     drop(server);

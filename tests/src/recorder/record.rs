@@ -1,4 +1,4 @@
-//! What disks were asked to do, in the order in which it was answered.
+//! The requests of disks, in the order of their replies.
 
 use anyhow::Result;
 use std::fs::File;
@@ -73,7 +73,7 @@ impl Record {
         self.disks
     }
 
-    /// Events so far: the moment, for who was told something.
+    /// The number of events so far: the time at which a thread was acknowledged something.
     pub fn now(&self) -> u64 {
         self.state().events.len() as u64
     }

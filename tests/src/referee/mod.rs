@@ -1,12 +1,12 @@
-//! OpenZFS in user space, which judges the pools that tests write: the program `openzfs-ref`, and
+//! The referee for pools that tests write, OpenZFS in user space: the program `openzfs-ref`, and
 //! behind it `zdb` and OpenZFS's library.
 //!
-//! It is somebody else's, and expensive to ask. Of the seven seconds of processor time that it
-//! takes to judge a small pool, `zdb -bcc` needs six, and all but a tenth of one of these after it
-//! said everything: it empties its cache before it ends, and blocks that it read ahead stay there
-//! for six seconds (`zfs_arc_min_prescient_prefetch_ms` in zfs(4)), in which it tries without
-//! a pause. So `zdb` is run with a few lines of C that end the process where that would begin, by
-//! the exit status that it has by then. Where there is no C compiler the tests are slower.
+//! It is independent of Cenote, and slow. Of the seven seconds of processor time for a small pool,
+//! `zdb -bcc` takes six, and most of one of them after its last output: it empties its cache before
+//! it exits. Prefetched blocks stay in the cache for six seconds
+//! (`zfs_arc_min_prescient_prefetch_ms` in zfs(4)), and it retries without a pause. So `zdb` is run
+//! with a few lines of C that end the process at that point, with the exit status so far. Without a
+//! C compiler the tests are slower.
 
 use crate::golden::{Golden, build_directory, workspace_root};
 use crate::missing;
@@ -43,7 +43,7 @@ fn peer() -> PathBuf {
     workspace_root().join("tests/peer")
 }
 
-/// The same for a test that needs it: says so where it is not installed.
+/// The same for a test that needs it: prints a notice if it is not installed.
 ///
 /// # Panics
 /// In CI, if it could be installed.
@@ -85,8 +85,8 @@ pub fn judge(directory: &Path, pool: &str) {
     }
 }
 
-/// The same for copies of a golden pool's devices. Two kinds are not sound as they come: one has
-/// a device that is offline, and the other one a device that was spoilt for a scrub to mend.
+/// The same for copies of a golden pool's devices. Two kinds have known damage: one has a device
+/// that is offline, and the other a device that was damaged for a scrub to repair.
 ///
 /// # Panics
 /// If OpenZFS finds anything else wrong, or does not find that.

@@ -1,4 +1,4 @@
-//! A pool whose devices are spoiled, taken away and exchanged, and the writer who works on.
+//! A pool whose devices are damaged, removed and replaced while a writer runs.
 
 use super::layouts::Set;
 use crate::random::Random;
@@ -139,7 +139,7 @@ impl<'a> Bench<'a> {
     }
 }
 
-/// Somebody who writes and removes files; stops when it goes out of scope, too.
+/// A thread that writes and removes files. Dropping it stops it.
 pub(super) struct Writer {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<std::io::Result<()>>>,
@@ -156,7 +156,7 @@ impl Writer {
 
     /// Ends it; all that it did must have worked.
     pub fn end(mut self) -> Result<()> {
-        self.join().context("of who wrote meanwhile")
+        self.join().context("the writer")
     }
 
     fn join(&mut self) -> std::io::Result<()> {
@@ -170,12 +170,12 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Somebody who did not ask has another error to tell of.
+        // The caller fails with another error already.
         let _ = self.join();
     }
 }
 
-/// Writes and removes files until it is told to stop, at least once.
+/// Writes and removes files until it is stopped, at least once.
 fn write(root: &Path, stop: &AtomicBool, seed: u64) -> std::io::Result<()> {
     let mut random = Random::new(seed);
     let mut bytes = vec![0; 200_000];

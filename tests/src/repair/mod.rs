@@ -1,11 +1,10 @@
-//! Redundancy put to the test: devices are spoiled, come back stale or are exchanged while
-//! somebody writes, and a scrub or resilver has to set everything right.
+//! Tests of redundancy: devices are damaged, return outdated or are replaced while a writer runs,
+//! and a scrub or resilver must repair everything.
 //!
-//! For each layout and each set of devices that it can do without: a file system is filled; a
-//! [`Loss`] befalls the devices; what belongs to it mends them while a writer goes on, and where
-//! a case says so the daemon is killed at a random moment of it. Then *other* devices are
-//! overwritten: what is read now comes from those that were mended, and must be the same. At
-//! last OpenZFS judges the pool.
+//! For each layout and each set of devices that it can lose, a file system is filled and a [`Loss`]
+//! happens to the devices. The matching command repairs them while a writer runs, and in some cases
+//! the daemon is killed at a random moment of it. Then *other* devices are overwritten: all reads
+//! now use the repaired ones, and must return the same data. At the end OpenZFS checks the pool.
 
 mod bench;
 mod layouts;
@@ -19,13 +18,13 @@ use layouts::{LAYOUTS, Set, all_sets, groups, some_set};
 use std::fs;
 use std::time::Duration;
 
-/// The daemon is killed so many milliseconds after the mending began, or earlier.
+/// The daemon is killed at most so many milliseconds after the repair began.
 const CRASH_MS_MAX: u64 = 400;
 
 /// What happens to devices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// Their space is overwritten with noise; a scrub mends it.
+    /// Their space is overwritten with noise; a scrub repairs it.
     Noise,
     /// They were away while the pool was written to, and are resilvered at an import.
     Stale,
@@ -37,7 +36,7 @@ pub enum Loss {
     Exchanged,
 }
 
-/// What happens to devices, and whether the daemon is killed while it mends them.
+/// What happens to devices, and whether the daemon is killed during the repair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mishap {
     /// What happens.
@@ -89,7 +88,7 @@ pub struct Options {
     pub seed: u64,
 }
 
-/// Brings about what happens while nobody uses the pool or as little as it can be.
+/// Makes the loss happen, with the pool exported or as idle as possible.
 fn lose(bench: &Bench<'_>, loss: Loss, set: &Set, random: &mut Random) -> Result<()> {
     let site = bench.site;
     match loss {
@@ -123,7 +122,7 @@ fn lose(bench: &Bench<'_>, loss: Loss, set: &Set, random: &mut Random) -> Result
     }
 }
 
-/// Begins what mends it.
+/// Begins the repair.
 fn begin(bench: &mut Bench<'_>, loss: Loss, set: &Set, random: &mut Random) -> Result<()> {
     let site = bench.site;
     match loss {
@@ -157,7 +156,7 @@ fn begin(bench: &mut Bench<'_>, loss: Loss, set: &Set, random: &mut Random) -> R
     Ok(())
 }
 
-/// Waits until all is mended.
+/// Waits for the end of the repair.
 fn ended(bench: &Bench<'_>, loss: Loss) -> Result<()> {
     let mut status = bench.settled()?;
     let wanted = match loss {
@@ -173,7 +172,7 @@ fn ended(bench: &Bench<'_>, loss: Loss) -> Result<()> {
     Ok(())
 }
 
-/// Has a mishap mended while a writer works.
+/// Repairs a mishap while a writer runs.
 fn mend(bench: &mut Bench<'_>, mishap: Mishap, set: &Set, random: &mut Random) -> Result<()> {
     let (loss, site) = (mishap.loss, bench.site);
     lose(bench, loss, set, random).context("when it was lost")?;
@@ -195,7 +194,7 @@ fn mend(bench: &mut Bench<'_>, mishap: Mishap, set: &Set, random: &mut Random) -
 /// One layout, one mishap, some set of devices.
 ///
 /// # Errors
-/// What was lost or not mended.
+/// Data that was lost or not repaired.
 pub fn case(layout: &str, mishap: Mishap, seed: u64) -> Result<()> {
     let set = some_set(groups(layout)?, &mut Random::new(seed));
     case_of(layout, mishap, &set, seed)
@@ -206,7 +205,7 @@ fn case_of(layout: &str, mishap: Mishap, set: &Set, seed: u64) -> Result<()> {
     match lose_and_mend(&site, (layout, mishap), set, &mut Random::new(seed)) {
         Ok(()) => site.finish(),
         Err(error) => {
-            // What was found first counts, not what OpenZFS would say of it.
+            // The first error counts, so OpenZFS does not check the pool.
             site.abandon();
             Err(error)
         }
@@ -241,7 +240,7 @@ fn lose_and_mend(
     let status = bench.scrubbed()?;
     let is_clean = status.contains("scrub repaired 0B") && status.contains("with 0 errors");
     ensure!(is_clean, "{other:?}: {status}");
-    // Devices that gave many wrong blocks stay degraded until somebody says that they are well.
+    // Devices with many checksum errors stay degraded until `zpool clear`.
     site.ok("zpool clear tank")?;
     let status = site.ok("zpool status tank")?;
     ensure!(status.contains("state: ONLINE"), "at last: {status}");

@@ -1,9 +1,9 @@
-//! Streams that are cut at each of their records and gone on with.
+//! Streams that are cut at each of their records and resumed.
 //!
-//! A stream is cut before each record, and at some bytes within them; what came is kept (`-s`).
-//! Where the receiver has a token for it, the sender makes the rest of it; otherwise the stream is
-//! sent again. The snapshot that comes of it must be the one that was sent. Now and then the cut
-//! is the death of the receiving daemon, while the stream is still open.
+//! A stream is cut before each record, and at some bytes within them; the received part is kept
+//! (`-s`). If the receiver has a token for it, the sender sends the rest; otherwise the stream is
+//! sent again. The resulting snapshot must be the one that was sent. Sometimes the receiving daemon
+//! is killed while the stream is still open.
 
 use super::frames::split;
 use super::link::{self, Facts};
@@ -41,13 +41,13 @@ pub struct CutOptions {
 pub struct CutReport {
     /// Streams that were cut.
     pub cuts: u64,
-    /// Those that could be gone on with.
+    /// Those that could be resumed.
     pub resumed: u64,
     /// Cuts that were the death of a daemon.
     pub kills: u64,
 }
 
-/// A stream, and what becomes of it.
+/// A stream and its expected result.
 struct Case {
     /// Options of its send.
     words: String,
@@ -101,7 +101,7 @@ pub fn run_cuts(options: &CutOptions) -> Result<CutReport> {
         }
         site.ok("zfs destroy -r tank/cut")?;
     }
-    let site = Arc::into_inner(site).context("nobody else has the site")?;
+    let site = Arc::into_inner(site).context("the only reference to the site")?;
     site.finish()?;
     Ok(report)
 }

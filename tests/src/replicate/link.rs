@@ -89,9 +89,8 @@ pub struct Way<'a> {
     pub key: &'a str,
 }
 
-/// Receives a stream in pieces: it is cut, gone on with by the token that the receiver has, and
-/// cut again, `cuts` times; with `kills` daemons die in between. Returns how often there was
-/// something to go on with.
+/// Receives a stream in pieces: it is cut, resumed by the receiver's token, and cut again, `cuts`
+/// times; with `kills` daemons are killed in between. Returns how often there was a token.
 pub fn receive_in_pieces(
     way: Way<'_>,
     mut stream: Vec<u8>,
@@ -138,7 +137,7 @@ pub fn restart(site: &Site, key: &str) -> Result<()> {
     Ok(())
 }
 
-/// Has a dataset mounted, whose key may not be loaded.
+/// Mounts a dataset, and loads its key if necessary.
 pub fn open(site: &Site, dataset: &str, key: &str) -> Result<()> {
     let text = site.ok(&format!("zfs get -H -o value keystatus,mounted {dataset}"))?;
     let values: Vec<&str> = text.lines().collect();
@@ -151,7 +150,7 @@ pub fn open(site: &Site, dataset: &str, key: &str) -> Result<()> {
     Ok(())
 }
 
-/// How an interrupted stream can be gone on with.
+/// The token for resuming an interrupted stream.
 pub fn token(site: &Site, dataset: &str) -> Result<Option<String>> {
     let line = format!("zfs get -H -o value receive_resume_token {dataset}");
     let words: Vec<&str> = line.split_whitespace().collect();

@@ -1,15 +1,15 @@
-//! Replication, compared: histories are sent by one side, received by another, and must be equal.
+//! Replication: histories are sent by one side, received by another, and must be equal.
 //!
-//! File systems change by the random operations of [`crate::model`]: holes, truncations, numbers
-//! that are used again, attributes that need spill blocks, cloned blocks, properties that change
-//! under them. After each stretch of operations a snapshot is taken, and every replica of the file
-//! system receives what came since its last one ([`Replica`]): by Cenote, by OpenZFS (`rival`),
-//! and by Cenote from what OpenZFS had received. Options of both commands are drawn anew each time;
-//! what a receiver must be told the same way always (`-w`) stays with the replica. Some streams are
-//! cut on their way and gone on with, some over the death of the receiving daemon.
+//! File systems change by the random operations of [`crate::model`]: holes, truncations, reused
+//! numbers, attributes that need spill blocks, cloned blocks, changing properties. After each
+//! stretch of operations a snapshot is taken, and every replica of the file system receives the
+//! changes since its last one ([`Replica`]): by Cenote, by OpenZFS (`rival`), and by Cenote from
+//! what OpenZFS had received. Options of both commands are drawn at each time; those that a
+//! receiver always needs in the same way (`-w`) stay with the replica. Some streams are cut in
+//! transit and resumed, some after the receiving daemon was killed.
 //!
-//! What is compared is what users see: every file of the snapshot, and its guid. At the end
-//! OpenZFS judges all pools.
+//! The comparison covers what users see: every file of the snapshot, and its guid. At the end
+//! OpenZFS checks all pools.
 
 mod cuts;
 mod frames;

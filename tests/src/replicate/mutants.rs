@@ -1,10 +1,10 @@
 //! Streams that were changed: each must be refused, or received without harm to the pool.
 //!
-//! Half of the mutants are changed as on a bad line, and their checksums tell. The others have
-//! right checksums again, as from a sender that means harm: records that contradict each other,
-//! sizes that make no sense, payloads that do not expand. Such a stream may be received where it
-//! could have been sent. What counts is that the daemon lives, that its answer comes, and that
-//! nothing is left of what was refused; now and then, and at the end, the pool is verified.
+//! Half of the mutants are changed as on a bad line, so their checksums are wrong. The others have
+//! correct checksums, as from a malicious sender: records that contradict each other, sizes that
+//! make no sense, payloads that do not decompress. Such a stream may be received if it could have
+//! been sent. The daemon must survive and reply, and refused streams must leave nothing behind. The
+//! pool is verified sometimes, and at the end.
 
 use super::frames::{Frame, join, split};
 use super::link;
@@ -40,7 +40,7 @@ pub struct MutantOptions {
 pub struct MutantReport {
     /// Refused.
     pub refused: u64,
-    /// Received: somebody could have sent them.
+    /// Received: a sender could have sent them.
     pub received: u64,
     /// With wrong checksums, or cut.
     pub damaged: u64,
@@ -80,7 +80,7 @@ pub fn run_mutants(options: &MutantOptions) -> Result<MutantReport> {
             return Err(error.context(format!("{}; kept as {kept}", place())));
         }
     }
-    let site = Arc::into_inner(site).context("nobody else has the site")?;
+    let site = Arc::into_inner(site).context("the only reference to the site")?;
     site.ok("cenote verify --quiet tank")?;
     site.finish()?;
     Ok(report)
@@ -91,7 +91,7 @@ fn listing(site: &Site) -> Result<String> {
     site.ok("zfs list -Hp -r -t all -o name,guid,receive_resume_token tank")
 }
 
-/// Receives one mutant, and takes away what came of it if it was received.
+/// Receives one mutant, and destroys the result if it was received.
 fn receive(
     site: &Site,
     parent: &Parent,
@@ -191,7 +191,7 @@ fn mutate(parent: &Parent, random: &mut Random) -> (Vec<u8>, String, bool) {
         }
         let bit = 1 << random.below(8);
         stream[at] ^= bit;
-        // What lies around the streams of a package has sums of part of it only.
+        // Records around the streams of a package are only partly covered by checksums.
         let is_noticed = !parent.name.ends_with("package");
         return (stream, format!("bit {bit} of byte {at}"), is_noticed);
     }

@@ -7,7 +7,7 @@ use crate::site::Site;
 use anyhow::{Context, Result};
 use std::fs;
 
-/// Who receives.
+/// The receiving software.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Receiver {
     /// Cenote.
@@ -34,7 +34,7 @@ pub struct Replica {
     echo: Option<Box<Replica>>,
 }
 
-/// All who take part.
+/// All participants.
 pub struct World<'a> {
     pub source: &'a Site,
     pub target: &'a Site,
@@ -150,10 +150,10 @@ impl Replica {
         let mut words = String::new();
         if self.last.is_some() && world.random.below(3) == 0 {
             words.push_str("-F ");
-            // It is gone with what goes back to the snapshot.
+            // A rollback to the snapshot removes it.
             let place = world.target.path(&target).join("local");
             world.target.ok(&format!("zfs set readonly=off {target}"))?;
-            fs::write(&place, b"nobody sent this").with_context(|| place.display().to_string())?;
+            fs::write(&place, b"this was not sent").with_context(|| place.display().to_string())?;
             world.target.ok(&format!("zfs inherit readonly {target}"))?;
         }
         if !is_package && world.random.below(4) == 0 {
@@ -210,7 +210,7 @@ impl Replica {
         echo.received(world, snapshot, facts).with_context(place)
     }
 
-    /// Receives a stream that nobody here could send again.
+    /// Receives a stream that cannot be sent again from here.
     fn receive_whole(&self, world: &World<'_>, stream: Vec<u8>) -> Result<()> {
         link::receive(world.target, &format!("tank/{}", self.name), &stream)?.success()?;
         Ok(())

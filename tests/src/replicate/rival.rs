@@ -88,7 +88,7 @@ impl Rival {
         })
     }
 
-    /// Has OpenZFS make a random history; returns the manifest of what is in it.
+    /// OpenZFS makes a random history; returns the manifest of its contents.
     pub fn churn(&self, seed: u64, operations: u64) -> Result<Value> {
         let file = self.directory.with_extension("json");
         let (place, shown) = (self.place(), file.display().to_string());
@@ -99,7 +99,7 @@ impl Rival {
         Ok(serde_json::from_str(&fs::read_to_string(&file)?)?)
     }
 
-    /// Has OpenZFS look for a dataset of a manifest.
+    /// OpenZFS checks a dataset against a manifest.
     pub fn verify(&self, dataset: &Value) -> Result<()> {
         let file = self.directory.with_extension("json");
         let manifest = json!({
@@ -109,7 +109,7 @@ impl Rival {
         ask(&["verify", &self.place(), POOL, &file.display().to_string()]).map(|_| ())
     }
 
-    /// Has OpenZFS judge the pool.
+    /// OpenZFS checks the pool.
     pub fn judge(&self) -> Result<()> {
         let text = ask(&["check", &self.place(), POOL])?;
         ensure!(text.contains(" 0 failed"), "{text}");

@@ -36,7 +36,7 @@ pub struct Report {
     pub full: u64,
     /// Streams that build upon others.
     pub increments: u64,
-    /// Streams that were cut and gone on with.
+    /// Streams that were cut and resumed.
     pub resumed: u64,
     /// Bytes that were sent.
     pub bytes: u64,
@@ -105,7 +105,7 @@ pub fn run(options: &Options) -> Result<Report> {
         rival.judge()?;
     }
     there.finish()?;
-    let here = Arc::into_inner(here).context("nobody else has the site")?;
+    let here = Arc::into_inner(here).context("the only reference to the site")?;
     here.finish()?;
     Ok(report)
 }
@@ -175,7 +175,7 @@ impl Source {
         self.forget_old(world, &dataset)
     }
 
-    /// Destroys snapshots that nobody needs any more, here and there.
+    /// Destroys snapshots that are not needed any more, here and there.
     fn forget_old(&mut self, world: &World<'_>, dataset: &str) -> Result<()> {
         while self.taken.len() > 4 {
             let old = self.taken.remove(0);

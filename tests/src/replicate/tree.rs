@@ -184,7 +184,7 @@ impl Tree {
     /// Sends a package, and compares.
     fn send(&mut self, last: Option<&str>, snapshot: &str) -> Result<()> {
         if let Some(last) = last {
-            // A clone of it that was promoted has it now.
+            // A promoted clone has the snapshot now.
             let base = format!("{TOP}@{last}");
             if self.here.cenote().run("zfs", &["list", &base])?.code != Some(0) {
                 self.here.ok(&format!("zfs promote {TOP}"))?;

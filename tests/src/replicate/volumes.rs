@@ -1,8 +1,8 @@
-//! Volumes that OpenZFS wrote, sent around: to Cenote, from there to Cenote, and back.
+//! Sending volumes that OpenZFS wrote: to Cenote, from there to Cenote, and back.
 //!
-//! Nobody here can write to a volume but OpenZFS, whose library makes a random history of some.
-//! Each of their snapshots is sent by OpenZFS, received by Cenote, sent on to another dataset, and
-//! from that back to OpenZFS, which knows what must be in it.
+//! Only OpenZFS can write to a volume in this test; its library makes a random history of some.
+//! OpenZFS sends each of their snapshots, Cenote receives it and sends it to another dataset, and
+//! from that back to OpenZFS, which knows the expected contents.
 
 use super::link;
 use super::rival::Rival;

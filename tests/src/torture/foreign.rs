@@ -1,11 +1,11 @@
-//! Logs across the border: OpenZFS's kernel module replays ours, and we replay its.
+//! Logs across implementations: OpenZFS's kernel module replays ours, and we replay its.
 //!
 //! The daemon is killed under load, and the devices are copied. The module, in a small guest,
-//! imports the copy and lists what it finds after its replay; so do we with the original: the
-//! lists must agree, and our loads must find their ledgers. Then programs in the guest write files
-//! and sync them until the power is cut, and we import what that left.
+//! imports the copy and lists the files after its replay. Cenote does the same with the original:
+//! the lists must agree, and our loads must find their ledgers. Then programs in the guest write
+//! files and sync them until the power is cut, and Cenote imports the result.
 //!
-//! Times are not compared: replays set them anew.
+//! Times are not compared, because replays change them.
 
 use super::loads::loads;
 use crate::mounted;

@@ -14,7 +14,7 @@ pub(super) trait Load {
         ""
     }
 
-    /// Starts to work; it goes on until the file system fails.
+    /// Starts the load; it runs until the file system fails.
     fn start(&mut self, root: &Path) -> Result<()>;
 
     /// Waits for its end, after the daemon was killed.

@@ -1,10 +1,9 @@
 //! A storm of small synced files, as a mail server makes them, and states that are replaced.
 //!
-//! A message is written below `tmp`, synced, brought to its place by a rename or by a link, and
-//! the directory is synced: then it is acknowledged. Its name says what is in it, so that every
-//! message that is found can be judged, acknowledged or not: it was synced before it had its
-//! name. Some messages are removed again. Beside them each thread replaces a file by a newer
-//! version of it.
+//! A message is written below `tmp`, synced, moved to its place by a rename or a link, and the
+//! directory is synced: then it is acknowledged. Its name describes its contents, so every message
+//! can be checked, acknowledged or not: it was synced before it had its name. Some messages are
+//! removed again. Besides, each thread replaces a file by newer versions of it.
 
 use super::load::Load;
 use crate::random::Random;
@@ -20,7 +19,7 @@ const SIZE_MAX: u64 = 20_000;
 /// A thread removes messages when it has more than this.
 const MESSAGES: usize = 60;
 
-/// What a thread was told.
+/// The operations acknowledged to a thread.
 #[derive(Default)]
 struct Ledger {
     messages: BTreeSet<u64>,

@@ -5,12 +5,12 @@
 //! daemon is killed at a moment drawn at random; sometimes the next daemon is killed as well,
 //! while it imports. Then each load looks at what it finds:
 //!
-//! - What was acknowledged to be on disk is there, whole. Each load has a ledger of it, in
-//!   memory: what a call that returned had promised.
-//! - What was not acknowledged is there or not, and never in part where the load's own order of
+//! - Data acknowledged as durable is there and complete. Each load has a ledger of it in memory:
+//!   the operations whose calls returned.
+//! - Data that was not acknowledged is there or not, and never in part if the load's own order of
 //!   syncs forbids that.
-//! - The load's own checker is content: SQLite's `integrity_check`, PostgreSQL's recovery and
-//!   `pg_amcheck`, the sums that fio writes into its blocks.
+//! - The load's own checker finds no error: SQLite's `integrity_check`, PostgreSQL's recovery and
+//!   `pg_amcheck`, the checksums that fio writes into its blocks.
 //!
 //! Every few kills the pool is verified by us and judged by OpenZFS. With `--foreign` the kernel
 //! module of OpenZFS, in a small guest, replays what a kill left in our logs, and we replay what

@@ -17,6 +17,6 @@ pub struct Options {
     pub foreign: u64,
     /// Names of loads; all that can run here if empty.
     pub loads: Vec<String>,
-    /// Where counts are kept: a run that finds the file goes on from there.
+    /// The file with the counts: a run that finds it continues from there.
     pub json: Option<PathBuf>,
 }

@@ -17,7 +17,7 @@ const SETTINGS: [&str; 3] = [
 /// The last transaction that was acknowledged, and the last one that was sent.
 type Ledger = (u64, u64);
 
-/// A cluster and who writes to it.
+/// A cluster and the client that writes to it.
 pub(super) struct Postgresql {
     programs: PathBuf,
     server: Option<Server>,

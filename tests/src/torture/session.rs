@@ -170,7 +170,7 @@ impl Session {
         Ok(())
     }
 
-    /// Ends everything, whatever is under way: loads go on until their file system fails.
+    /// Ends everything, whatever is under way: loads run until their file system fails.
     fn end(mut self) {
         let _ = self.site.kill();
         for load in &mut self.loads {

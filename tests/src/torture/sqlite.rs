@@ -21,7 +21,7 @@ struct Ledger {
     attempted: u64,
 }
 
-/// A database, its kind of journal, and who writes to it.
+/// A database, its kind of journal, and the thread that writes to it.
 pub(super) struct Sqlite {
     name: &'static str,
     journal: &'static str,

@@ -22,7 +22,7 @@ struct Ledger {
     next: u64,
 }
 
-/// The archive and who unpacks it.
+/// The archive and the thread that unpacks it.
 pub(super) struct Untar {
     source: PathBuf,
     archive: PathBuf,

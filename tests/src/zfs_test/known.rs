@@ -1,6 +1,6 @@
 //! What is run, what is left out, and what is known to fail.
 
-/// The groups of the suite about devices that fail and come back, and about mending.
+/// The groups of the suite about devices that fail and come back, and about repair.
 pub(super) const GROUPS: [&str; 14] = [
     "clean_mirror",
     "cli_root/zpool_attach",
@@ -54,7 +54,7 @@ pub(super) const KNOWN: [(&str, &str); 13] = [
     ("replace_prop_ashift", NO_LABELS),
     (
         "zpool_resilver_restart",
-        "zpool resilver does not begin a resilver that is under way anew",
+        "zpool resilver does not restart a running resilver",
     ),
     (
         "zpool_scrub_001_neg",

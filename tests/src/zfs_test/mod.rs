@@ -6,10 +6,10 @@
 //! what only the kernel module has are left out, and tests that are known to fail fail with a
 //! reason ([`known`]). What fails without one is news.
 //!
-//! **Module parameters.** Tests set them below `/sys/module/zfs`, which only the module has. All
-//! of it runs in a mount namespace of its own, where a directory stands in that place; what is
-//! written to its files becomes a setting of the daemon under the same name ([`parameters`]).
-//! Such a namespace also takes away the mounts that a failed test leaves.
+//! **Module parameters.** Tests set them below `/sys/module/zfs`, which only the module has. The
+//! suite runs in a mount namespace of its own, where a directory is mounted there. Values written
+//! to its files become settings of the daemon under the same names ([`parameters`]). The namespace
+//! also removes the mounts that a failed test leaves.
 
 mod known;
 mod parameters;
@@ -173,7 +173,7 @@ fn report(ended: &[Ended]) -> bool {
             ("PASS", None) => {}
             (_, Some(reason)) => println!("{} does not: {reason}", end.test),
             (word, None) => {
-                println!("{}: {word}, and nobody knows why", end.test);
+                println!("{}: {word}, for an unknown reason", end.test);
                 news += 1;
             }
         }

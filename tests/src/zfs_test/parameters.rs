@@ -1,4 +1,4 @@
-//! Files in the place of module parameters, and who carries to the daemon what is written there.
+//! Files in place of module parameters, and a thread that passes changes of them to the daemon.
 
 use crate::site::Site;
 use anyhow::{Result, ensure};
@@ -33,7 +33,7 @@ impl Parameters {
             let (Some(name), value) = (columns.next(), columns.next()) else {
                 continue;
             };
-            // Those without effect have none until somebody sets them.
+            // Parameters without effect have no value until they are set.
             let value = value
                 .filter(|value| *value != "-")
                 .unwrap_or("0")
@@ -69,14 +69,14 @@ impl Drop for Parameters {
     }
 }
 
-/// Who looks at the files.
+/// The thread that polls the files.
 struct Carrier {
     parameters: PathBuf,
     /// The command that an assignment is to be added to.
     set: Command,
 }
 
-/// Whether a file was written to lately; more often than this it is looked at.
+/// Whether a file was written to recently; the interval of polls is shorter.
 fn is_fresh(path: &Path) -> bool {
     let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
     modified.is_ok_and(|time| time.elapsed().is_ok_and(|age| age < Duration::from_secs(1)))

@@ -28,7 +28,7 @@ pub const DATA_MAX: u64 = 512 << 20;
 /// Processor time of one command, in seconds.
 const PROCESSOR_TIME: u64 = 30;
 
-/// What each mutant is put through: every block of it is read, decoded and judged.
+/// The command run on each mutant: every block is read, decoded and verified.
 const VERIFY: &[&str] = &["verify", "--quiet", "--all-copies", "POOL"];
 
 /// And everything in it is walked.
@@ -172,7 +172,7 @@ pub fn run_kind(
     Ok(summary)
 }
 
-/// Keeps a mutant for whoever wants to look at it; returns what was done to it and where it is.
+/// Keeps a mutant for later analysis; returns how it was changed and where it is.
 pub fn keep(kind: &str, seed: u64, number: u64) -> Result<(String, PathBuf)> {
     let golden = Golden::find(kind)?.context("a kind of golden pool")?;
     let directory = tempfile::tempdir()?;
@@ -191,7 +191,7 @@ fn place_of(kind: &str, seed: u64, number: u64) -> PathBuf {
     crate::golden::build_directory().join(format!("zoo/{kind}-{seed}-{number}"))
 }
 
-/// A pool that is being damaged, and how it is looked at.
+/// A pool that is being damaged, and how it is checked.
 struct Subject<'a> {
     cenote: &'a Cenote,
     golden: &'a Golden,
@@ -276,7 +276,7 @@ impl Subject<'_> {
     }
 }
 
-/// The mutant that these numbers stand for.
+/// The mutant with these numbers.
 pub fn mutant(
     devices: &Devices,
     structure: Option<&Structure<'_>>,

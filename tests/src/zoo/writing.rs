@@ -1,9 +1,9 @@
 //! Mutants that are opened for writing: files are changed and removed in them, and datasets made
 //! and destroyed.
 //!
-//! A pool may refuse all of that, and suspend itself over what it meets while it writes. Its
-//! daemon neither crashes nor hangs nor takes more memory than it was given, and no command of
-//! its users does.
+//! A pool may refuse all of that, and suspend itself because of damage that it finds while writing.
+//! Its daemon must not crash, hang or exceed its memory limit, and neither must its users'
+//! commands.
 
 use super::{Subject, Summary};
 use crate::mutate::Devices;
@@ -16,7 +16,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What the daemon is told to use for caches and buffers.
+/// The daemon's memory limit for caches and buffers.
 const BUDGET: &str = "128M";
 
 /// Resident memory that it may take, its own code and threads included.
@@ -25,7 +25,7 @@ const DAEMON_MEMORY_MAX: u64 = 512 << 20;
 /// Processor time of a mutant's daemon, in seconds.
 const DAEMON_PROCESSOR_TIME: u64 = 60;
 
-/// How long the daemon may take until it listens, or to end after it was told to.
+/// How long the daemon may take to start listening, or to end after a stop command.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What a user does to files: in some of those that are there all kinds of changes, then new ones
@@ -182,7 +182,7 @@ impl<'a> Keeper<'a> {
         Ok(refusal.and_then(|refusal| refusal.broken))
     }
 
-    /// Runs a command; `None` if it did what it was asked for.
+    /// Runs a command; `None` if it succeeded.
     fn step(
         &mut self,
         program: &str,

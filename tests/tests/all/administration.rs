@@ -46,7 +46,7 @@ fn sets_of_features_are_known_by_name() -> Result<()> {
         let found = value(&site, &format!("feature@{feature}"))?;
         ensure!(found == state, "{feature} is {found}");
     }
-    // All that was asked for is there.
+    // All requested changes were made.
     let status = site.ok("zpool status tank")?;
     ensure!(!status.contains("status:"), "{status}");
     has(&site.ok("zpool upgrade tank")?, "already has all supported")?;
@@ -237,7 +237,7 @@ fn imports_exports_and_keys_are_in_the_history() -> Result<()> {
     site.finish()
 }
 
-/// The key used to be asked for first, and a preview of an encrypted dataset failed for want of it.
+/// The key used to be requested first, so a preview of an encrypted dataset failed without one.
 #[test]
 fn what_cannot_be_made_asks_for_no_key() -> Result<()> {
     let site = Site::create("single", 128, "-O mountpoint=none")?;
@@ -363,15 +363,15 @@ fn what_was_under_way_goes_on_after_a_crash() -> Result<()> {
     let before = percent()?;
     site.crash()?;
     site.import("-f")?;
-    ensure!(percent()? >= before, "it began anew");
+    ensure!(percent()? >= before, "it started over");
     has(&site.ok("zpool status -t tank")?, "% trimmed, started at")?;
     site.ok("zpool wait -t initialize tank")?;
     ensure!(percent()? == 100);
-    // OpenZFS goes on with the trim while it judges the pool.
+    // OpenZFS resumes the trim while it checks the pool.
     site.finish()
 }
 
-/// A daemon that a command started once said it to nobody.
+/// A daemon started by a command once discarded its messages.
 #[test]
 fn what_a_daemon_says_of_its_settings_is_passed_on() -> Result<()> {
     let cenote = Cenote::new()?;

@@ -1,5 +1,5 @@
-//! Alarms: what happens to a pool reaches people, by every way, and nobody who does not listen
-//! holds anything up.
+//! Alarms: events of a pool reach administrators by every channel, and a receiver that does not
+//! answer delays nothing.
 
 use anyhow::{Context, Result, ensure};
 use cenote_tests::patience::wait_until;
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// What a server was told so far.
+/// The messages that a server received so far.
 #[derive(Clone, Default)]
 struct Told(Arc<Mutex<Vec<String>>>);
 
@@ -34,7 +34,7 @@ impl Told {
     }
 }
 
-/// A server on this machine; its port, and what it is told. It goes with the process.
+/// A server on this machine: returns its port and its received messages. It ends with the process.
 fn server(talk: fn(TcpStream, &Told) -> Result<()>) -> Result<(u16, Told)> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let (port, told) = (listener.local_addr()?.port(), Told::default());
@@ -86,7 +86,7 @@ fn smtp(stream: TcpStream, told: &Told) -> Result<()> {
         message.push_str(&format!("{line}\n"));
         match line.split(' ').next().unwrap_or_default() {
             "DATA" => {
-                say("354 go on")?;
+                say("354 send")?;
                 for line in lines.by_ref() {
                     let line = line?;
                     if line == "." {
@@ -160,7 +160,7 @@ fn rot(device: &Path) -> Result<()> {
     Ok(())
 }
 
-/// The alarms that a web server was told of.
+/// The alarms that a web server received.
 fn alarms(told: &Told) -> Result<Vec<Value>> {
     let body = |request: String| -> Result<Value> {
         let (_, body) = request.split_once("\r\n\r\n").context("a body")?;
@@ -238,7 +238,7 @@ fn what_goes_wrong_is_told_by_every_way() -> Result<()> {
     site.finish()
 }
 
-/// A pool that fills, a device that rots, and the scrub that mends it.
+/// A pool that fills up, a device that returns wrong data, and the scrub that repairs it.
 fn errors_and_scans(site: &Site, device: &Path, heard: &Told) -> Result<()> {
     let file = site.path("tank").join("file");
     fs::write(&file, vec![7; 8 << 20])?;
@@ -284,7 +284,7 @@ fn device_that_fails(site: &Site, first: &str, heard: &Told) -> Result<()> {
     Ok(())
 }
 
-/// What the other ways were told of the device.
+/// The messages about the device on the other channels.
 fn programs_and_mail(path: &dyn Fn(&str) -> PathBuf, first: &str, mailed: &Told) -> Result<()> {
     let notes = || fs::read_to_string(path("notes")).unwrap_or_default();
     wait_until("the program", || {
@@ -351,7 +351,7 @@ fn receivers_that_do_not_answer_hold_nothing_up() -> Result<()> {
     let second = devices[1].display();
     site.ok(&format!("zpool offline -f tank {second}"))?;
     wait_until("a try", || Ok(met.all().len() >= 2))?;
-    // While somebody is waited for, the pool works, and so does the daemon.
+    // While an alarm waits for a receiver, the pool works, and so does the daemon.
     let file_of_pool = site.path("tank").join("file");
     fs::write(&file_of_pool, vec![3; 1 << 20])?;
     site.ok("zpool sync tank")?;
@@ -378,7 +378,7 @@ fn file_is_read_anew(
     http: u16,
     list: &dyn Fn() -> Result<Value>,
 ) -> Result<()> {
-    // What is wrong with the file is told, and what was there before stays.
+    // The command reports the file's error, and the old settings stay.
     fs::write(file, "full_procent = 3\n")?;
     let fault = site.fails("cenote alarm test")?;
     ensure!(

@@ -1,5 +1,5 @@
-//! Values that make this machine do something come with streams and with pools: they wait until
-//! somebody here says yes. They used to act as soon as they were there.
+//! Property values that make this machine act may come with streams and with pools. They wait for
+//! approval by the local administrator. They used to take effect at once.
 
 use anyhow::{Result, ensure};
 use cenote_tests::site::Site;
@@ -34,7 +34,7 @@ fn receive(site: &Site, words: &str, stream: &[u8]) -> Result<()> {
     outcome.success().map(drop)
 }
 
-/// A stream with properties: the value is there, does nothing, and everybody says so.
+/// A stream with properties: the value is stored, has no effect, and all commands report that.
 fn streams_bring_no_yes(site: &Site) -> Result<()> {
     site.ok("zfs create -s -V 16M -o cenote:nbd=on tank/v")?;
     is_served(site, &["tank/v"])?;
@@ -116,8 +116,8 @@ fn pools_bring_no_yes(site: &Site) -> Result<()> {
     is_served(site, &all)
 }
 
-/// Pools of a machine that had no record yet go on as they were. Whoever imports another one
-/// before they are back gains nothing.
+/// Pools of a machine without a record keep working as before. Importing another pool before they
+/// are back gains nothing.
 fn machines_without_a_record_go_on(site: &Site) -> Result<()> {
     let record = site.cenote().directory().join("state/approvals.json");
     ensure!(std::fs::metadata(&record)?.len() > 100);

@@ -124,7 +124,7 @@ fn clones_of(options: &str, is_counted: bool) -> Result<()> {
         (saved(&site, "tank")? > 0) == is_counted,
         "clones that are not counted"
     );
-    // A killed daemon leaves the group before, and counts go on from there.
+    // A killed daemon leaves the previous group, and reference counts continue from there.
     fs::copy(root.join(&files[0].0), root.join("lost"))?;
     site.crash()?;
     site.import("-f -l")?;

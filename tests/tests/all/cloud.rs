@@ -36,7 +36,7 @@ impl Store {
         format!("file://{}", self.path(name).display())
     }
 
-    /// Has OpenZFS judge the pool as these stores hold it.
+    /// OpenZFS checks the pool in these stores.
     fn judge(&self, site: &Site, names: &[&str]) -> Result<()> {
         let images = self.path("images");
         fs::create_dir_all(&images)?;
@@ -210,7 +210,7 @@ fn of_two_who_have_a_pool_one_writes() -> Result<()> {
         old.ok("zpool export -f tank")?;
         ensure!(
             late.join().ok().context("it panicked")?.is_err(),
-            "nobody has it"
+            "the pool is not in use"
         );
         Ok(())
     })?;
@@ -459,7 +459,7 @@ impl Shown {
 
 impl Drop for Shown {
     fn drop(&mut self) {
-        // After a failure nothing of it may stay.
+        // After a failure no process may be left.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -535,7 +535,7 @@ fn a_short_object_is_damage_and_no_outage() -> Result<()> {
     let told = |outcome: &[u8]| String::from_utf8_lossy(outcome).into_owned();
     has(&told(&site.fails(&verify)?.stdout), &name)?;
 
-    // Another machine, which has nothing of it in its cache.
+    // Another machine, with an empty cache.
     let there = Site::new("tank")?;
     import(&there, "", &[&disk.to_string(), &url])?;
     for (number, bytes) in files.iter().enumerate() {

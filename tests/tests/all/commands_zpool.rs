@@ -219,7 +219,7 @@ fn labels_guids_and_features_change() -> Result<()> {
             .trim()
             == "enabled"
     );
-    // Who does not know a value must not import the pool, whether anything is written by it or not.
+    // Software that does not know a value must not import the pool, even before a block uses it.
     for (value, feature) in [
         ("compression=zstd-10", "zstd_compress"),
         ("checksum=skein", "skein"),

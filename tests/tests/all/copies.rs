@@ -57,7 +57,7 @@ fn refuses_to_send(site: &Site, arguments: &str, words: &str) -> Result<()> {
     refuses(&site.cenote().run("zfs", &line)?, words)
 }
 
-/// What a receiver encrypts anew, with the properties of its key.
+/// A stream that the receiver encrypts with a new key, with the properties of that key.
 fn received_anew(site: &Site, key: &str) -> Result<()> {
     let plain = sent(site, "tank/plain/e/in@1")?;
     receive(site, &format!("-u {key} tank/new"), &plain)?.success()?;
@@ -74,7 +74,7 @@ fn received_anew(site: &Site, key: &str) -> Result<()> {
     }
     ensure!(!has(site, "tank/raw")?);
 
-    // An encryption root keeps the place of its key: nobody could load it without one.
+    // An encryption root keeps its `keylocation`: without one its key could not be loaded.
     let refused = site.fails("zfs inherit -S keylocation tank/new")?;
     ensure!(
         refused.stderr.contains("must not be 'none'"),
@@ -124,7 +124,7 @@ fn encrypted_data_leaves_as_it_is_or_by_itself() -> Result<()> {
     ensure!(!site.devices().join("a.zstream").exists());
     sent(&site, "-R -X tank/plain/e tank/plain@2")?;
     sent(&site, "-R -w tank/plain@2")?;
-    // Whoever asks for it gets it decrypted, with properties, but none of a key.
+    // `-U` sends it decrypted, with properties, but none of a key.
     let open = sent(&site, "-U -p tank/plain/e@2")?;
     receive(&site, "-u tank/open", &open)?.success()?;
     is(&site, "encryption", "tank/open", "off")?;
@@ -268,7 +268,7 @@ fn renamed(site: &Site) -> Result<()> {
             "zfs rename tank/moved tank/b/home/u",
         ],
     )?;
-    // Whoever gives the name means it.
+    // An explicit name is used as it is.
     let refused = receive(site, "tank/b/v", &step)?;
     refuses(&refused, "destination 'tank/b/v' does not exist")?;
     all(

@@ -1,4 +1,4 @@
-//! The life of a daemon: those who only look, a death, what comes after it, its log.
+//! The life of a daemon: read-only commands, a crash, recovery from it, its log.
 
 use anyhow::{Context, Result, ensure};
 use cenote_tests::program::{Limits, Outcome, run};
@@ -21,7 +21,7 @@ fn as_nobody(site: &Site, line: &str) -> Result<Outcome> {
     run(command, b"", Limits::default())
 }
 
-/// Kills the daemon that runs, whoever started it, and waits until it is gone.
+/// Kills the running daemon, even one that a command started, and waits for its end.
 fn kill_daemon(site: &Site) -> Result<()> {
     let status = site.ok("cenote daemon status -j")?;
     let status: serde_json::Value = serde_json::from_str(&status)?;
@@ -115,7 +115,7 @@ fn a_dead_daemon_is_told_and_what_it_had_comes_back() -> Result<()> {
     site.kill()?;
 
     death_is_told(&site)?;
-    // Settings and help are nobody's pools.
+    // Settings and help concern no pools.
     site.ok("zpool help status")?;
 
     let resumed = site.ok("cenote daemon resume")?;
@@ -130,8 +130,8 @@ fn a_dead_daemon_is_told_and_what_it_had_comes_back() -> Result<()> {
     ensure!(fs::read_to_string(aside.join("file"))? == "tank");
     site.ok("zpool status -x")?;
 
-    // Whoever works on a pool next need not know of a death. What was mounted a moment before was
-    // left out once, and nobody said so.
+    // Commands that change a pool resume it first. File systems mounted just before the crash were
+    // once left out silently.
     site.ok("zfs create tank/late")?;
     kill_daemon(&site)?;
     let snapshot = site.cenote().run("zfs", &["snapshot", "tank@after"])?;
@@ -156,7 +156,7 @@ fn a_dead_daemon_is_told_and_what_it_had_comes_back() -> Result<()> {
     site.finish()
 }
 
-/// Whoever asks about pools gets exit code 3 and is told of the death, always in the same words.
+/// Queries about pools exit with code 3 and report the crash, always in the same words.
 fn death_is_told(site: &Site) -> Result<()> {
     let mut said = Vec::new();
     for line in [
@@ -194,7 +194,7 @@ fn what_was_not_exported_comes_back_after_a_stop() -> Result<()> {
     ensure!(site.ok("cenote health")?.contains("no pools are imported"));
     let resumed = site.ok("cenote daemon resume")?;
     ensure!(resumed.contains("tank: imported"), "{resumed}");
-    // Where the cache file is damaged the pool would not come back, and nobody said so.
+    // With a damaged cache file the pool would not be imported again; this was silent.
     let cache = site.cenote().directory().join("state/zpool.cache");
     fs::write(&cache, "junk")?;
     site.export()?;
@@ -218,14 +218,14 @@ fn what_was_not_exported_comes_back_after_a_stop() -> Result<()> {
     site.finish()
 }
 
-/// An upgrade of the packages stopped the daemon and resumed: pools that are in no cache file,
-/// volumes that were served and mounts in other places were gone, and the package said that all
-/// pools were imported again. A key that somebody had typed was gone, too.
+/// An upgrade of the packages stopped the daemon and resumed. Pools in no cache file, served
+/// volumes and mounts in other places were lost, and the package reported that all pools were
+/// imported again. A key typed by a user was lost, too.
 #[test]
 fn a_restart_brings_back_what_only_commands_gave_the_daemon() -> Result<()> {
     let site = Site::create("single", 128, "-O mountpoint=none")?;
     site.ok("zfs create -V 8M tank/volume")?;
-    // Whoever started this one with options has to start the next.
+    // A daemon that was started with options must be restarted in the same way.
     let refused = site.fails("cenote daemon restart")?;
     ensure!(
         refused.stderr.contains("somebody started it"),
@@ -251,7 +251,7 @@ fn a_restart_brings_back_what_only_commands_gave_the_daemon() -> Result<()> {
     );
     ensure!(process(&site)? != first, "it is the same daemon");
     ensure!(site.ok("zpool get -H -o value readonly tank")? == "on\n");
-    // Nobody died, and the log says so.
+    // There was no crash, and the log agrees.
     let log = site.ok("cenote daemon log")?;
     ensure!(!log.contains("died with pools"), "{log}");
     site.export()?;
@@ -300,8 +300,8 @@ fn wait_for(directory: &Path, word: &str) -> Result<()> {
     }
 }
 
-/// A daemon that was killed was nobody's where its record was garbage, or could not be written:
-/// health and status said that all was well, while its mounts did not answer.
+/// If the record of a killed daemon was garbage or could not be written, its pools were forgotten:
+/// health and status reported no problem, while its mounts did not answer.
 #[test]
 fn what_a_dead_daemon_had_is_never_taken_for_nothing() -> Result<()> {
     if !cenote_tests::pool::can_mount() {
@@ -326,7 +326,7 @@ fn what_a_dead_daemon_had_is_never_taken_for_nothing() -> Result<()> {
     site.ok(&format!("cenote unmount {place}"))?;
     ensure!(site.ok("cenote health")?.contains("no pools are imported"));
 
-    // Nobody can write below a file.
+    // A path below a file cannot be written to.
     fs::remove_dir_all(&records)?;
     fs::write(&records, "")?;
     let devices = site.devices().display().to_string();
@@ -353,7 +353,7 @@ fn what_a_dead_daemon_had_is_never_taken_for_nothing() -> Result<()> {
     fs::remove_file(&records)?;
     site.ok("zfs create tank/more")?;
 
-    // A log that is a FIFO kept whoever read it waiting for ever.
+    // With a FIFO in place of the log, reading it blocked forever.
     let log = state.join("daemon.log");
     fs::remove_file(&log)?;
     rustix::fs::mkfifoat(
@@ -370,7 +370,7 @@ fn what_a_dead_daemon_had_is_never_taken_for_nothing() -> Result<()> {
     site.finish()
 }
 
-/// Whoever asks about pools is told that a death cannot be ruled out, and why.
+/// Queries about pools report that a crash cannot be ruled out, and why.
 fn is_unknown(site: &Site, why: &str) -> Result<()> {
     for line in [
         "zpool status -x",

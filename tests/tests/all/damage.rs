@@ -1,8 +1,8 @@
-//! Changes where blocks are damaged: they fail one by one, and the pool goes on.
+//! Changes of damaged blocks: they fail one by one, and the pool keeps working.
 //!
-//! The damage is in indirect blocks, which syncing needs to change or free what lies below them. A
-//! change that needed one used to be accepted, and suspended the pool when it was synced, after
-//! each import again.
+//! The damage is in indirect blocks, which syncing needs to change or free the blocks below them.
+//! Such a change used to be accepted, and suspended the pool when it was synced, again after each
+//! import.
 
 use anyhow::{Context, Result, ensure};
 use cenote_tests::patience::wait_until;
@@ -128,7 +128,7 @@ fn damaged_files_are_removed() -> Result<()> {
     fs::rename(root.join("other"), root.join("replaced"))?;
     check_alive(&site, &root)?;
     ensure!(fs::read(root.join("replaced"))? == b"other");
-    // Whoever mounts it next tries them again, and mounts it all the same.
+    // The next mount retries them, and succeeds in any case.
     site.export()?;
     site.import("")?;
     check_alive(&site, &root)?;
@@ -151,8 +151,8 @@ fn freeing(site: &Site) -> Result<u64> {
     number(site, "zpool get -Hp -o value freeing tank")
 }
 
-/// The freeing of a destroyed file system stops where something cannot be read, and goes on
-/// there when it can.
+/// Freeing a destroyed file system stops at an unreadable block, and resumes there when it is
+/// readable.
 #[test]
 fn destroyed_file_systems_wait_for_what_cannot_be_read() -> Result<()> {
     if !pool::can_mount() {
@@ -208,7 +208,7 @@ fn a_setting_gives_up_what_cannot_be_read() -> Result<()> {
     site.export()?;
     site.import("")?;
     ensure!(number(&site, "zpool get -Hp -o value leaked tank")? == leaked);
-    // What is lost is in use by nobody, which the referee takes for a fault.
+    // Leaked space is allocated without an owner, which the referee takes for an error.
     site.abandon();
     Ok(())
 }

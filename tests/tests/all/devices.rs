@@ -25,7 +25,7 @@ pub fn state(site: &Site, vdev: &str) -> Result<String> {
     Ok(word.unwrap_or_default().to_owned())
 }
 
-/// Waits until all is well: nothing is resilvered and no vdev stands for another.
+/// Waits until nothing is resilvered and no vdev replaces another.
 pub fn until_whole(site: &Site) -> Result<()> {
     wait_until("whole again", || {
         let status = site.ok("zpool status tank")?;
@@ -117,8 +117,8 @@ fn exchange(path: &str) -> Result<()> {
     Ok(fs::rename(copy, path)?)
 }
 
-/// The daemon wrote to the old file by its old handle, called the device complete, and all that was
-/// written since was gone with the handle.
+/// The daemon wrote to the old file by its old handle and reported the device as complete. All data
+/// written since was lost with the handle.
 #[test]
 fn a_file_that_was_exchanged_for_a_copy_is_opened_by_its_name() -> Result<()> {
     if !cenote_tests::pool::can_mount() {
@@ -285,15 +285,15 @@ fn a_spare_stands_in_and_goes_back() -> Result<()> {
         "{}",
         site.ok("zpool status tank")?
     );
-    // A mirror by its name stands for its sides.
+    // The name of a mirror means its sides.
     let third = device(&site, 6)?.display().to_string();
     site.ok(&format!("zpool attach -w tank mirror-0 {third}"))?;
     ensure!(state(&site, &third)? == "ONLINE");
     site.finish()
 }
 
-/// Nobody types anything: a distributed spare stands in and goes back, and a blank disk in the
-/// place of a lost one becomes the pool's.
+/// Without any command a distributed spare is activated and released, and a blank disk in the place
+/// of a lost one is added to the pool.
 #[test]
 fn lost_devices_are_looked_after_by_themselves() -> Result<()> {
     let (site, devices) = pool("draid1:2d:5c:1s", 5)?;

@@ -24,7 +24,7 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// A site whose groups are written when somebody waits for them, and at no other time.
+/// A site whose groups are written only when a caller waits for them.
 fn site(options: &str) -> Result<Site> {
     let site = Site::create("single", 192, options)?;
     quiet(&site)?;
@@ -371,7 +371,7 @@ fn what_was_unmounted_is_on_disk() -> Result<()> {
     site.finish()
 }
 
-/// Who unmounts past the daemon waits for nothing; what was written is nevertheless safe soon.
+/// Unmounting without the daemon waits for nothing, but the data is on disk soon afterwards.
 #[test]
 fn what_was_unmounted_from_outside_is_on_disk_soon() -> Result<()> {
     if !pool::can_mount() || !pool::is_root() {
@@ -462,10 +462,10 @@ fn a_log_that_is_away_is_not_given_up_when_the_daemon_is_resumed() -> Result<()>
     site.finish()
 }
 
-/// A daemon was killed, and the next import began before the system had given its locks back. The
-/// import said that the pool could only be read, and its advice was to do that: another program may
-/// write to the pool at that moment. The import waits, and then says what is in use; it does not go
-/// on without the device, whatever it is told.
+/// A daemon was killed, and the next import began before the system had released its locks. The
+/// import reported that the pool could only be read, and advised that, although another program may
+/// write to the pool at that moment. The import waits, and then reports what is in use. It does not
+/// continue without the device, whatever its options.
 #[test]
 fn a_log_device_that_is_locked_is_waited_for() -> Result<()> {
     if !pool::can_mount() {

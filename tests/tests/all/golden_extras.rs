@@ -13,7 +13,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// The pool of a kind, imported, with everybody who is needed to look at it.
+/// The pool of a kind, imported, with its daemon.
 fn imported(kind: &str, import: &Import) -> Result<Option<(Cenote, Golden)>> {
     let Some(golden) = Golden::find(kind)? else {
         return Ok(None);
@@ -137,7 +137,7 @@ fn snapshots_are_compared_with_clones() -> Result<()> {
         );
         pool::unmount(&cenote, &directory)?;
     }
-    // A snapshot is listed whatever is asked to be below it.
+    // A snapshot is listed, whatever the listing asks for below it.
     let listed = cenote.ok(&format!("zfs list -rHo name {snapshot}"))?;
     ensure!(listed.trim() == snapshot, "{listed}");
     let holds = cenote.ok(&format!("zfs holds -rH {pool}/promoted@s1"))?;
@@ -173,8 +173,8 @@ fn snapshots_are_below_dot_zfs() -> Result<()> {
         .entries
         .as_ref();
     let mut want = want.context("the manifest describes the snapshot")?.clone();
-    // Below `.zfs` the snapshot's root keeps an inode number of that directory tree. The other
-    // numbers say which snapshot they are of, above the object's, which `walk` tells.
+    // The root of a snapshot below `.zfs` has an inode number of that directory tree. The other
+    // numbers have the snapshot's number above the object's, which `walk` lists.
     for entries in [&mut want, &mut have] {
         entries.get_mut(".").context("the root")?.remove("ino");
     }
@@ -191,7 +191,7 @@ fn snapshots_are_below_dot_zfs() -> Result<()> {
     pool::unmount(&cenote, &directory)
 }
 
-/// Without its key an encrypted dataset says so, and others are not concerned.
+/// An encrypted dataset without its key gives an error, and others work.
 #[test]
 fn a_key_is_needed() -> Result<()> {
     let locked = Import {

@@ -49,7 +49,7 @@ fn compare_output(kind: &str) -> Result<()> {
         skip!("{kind} has no zfs-get.txt");
         return Ok(());
     };
-    // The text was written before the intent log was: the pool is looked at without its replay.
+    // The text was written before the intent log, so the pool is imported without a replay.
     let mut import = Import::of(&golden);
     import.options.retain(|option| option == "-f");
     let cenote = Cenote::new()?;
@@ -213,9 +213,9 @@ fn pool_properties(
             continue;
         };
         let is_right = match *property {
-            // Drawn anew at each import.
+            // Random at each import.
             "load_guid" => true,
-            // Said by whoever imports.
+            // Options of the import.
             "readonly" | "cachefile" => true,
             // Given when the pool was made, and not stored.
             "ashift" => true,
@@ -237,8 +237,8 @@ fn is_near(have: &str, want: &str) -> Result<bool> {
     Ok(number(have)?.abs_diff(number(want)?) <= SPACE_TOLERANCE)
 }
 
-/// `zpool status`: the state, the table of devices, and what is said about errors and past work.
-/// The remark about features is left out: it depends on how many the software knows.
+/// `zpool status`: the state, the table of devices, and the messages about errors and past work.
+/// The message about features is left out: it depends on how many the software knows.
 fn pool_status(
     cenote: &Cenote,
     pool: &str,
@@ -255,7 +255,7 @@ fn pool_status(
     Ok(())
 }
 
-/// The lines of a status that do not depend on where the devices are and who looks.
+/// The lines of a status that do not depend on the paths of the devices or on the machine.
 fn essential(lines: &[&str]) -> Vec<String> {
     let mut kept = Vec::new();
     let mut is_remark = false;

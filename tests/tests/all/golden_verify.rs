@@ -30,7 +30,7 @@ fn nothing_is_found(kind: &str) -> Result<()> {
     for options in [&[][..], &["--all-copies"]] {
         let outcome = verify(&cenote, &golden, &golden.devices()?, options)?;
         if kind == "mirror3-degraded" && !options.is_empty() {
-            // One side was overwritten on purpose: whoever looks at all copies sees that.
+            // One side was overwritten on purpose, which a check of all copies finds.
             ensure!(outcome.code == Some(1), "{}", outcome.report());
         } else if kind == "mirror-offline" {
             // One side was offline: all that is needed is there, and that side lacks the newest.

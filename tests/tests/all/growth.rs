@@ -149,7 +149,7 @@ fn autoexpand_needs_nobody() -> Result<()> {
     site.ok(&format!("zpool import -d {directory} tank"))?;
     ensure!(
         column(&site, "size")? == (288 * MIB).to_string(),
-        "nobody wanted that"
+        "it was not requested"
     );
     site.ok("zpool export tank")?;
     site.ok(&format!(

@@ -51,7 +51,7 @@ fn what_is_wrong_is_told_with_what_to_do() -> Result<()> {
     let findings = json["pools"]["tank"]["findings"].as_array();
     ensure!(!findings.context("no findings")?.is_empty());
     ensure!(site.fails("cenote health other")?.code == Some(3));
-    // Counters begin anew; what there was is remembered, also by the next daemon.
+    // Counters restart at 0; the next daemon still knows the earlier errors.
     site.ok("zpool clear tank")?;
     site.export()?;
     site.ok("cenote daemon stop")?;

@@ -1,7 +1,7 @@
-//! Command lines that nobody in his senses writes: an error each, never a panic, never a hang.
+//! Absurd command lines: each is an error, never a panic or a hang.
 //!
-//! Words are long, not UTF-8, nested, absurd numbers, or drawn at random from what the commands
-//! know. Once no daemon runs and none can be started, and once one with a pool answers.
+//! Words are long, not UTF-8, nested, absurd numbers, or drawn at random from the commands' own
+//! words. All are run twice: without a daemon that could be started, and with one that has a pool.
 
 use anyhow::{Result, ensure};
 use cenote_tests::program::{self, Cenote, Limits};

@@ -220,7 +220,7 @@ fn strangers_get_no_more(served: &Served) -> Result<()> {
     Ok(())
 }
 
-/// A tag of a head stands for its bytes: one that is on disk stays, one that changes is new.
+/// A head's `ETag` depends on the contents: it stays if the file is on disk, and changes with it.
 fn tags_follow_contents(served: &Served) -> Result<()> {
     let tag = || -> Result<String> { Ok(served.get("/dir/file")?.header("ETag").to_owned()) };
     served.site.ok("zpool sync")?;
@@ -257,8 +257,8 @@ fn tags_follow_contents(served: &Served) -> Result<()> {
     Ok(())
 }
 
-/// A mirror never shows half a sync: a new snapshot is shown from the next request on, and who is
-/// reading reads on.
+/// A mirror never shows half a sync: a new snapshot is shown from the next request on, and running
+/// downloads continue with the old one.
 fn the_latest_snapshot_is_shown(served: &Served) -> Result<()> {
     let site = &served.site;
     site.ok("cenote http stop")?;
@@ -348,7 +348,7 @@ fn pools_go_and_come_back(served: &Served) -> Result<()> {
     let slow = Download::begin(served, "/large")?;
     let busy = site.fails("zpool export tank")?.report();
     ensure!(busy.contains("1 download "), "{busy}");
-    ensure!(served.body("/small")? == b"new\n", "and all goes on");
+    ensure!(served.body("/small")? == b"new\n", "other requests work");
     site.kill()?;
     drop(slow);
     site.start()?;

@@ -1,6 +1,6 @@
-//! Volumes as disks of this machine, where the kernel has no driver for them: what is said then.
+//! Volumes as disks of this machine, without a driver in the kernel: the messages.
 //!
-//! Where it has, `cargo xtask guest-ublk` tries the whole of it in a guest.
+//! With the driver, `cargo xtask guest-ublk` tests everything in a guest.
 
 use anyhow::{Result, ensure};
 use cenote_tests::site::Site;
@@ -40,7 +40,7 @@ fn a_kernel_without_the_driver_is_named() -> Result<()> {
     let refused = site.fails("cenote ublk stop tank/vol")?;
     ensure!(refused.stderr.contains("has no disk"), "{}", refused.stderr);
     site.ok("cenote ublk stop")?;
-    // Nobody asked for a disk.
+    // No volume was attached as a disk.
     let status = site.ok("cenote ublk status")?;
     ensure!(status.contains("no volume is a disk"), "{status}");
     // Now the property asks for one: the pool works all the same.

@@ -92,7 +92,7 @@ assert stale == 0, '%d stale' % stale
     )
 }
 
-/// What was stored through a mapping, and never sent off, is data for everybody who looks for it.
+/// Data stored through a mapping is visible to `SEEK_DATA` before it is written back.
 #[test]
 fn stores_are_no_holes() -> Result<()> {
     const STORE: &str = "

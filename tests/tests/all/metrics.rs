@@ -1,5 +1,5 @@
-//! What the daemon measures: Prometheus' judgement of its text, the endpoint and those who abuse
-//! it, the commands that show the same figures, the dashboard, and the one for Grafana.
+//! The daemon's metrics: Prometheus' check of the text, the endpoint and abusive clients, the
+//! commands that show the same figures, the dashboard, and the one for Grafana.
 
 use anyhow::{Context, Result, ensure};
 use cenote_tests::program::{Limits, free_port, run};
@@ -183,7 +183,7 @@ fn judge_datasets(site: &Site) -> Result<()> {
     fs::write(site.path("tank/other").join("file"), vec![8; 1 << 20])?;
     let of_other = look(LOOKUPS, &[other, data[0], data[1]])?;
     let of_tank = look(LOOKUPS, &[tank, data[0], data[1]])?;
-    ensure!(look(LOOKUPS, &[snapshot])? == 0.0, "nobody read it");
+    ensure!(look(LOOKUPS, &[snapshot])? == 0.0, "it was not read");
     site.ok("zfs unmount tank/other")?;
     site.ok("zfs unmount tank")?;
     site.ok("zfs mount -a")?;
@@ -457,7 +457,7 @@ fn judge_strangers(site: &Site, port: u16) -> Result<()> {
     let idle: Vec<TcpStream> = (0..8)
         .map(|_| TcpStream::connect(("127.0.0.1", port)))
         .collect::<Result<_, _>>()?;
-    // Who connects there is the daemon's own user to the dashboard.
+    // Clients of the socket have the rights of the daemon's user in the dashboard.
     let mode = fs::metadata(socket(site))?.permissions().mode();
     ensure!(mode & 0o777 == 0o600, "{mode:o}");
     let answer = unix(site, &get("/metrics"))?;

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
 use std::os::unix::net::UnixStream;
 
-/// Ends the daemon that answers, whoever started it, and waits until it is gone.
+/// Ends the running daemon, even one that a command started, and waits for its end.
 fn end_daemon(site: &Site, signal: Signal) -> Result<()> {
     let status = site.ok("cenote daemon status -j")?;
     let status: serde_json::Value = serde_json::from_str(&status)?;
@@ -114,8 +114,8 @@ fn mounted(site: &Site) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The record of mounts was written within a second, and `resume` went by it: a mount of a snapshot
-/// or a rename just before a kill was gone, or dead, with exit code 0.
+/// The record of mounts is written within a second, and `resume` used it: a mount of a snapshot or
+/// a rename just before a kill was lost, or dead, with exit code 0.
 #[test]
 fn what_changed_a_moment_before_the_end_is_there_again() -> Result<()> {
     if !cenote_tests::pool::can_mount() {

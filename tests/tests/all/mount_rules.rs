@@ -1,6 +1,6 @@
-//! What a mount owes to programs beyond the single operation: files that are gone while in use,
-//! handles that outlive a mount, rights that a change takes away, and mounts that follow each other
-//! at once.
+//! What programs expect of a mount beyond single operations: files removed while in use, handles
+//! that outlive a mount, permissions revoked by a change, and mounts that follow each other at
+//! once.
 
 use anyhow::{Context, Result, ensure};
 use cenote_tests::pool;
@@ -60,7 +60,7 @@ fn what_is_gone_is_shown_while_it_is_used() -> Result<()> {
     site.finish()
 }
 
-/// A handle means its file in the next mount too, and nothing once the file is gone.
+/// A handle is valid in the next mount, too, as long as the file exists.
 #[test]
 fn handles_outlive_the_mount() -> Result<()> {
     const SCRIPT: &str = "
@@ -264,7 +264,7 @@ assert os.listxattr(path) == ['user.a'], os.listxattr(path)
     site.finish()
 }
 
-/// Whoever reads an extended attribute while it is replaced finds the old value or the new one.
+/// A read of an extended attribute during its replacement returns the old value or the new one.
 /// (xfstests generic/037.)
 #[test]
 fn values_are_replaced_as_a_whole() -> Result<()> {

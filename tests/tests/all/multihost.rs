@@ -48,7 +48,7 @@ fn a_pool_is_imported_once() -> Result<()> {
             "\nExport the pool on the other system, then run 'zpool import'.\n",
         )?;
     }
-    // Whoever only looks does no harm.
+    // A read-only import does no harm.
     other.ok(&format!("zpool import -o readonly=on -N -d {devices} tank"))?;
     other.ok("zpool export tank")?;
     one.ok("zpool export tank")?;

@@ -1,4 +1,4 @@
-//! Mounts that other mount namespaces have, and mounts whose daemon is gone.
+//! Mounts in other mount namespaces, and mounts whose daemon has ended.
 
 use anyhow::{Context, Result, ensure};
 use cenote_tests::patience::wait_until;
@@ -99,7 +99,7 @@ fn an_idle_copy_of_all_mounts_is_in_nobodys_way() -> Result<()> {
     let site = Site::create("single", 128, "")?;
     site.ok("zfs create tank/data")?;
     fs::write(site.path("tank/data/file"), "contents")?;
-    // Whoever mounts it somewhere on purpose has it for something, though idle now.
+    // A mount made on purpose in another place counts as in use, even if it is idle.
     let aside = site.cenote().subdirectory("aside")?;
     let data = site.path("tank/data");
     let bind = format!(
@@ -127,7 +127,7 @@ fn an_idle_copy_of_all_mounts_is_in_nobodys_way() -> Result<()> {
     site.finish()
 }
 
-/// Who asked from a container got the mount where the daemon is.
+/// A mount requested in a container used to appear in the daemon's namespace.
 #[test]
 fn a_mount_is_where_its_caller_is() -> Result<()> {
     if !pool::can_mount() {
@@ -151,7 +151,7 @@ fn a_mount_is_where_its_caller_is() -> Result<()> {
         fs::read_dir(&place)?.next().is_none(),
         "it is out here, too"
     );
-    // With its namespace the mount is gone, and nothing is in the way.
+    // The mount ends with its namespace, and does not keep the dataset busy.
     wait_until("the mount ended", || {
         Ok(site.ok("cenote daemon status")?.contains("ONLINE, 1 mount"))
     })?;

@@ -35,8 +35,8 @@ fn import(site: &Site, options: &str, urls: &[&str]) -> Result<()> {
         .map(drop)
 }
 
-/// Servers are killed under load, one and all, and for longer than a reconnection takes: nobody
-/// who writes notices more than a pause. Then everything that can be done with a device is done.
+/// Servers are killed under load, one and all, and for longer than a reconnection takes: writers
+/// only notice a pause. Then all operations on devices are tried.
 #[test]
 fn a_mirror_lives_through_restarts_of_its_servers() -> Result<()> {
     if !pool::can_mount() {
@@ -99,7 +99,7 @@ fn a_mirror_lives_through_restarts_of_its_servers() -> Result<()> {
 /// What is done with devices, done with those of the network; the pool is exported in the end.
 fn devices_are_exchanged(site: &Site, urls: &[String; 2], spare: &str) -> Result<()> {
     site.ok(&format!("zpool replace -w tank {} {}", urls[1], spare))?;
-    // `replace -w` returned a moment before the old device was let go.
+    // `replace -w` returned a moment before the old device was released.
     site.ok(&format!("zpool attach -w tank {} {}", urls[0], urls[1]))?;
     site.ok(&format!("zpool offline tank {}", urls[0]))?;
     put(&site.path("tank").join("late"), b"late")?;
@@ -113,9 +113,9 @@ fn devices_are_exchanged(site: &Site, urls: &[String; 2], spare: &str) -> Result
     site.ok("zpool export tank").map(drop)
 }
 
-/// A server that stays away suspends the pool after the time that was said, and never hangs it.
-/// One that comes back with another disk is not written to: the protocol does not say which disk
-/// an export is, and what was not flushed went to a stranger's.
+/// A server that stays away suspends the pool after the configured time, and never hangs it. A
+/// server that comes back with another disk gets no writes: the protocol does not identify an
+/// export's disk, and unflushed writes went to another disk.
 #[test]
 fn a_server_that_stays_away_or_has_another_disk_suspends_the_pool() -> Result<()> {
     if !pool::can_mount() {
@@ -166,8 +166,9 @@ fn clear(site: &Site) -> Result<()> {
     })
 }
 
-/// Nor is a copy from before an `fsync`, which no label tells from the disk: it was taken once the
-/// connection had been given up, and what `fsync` had promised was in memory only.
+/// Neither does an older copy from before an `fsync`, which has the same labels as the disk: it was
+/// used once the connection had been given up, while the data promised by `fsync` was only in
+/// memory.
 fn an_older_copy_is_not_taken(site: &Site, server: &Server) -> Result<()> {
     let disk = site.devices().join("a.img");
     let older = site.cenote().directory().join("older.img");

@@ -142,7 +142,7 @@ fn an_archive_copy_is_complete() -> Result<()> {
     let from = setup.dataset("data") + ":/.";
     for run in ["first", "second"] {
         let outcome = setup.run(&["cp", "-a", "--quiet"], &[&from, to])?;
-        // ext4 keeps the attributes of a file in 4 KiB: that some do not fit is said, no more.
+        // ext4 keeps the attributes of a file in 4 KiB: only a warning says that some do not fit.
         let mut complaints = outcome.stderr.lines();
         let is_about_room =
             |line: &str| line.contains("extended attribute") || line.contains("problems in all");
@@ -253,7 +253,7 @@ fn a_pool_may_begin_anywhere() -> Result<()> {
     let outer = directory.join("disk.img");
     let file = fs::File::create(&outer)?;
     std::os::unix::fs::FileExt::write_all_at(&file, &inner, offset)?;
-    // The daemon is told where; afterwards every command knows.
+    // The import option gives the daemon the offset; all later commands use it.
     let import = Import::default().with(&["-o", &format!("cenote:offset={offset}")]);
     pool::import(&cenote, &golden, &outer, &import)?;
     let have = pool::guids(&cenote, &golden.manifest.pool)?;

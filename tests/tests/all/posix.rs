@@ -297,7 +297,7 @@ fn unnamed(_: &Site, root: &Path) -> Result<()> {
         errno(link(&private, "never"))? == Errno::NOENT,
         "it may get no name"
     );
-    // A file lives on behind its last name while somebody has it open.
+    // An open file exists after its last name was removed.
     let path = root.join("victim");
     fs::write(&path, noise(8, 200_000))?;
     let held = OpenOptions::new().read(true).write(true).open(&path)?;
@@ -701,7 +701,7 @@ fn limits_of_users_are_kept() -> Result<()> {
         site.ok(&format!("zfs set {kind}@{USER}=1M tank/users"))?;
         refused("/bin/echo more >> small")?;
         refused("echo new > other")?;
-        fs::write(root.join("of-root"), "somebody else's")?;
+        fs::write(root.join("of-root"), "another owner's")?;
         site.ok(&format!("zfs set {kind}@{USER}=none tank/users"))?;
         allowed("echo more >> small")?;
     }

@@ -32,7 +32,7 @@ fn a_side_is_copied_in_the_order_of_the_disk() -> Result<()> {
     site.ok(&format!("zpool attach -s tank {} {second}", devices[0]))?;
     write(&site, "meanwhile")?;
     rebuilt(&site, 1)?;
-    // Half done over an export: it goes on by itself.
+    // A rebuild interrupted by an export resumes by itself.
     let third = device(&site, 2)?.display().to_string();
     site.ok(&format!("zpool replace -s tank {} {third}", devices[0]))?;
     site.reopen(&["tank"])?;

@@ -86,7 +86,7 @@ fn differences(site: &Site, golden: &Golden, cases: &[Case]) -> Result<Vec<Strin
             wanted.insert(format!("tank/{here}@{snapshot}"), dataset);
         }
     }
-    // The key of the encrypted dataset opens what was received of it raw.
+    // The key of the encrypted dataset opens its raw copy.
     let keys = offline::options(site.cenote(), golden)?;
     let options: Vec<String> = keys
         .iter()
@@ -124,7 +124,7 @@ fn streams_of_openzfs_are_received() -> Result<()> {
     site.judge()
 }
 
-/// The property that says how a stream can be gone on with; `-` if none was cut.
+/// The token for resuming a stream; `-` if none was cut.
 fn token(site: &Site, dataset: &str) -> Result<String> {
     let line = format!("zfs get -H -o value receive_resume_token {dataset}");
     Ok(site.ok(&line)?.trim().to_owned())
@@ -162,7 +162,7 @@ fn streams_that_were_cut_are_gone_on_with() -> Result<()> {
     );
     receive(&site, "-s tank/fs", &part2)?.success()?;
     ensure!(token(&site, "tank/fs")? == "-");
-    // Another that is cut: once nothing of it is left, once it is given up.
+    // Another cut receive: without `-s` nothing of it is left; with `-s` it can be abandoned.
     let cut = &stream("full")?[..500_000];
     ensure!(
         receive(&site, "tank/none", cut)?
@@ -246,7 +246,7 @@ fn pools_without_features_take_plain_streams() -> Result<()> {
     site.judge()
 }
 
-/// A pool that has no room said that a stream was incomplete, where what came of it was kept.
+/// A full pool reported an incomplete stream if the received part was kept.
 #[test]
 fn a_full_pool_says_so() -> Result<()> {
     if Golden::find(streams::KIND)?.is_none() {
@@ -267,7 +267,7 @@ fn a_full_pool_says_so() -> Result<()> {
         ensure!(!said.contains("checksum mismatch"), "{said}");
         ensure!(said.contains("zfs send -t") == (options == "-s"), "{said}");
     }
-    // With room again it is gone on with; who has no token begins anew.
+    // With enough space the receive can be resumed, or started over without a token.
     site.ok("zfs set refreservation=none tank/filler")?;
     site.ok("zfs receive -A tank/fs")?;
     site.ok("zfs create -o quota=600K tank/small")?;
@@ -276,9 +276,9 @@ fn a_full_pool_says_so() -> Result<()> {
     site.finish()
 }
 
-/// The beginning of a raw stream has not the MACs that its end brings. With its key loaded it could
-/// not even be asked for its token, and to give it up suspended the pool. What was received whole
-/// failed to authenticate where files end with holes: they ended before these.
+/// The beginning of a raw stream lacks the MACs that its end brings. With its key loaded its token
+/// could not be read, and abandoning it suspended the pool. A complete receive failed to
+/// authenticate if files end with holes: they ended before these.
 const TOLD: &str = "compression,copies,quota,refquota,atime,readonly,com.example:note";
 
 /// What `zfs get` says of some properties.
@@ -340,7 +340,7 @@ fn properties_come_with_the_contents() -> Result<()> {
     let options = "-u -o atime=off -x copies tank/copy";
     receive(&site, options, half)?;
     unchanged()?;
-    // What is asked for and cannot be is refused before anything comes.
+    // Impossible options are refused before the contents come.
     for wrong in ["-o quota=1K", "-o version=4", "-o casesensitivity=mixed"] {
         let refused = receive(&site, &format!("-u {wrong} tank/copy"), &stream)?;
         ensure!(refused.code == Some(1), "{}", refused.report());
@@ -476,7 +476,7 @@ fn raw_streams_are_received_in_part_and_whole() -> Result<()> {
     site.finish()
 }
 
-/// The place of the sender's key comes with the stream, and is only used by whoever asks for that.
+/// The sender's `keylocation` comes with the stream, and is only used on request.
 fn a_place_of_a_key_arrives(site: &Site, key: &str) -> Result<()> {
     receive(site, "-u tank/kept", &sent(site, "-wp tank/source@b")?)?.success()?;
     let of = |property: &str, dataset: &str| -> Result<String> {
@@ -487,7 +487,7 @@ fn a_place_of_a_key_arrives(site: &Site, key: &str) -> Result<()> {
     ensure!(place == format!("{key}\treceived"), "{place}");
     site.ok("zfs load-key tank/kept")?;
     site.crash()?;
-    // Whoever resumes names no key.
+    // A resuming command names no key.
     let resumed = site.cenote().run("cenote", &["daemon", "resume"])?;
     let status = [
         of("keystatus", "tank/source")?,
@@ -499,7 +499,7 @@ fn a_place_of_a_key_arrives(site: &Site, key: &str) -> Result<()> {
         resumed.report()
     );
     site.ok("zfs load-key tank/kept")?;
-    // What the stream says does not count where somebody says something else.
+    // A `keylocation` of the command overrides that of the stream.
     let other = "-u -o keylocation=file:///none tank/other";
     receive(site, other, &sent(site, "-wp tank/source@a")?)?.success()?;
     let place = of("keylocation", "tank/other")?;

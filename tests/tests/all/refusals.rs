@@ -377,7 +377,7 @@ fn refusals_have_the_words_of_openzfs() -> Result<()> {
     let before = site.ok("zfs list -Ho name")?;
     refused(&site, OF_POOLS)?;
     refused(&site, OF_DATASETS)?;
-    // A command that changes several datasets stands in the history once.
+    // A command that changes several datasets is in the history once.
     site.ok("zfs inherit -r compression tank")?;
     site.ok("zfs set atime=off tank/a tank/b")?;
     let history = site.ok("zpool history tank")?;

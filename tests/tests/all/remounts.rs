@@ -164,7 +164,7 @@ fn what_is_in_use_is_not_moved() -> Result<()> {
         );
         ensure!(refused.stderr == expected, "{}", refused.report());
         if line.contains("destroy") {
-            // What lies below was in nobody's way.
+            // The file systems below were not in use.
             break;
         }
         ensure!(listed()? == before, "{line}: {}", listed()?);
@@ -174,12 +174,12 @@ fn what_is_in_use_is_not_moved() -> Result<()> {
     site.ok("zfs rename tank/fs tank/other")?;
     let other = site.path("tank/other");
     ensure!(other.join("program").exists() && !root.exists());
-    // A path stands for the dataset there, with what lies below.
+    // A path means the dataset there, with everything below it.
     site.ok(&format!("zfs unmount {}", other.display()))?;
     ensure!(!other.join("program").exists());
     site.ok("zfs mount -a")?;
     site.ok("zfs set mountpoint=/moved tank/other")?;
-    ensure!(!other.exists(), "nobody chose that directory");
+    ensure!(!other.exists(), "that directory was not set explicitly");
     site.finish()
 }
 
@@ -240,7 +240,7 @@ fn mounts_keep_their_dataset() -> Result<()> {
     site.finish()
 }
 
-/// The kernel takes away what is mounted on a name that it is told to forget.
+/// When a name is dropped from the kernel's cache, the kernel unmounts what is mounted on it.
 #[test]
 fn a_second_mount_leaves_what_is_mounted_below_the_first() -> Result<()> {
     if !pool::can_mount() {
@@ -263,7 +263,7 @@ fn a_second_mount_leaves_what_is_mounted_below_the_first() -> Result<()> {
     site.finish()
 }
 
-/// This used to take unmounting, which is refused while somebody uses the mount.
+/// This used to need an unmount, which is refused while the mount is in use.
 #[test]
 fn what_was_mounted_to_be_read_takes_changes_while_it_is_used() -> Result<()> {
     if !pool::can_mount() || !pool::is_root() {

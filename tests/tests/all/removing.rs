@@ -179,8 +179,8 @@ fn what_a_device_holds_is_lost_by_force_only() -> Result<()> {
     site.finish()
 }
 
-/// A disk that was replaced while it was away came back, and was "in use" for ever: its labels
-/// are of a pool that is imported, and nobody asked whether that pool still has it.
+/// A disk that was replaced while it was away came back, and was "in use" forever. Its labels name
+/// an imported pool, and there was no check whether that pool still has it.
 #[test]
 fn a_former_device_is_taken_by_force_and_a_present_one_never() -> Result<()> {
     let (site, d) = pool("mirror", 2)?;
@@ -237,7 +237,7 @@ impl Loop {
 
 impl Drop for Loop {
     fn drop(&mut self) {
-        // What stays attached is seen by whoever looks at the machine's loop devices.
+        // A failure leaves the loop device attached, where `losetup` shows it.
         let _ = Command::new("losetup").arg("-d").arg(&self.0).status();
     }
 }

@@ -46,8 +46,8 @@ fn trees_follow_what_was_done_to_them() -> Result<()> {
     Ok(())
 }
 
-/// A clone of an old snapshot was promoted between two packages. Its snapshots were here, those of
-/// what it was cloned from; it arrived whole nevertheless, and the other stayed no clone of it.
+/// A clone of an old snapshot was promoted between two packages. Its snapshots existed here, those
+/// of its origin. It arrived complete nevertheless, and the origin did not become a clone of it.
 #[test]
 fn a_clone_promoted_between_packages_is_no_new_dataset() -> Result<()> {
     if !pool::can_mount() {

@@ -1,6 +1,6 @@
-//! What a person does who needs files from a pool that is damaged, foreign or in use.
+//! Saving files from a pool that is damaged, foreign or in use.
 //!
-//! Looking must not change anything, and what is refused must say what to do about it.
+//! Looking must not change anything, and a refusal must say what to do.
 
 use anyhow::{Context, Result, ensure};
 use cenote_tests::golden::Golden;
@@ -73,8 +73,8 @@ fn damage_newest_state(setup: &Setup) -> Result<()> {
     Ok(())
 }
 
-/// `-n` asks whether a rewind would work. It used to import for writing, and export nothing: the
-/// labels said that the pool was in use, and what the logs promised was gone.
+/// `-n` asks whether a rewind would work. It used to import for writing, without an export: the
+/// labels said that the pool was in use, and data promised by logs was lost.
 #[test]
 fn a_dry_run_writes_nothing() -> Result<()> {
     let setup = Setup::new("raidz1-3")?;
@@ -128,7 +128,7 @@ fn a_damaged_state_leads_to_an_older_one() -> Result<()> {
     Ok(())
 }
 
-/// A place that cannot be looked at was passed over in silence.
+/// A place that could not be searched was skipped silently.
 #[test]
 fn places_that_cannot_be_searched_are_named() -> Result<()> {
     let cenote = Cenote::new()?;
@@ -165,8 +165,8 @@ fn what_can_only_be_read_says_so() -> Result<()> {
     Ok(())
 }
 
-/// A device that ends before the pool's space does: what is left can be read. An import that would
-/// write waited for ever.
+/// If a device ends before the pool's space, the rest can be read. An import for writing waited
+/// forever.
 #[test]
 fn a_device_that_became_smaller_can_be_read() -> Result<()> {
     let cenote = Cenote::new()?;
@@ -218,7 +218,7 @@ fn a_pool_that_is_only_read_is_not_changed() -> Result<()> {
         ensure!(outcome.code != Some(0), "{command} is done");
         has(&outcome.stderr, "pool is read-only")?;
     }
-    // As with OpenZFS, it is let go, and can be imported again.
+    // As with OpenZFS, it is released, and can be imported again.
     setup.cenote.ok(&format!("zpool destroy {pool}"))?;
     ensure!(before == setup.contents()?, "the devices were written to");
     Ok(())
@@ -280,8 +280,8 @@ fn what_cannot_be_obeyed_is_refused() -> Result<()> {
     Ok(())
 }
 
-/// Directories that were made for mounts stayed when their datasets went: an export, or a new name,
-/// takes them along, as OpenZFS does. Those that somebody chose stay.
+/// Directories made for mounts stayed when their datasets were gone. An export or a rename removes
+/// them, as in OpenZFS. Directories that a user chose stay.
 #[test]
 fn mount_points_go_with_their_names() -> Result<()> {
     if !pool::can_mount() {

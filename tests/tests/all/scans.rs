@@ -20,9 +20,9 @@ fn devices_are_mended() -> Result<()> {
     repair::case("draid1", Mishap::with_crash(Loss::Noise), 3)
 }
 
-/// A share of `cargo xtask chaos`. Devices that came back within milliseconds of each other counted
-/// as complete when the scan of the first had ended, and a resilver was under way that nobody
-/// worked on.
+/// A short run of `cargo xtask chaos`. Devices that came back within milliseconds of each other
+/// counted as complete when the scan of the first had ended, and a resilver was reported as active
+/// without a thread.
 #[test]
 fn devices_that_come_and_go_at_once_are_mended() -> Result<()> {
     if !pool::can_mount() {
@@ -50,9 +50,9 @@ fn a_device_that_is_faulted_and_offline_comes_back() -> Result<()> {
     site.finish()
 }
 
-/// OpenZFS's tests of repair found these: a resilver and a scrub of damaged blocks began in pools
-/// without the features for them, `zpool clear` changed nothing in a pool that is only read and
-/// said so to nobody, such a pool failed `zpool sync` of all pools and could not be destroyed.
+/// OpenZFS's tests of repair found these. A resilver and a scrub of damaged blocks began in pools
+/// without the features for them. `zpool clear` silently changed nothing in a read-only pool. Such
+/// a pool failed `zpool sync` of all pools and could not be destroyed.
 #[test]
 fn what_a_pool_cannot_is_refused() -> Result<()> {
     if !pool::can_mount() {
@@ -78,7 +78,7 @@ fn what_a_pool_cannot_is_refused() -> Result<()> {
     let refused = site.fails("zpool clear tank")?;
     ensure!(refused.stderr.contains("read-only"), "{}", refused.report());
     site.ok("zpool sync")?;
-    // It is let go, and is there as before.
+    // It is released, and unchanged.
     site.ok("zpool destroy tank")?;
     site.import("")?;
     site.finish()
@@ -113,7 +113,7 @@ fn what_a_scrub_found_survives_an_export() -> Result<()> {
         named(&status) && status.contains("with 1 errors"),
         "{status}"
     );
-    // There is nobody to get it from: the device misses nothing that a resilver could bring.
+    // No copy of the data is left, so no resilver is due for the device.
     ensure!(!status.contains("resilver"), "{status}");
     site.export()?;
     site.import("")?;
@@ -139,7 +139,7 @@ fn what_a_scrub_found_survives_an_export() -> Result<()> {
     site.finish()
 }
 
-/// OpenZFS goes on with a scrub that was paused or under way when the pool was exported.
+/// OpenZFS resumes a scrub that was paused or running when the pool was exported.
 #[test]
 fn scrubs_go_on_elsewhere() -> Result<()> {
     if !pool::can_mount() {

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// How much of a process is looked at together.
+/// How much of a process's memory is searched at once.
 const PIECE: usize = 1 << 20;
 
 /// How often one of `needles` is in the memory of a process; two that overlap count once.
@@ -39,7 +39,7 @@ fn count(pid: u64, needles: &[&[u8]]) -> Result<usize> {
     Ok(count)
 }
 
-/// Waits until nothing of a key is there: threads that used it may still be at work.
+/// Waits until no copy of a key is left: threads that used it may still run.
 fn is_forgotten(pid: u64, needles: &[&[u8]]) -> Result<bool> {
     let start = Instant::now();
     while count(pid, needles)? > 0 {
@@ -101,7 +101,7 @@ fn unloaded_keys_are_nowhere() -> Result<()> {
     site.ok("zfs unload-key tank/e")?;
     ensure!(is_forgotten(pid, &of_two)?, "after it was loaded");
 
-    // A pipe to which nobody writes is no reason to wait for ever; one with a writer is a file.
+    // A pipe without a writer must not block forever; one with a writer is read like a file.
     let made = Command::new("mkfifo")
         .arg(home.path().join("pipe"))
         .status()?;

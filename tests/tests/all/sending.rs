@@ -99,7 +99,7 @@ fn what_is_sent_is_the_same_where_it_is_received() -> Result<()> {
     site.finish()
 }
 
-/// A receive that was cut is gone on with by its token.
+/// A receive that was cut is resumed by its token.
 fn resumed(site: &Site) -> Result<()> {
     let whole = sent(site, "tank/fs@two")?;
     ensure!(receive(site, "-s tank/resumed", &whole[..whole.len() / 2])? == Some(1));
@@ -205,7 +205,7 @@ fn head_resumed(site: &Site, full: &[u8], expected: &Entries) -> Result<()> {
     site.ok("zfs receive -A tank/changed").map(drop)
 }
 
-/// What was received of a snapshot goes on to another place, and is completed there.
+/// A partly received snapshot is sent to another place, and completed there.
 fn saved(site: &Site) -> Result<()> {
     let whole = sent(site, "tank/fs@two")?;
     ensure!(receive(site, "-s tank/part", &whole[..whole.len() / 2])? == Some(1));
@@ -227,7 +227,7 @@ fn saved(site: &Site) -> Result<()> {
     as_sent(site, "tank/part")
 }
 
-/// A stream in a file is gone on with by the same command, on both sides.
+/// The same command resumes a stream in a file, on both sides.
 fn files(site: &Site) -> Result<()> {
     let directory = site.cenote().subdirectory("streams")?;
     let to = directory.display();
@@ -272,7 +272,7 @@ fn files(site: &Site) -> Result<()> {
     as_sent(site, "tank/filed")
 }
 
-/// The same of a raw stream: the object that it goes on with needs its block of dnodes.
+/// The same for a raw stream: the object at which it resumes needs its block of dnodes.
 fn raw_file(site: &Site) -> Result<()> {
     let key = site.cenote().directory().join("key");
     fs::write(&key, "a passphrase")?;
@@ -325,7 +325,7 @@ fn refused_and_estimated(site: &Site) -> Result<()> {
     let exact = sent(site, "-i @one tank/fs@two")?.len();
     ensure!(
         size.abs_diff(exact) < exact / 2,
-        "{size} bytes were told of {exact}"
+        "{size} bytes were estimated, of {exact}"
     );
     ensure!(
         line.starts_with("incremental\ttank/fs@one\ttank/fs@two\t"),

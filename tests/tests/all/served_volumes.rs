@@ -32,7 +32,7 @@ impl Holder {
         Self::with(uri, "", "h.pread(512, 0)")
     }
 
-    /// One that does something before it connects, and something else when it goes on.
+    /// A client that runs `before`, connects, and later runs `then`.
     fn with(uri: &str, before: &str, then: &str) -> Result<Self> {
         let script = format!(
             "import sys\n{before}\nh.connect_uri('{uri}')\nprint('ready', flush=True)\n\
@@ -142,7 +142,7 @@ fn libnbd_is_served(volumes: &Volumes) -> Result<()> {
     )?;
     let map = run("nbdinfo", &["--map", &uri])?;
     ensure!(mapped(&map, "0") == 32768 - 16384, "{map}");
-    // A client that connects anew sees another size, and one that is connected can use it.
+    // A client that reconnects sees another size, and one that is connected can use it.
     let holder = Holder::new(&uri)?;
     site.ok("zfs set volsize=80M tank/disk")?;
     ensure!(holder.goes_on()?);
@@ -264,8 +264,8 @@ fn changes_are_told(volumes: &Volumes) -> Result<()> {
         check('tank/clone', 'tank/changes@b', 'cenote:changed-since:tank/changes@b', 1)\n\
         check('tank/clone', 'tank/changes@a', 'cenote:changed-since:tank/changes@a', 21)\n";
     run("nbdsh", &["-c", &format!("{place}{script}{checks}")])?;
-    // Who asked for the changes since a snapshot is not told those since another of that name: one
-    // that was made in its place had nothing to tell, and a backup left the changes out.
+    // A client that requested the changes since a snapshot must not get those since another one of
+    // the same name. A snapshot created in its place had no changes, so a backup missed them.
     site.ok("zfs snapshot tank/changes@c")?;
     let context = "h.add_meta_context('cenote:changed-since:c')";
     let asks = "h.block_status(65536, 0, lambda *a: 0)";
@@ -338,7 +338,7 @@ fn what_is_in_use_stays(volumes: &Volumes) -> Result<()> {
         ensure!(says, "{line}: {}", refused.stderr);
     }
     site.ok("zfs list tank/used@new")?;
-    ensure!(holder.goes_on()?, "a refusal disconnects nobody");
+    ensure!(holder.goes_on()?, "a refusal disconnects no client");
     let holder = Holder::new(&uri)?;
     let status = site.ok("cenote nbd status")?;
     let line = status.lines().find(|line| line.contains("tank/used"));
@@ -350,7 +350,7 @@ fn what_is_in_use_stays(volumes: &Volumes) -> Result<()> {
     site.ok("zfs destroy -rf tank/moved")?;
     ensure!(!holder.goes_on()?);
     ensure!(nbdsh(&volumes.uri("tank/moved"), "").is_err());
-    // Another volume of that name is not served because of a command about the old one.
+    // A command about the old volume does not serve another one of that name.
     site.ok("zfs create -s -V 16M tank/moved")?;
     ensure!(nbdsh(&volumes.uri("tank/moved"), "").is_err());
     Ok(())
@@ -521,14 +521,14 @@ fn what_was_flushed_outlives_a_crash(volumes: &Volumes) -> Result<()> {
     Ok(())
 }
 
-/// Strangers who do not speak the protocol are sent away, and others are served.
+/// Clients that do not speak the protocol are disconnected, and others are served.
 fn hostile_clients_are_sent_away(volumes: &Volumes) -> Result<()> {
     let site = &volumes.site;
     site.ok("zfs create -s -V 8M tank/public")?;
     volumes.serve("tank/public")?;
     let mut strangers = Vec::new();
     for number in 0..300 {
-        // The server may close in the middle of any of it.
+        // The server may close the connection at any point.
         let Ok(mut stranger) = std::os::unix::net::UnixStream::connect(&volumes.socket) else {
             continue;
         };

@@ -1,5 +1,5 @@
-//! Settings by what they change in a pool that is in use. Those of queues, reading ahead and delays
-//! are tested where a slow disk can be had (`pool/tests/all/settings.rs`).
+//! Settings by their effect on a pool in use. Those of queues, prefetching and delays are tested
+//! with a slow disk (`pool/tests/all/settings.rs`).
 
 use anyhow::{Context, Result, ensure};
 use cenote_tests::patience::wait_until;
@@ -128,8 +128,8 @@ fn a_destruction_goes_on_by_so_many_blocks() -> Result<()> {
     site.finish()
 }
 
-/// When the last of so many blocks was the last but the object set block, the place to go on at was
-/// that of the meta-dnode's first block, and blocks that were freed before were freed again.
+/// If the limit on freed blocks was reached just before the object set block, the position to
+/// resume at was that of the meta-dnode's first block, and blocks were freed twice.
 #[test]
 fn a_destruction_goes_on_block_by_block() -> Result<()> {
     if !pool::can_mount() {
@@ -228,7 +228,7 @@ fn less_may_be_dirty_while_memory_is_short() -> Result<()> {
     );
     set(&site, "zfs_arc_lotsfree_percent=100")?;
     wait_until("written, as if memory were ample", || {
-        // Whoever writes sees that it is too much now.
+        // A write triggers the check of the new limit.
         fs::write(root.join("more"), noise(6, 4096)?)?;
         Ok(stored()? > before + 10 * MIB)
     })?;

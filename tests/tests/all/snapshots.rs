@@ -155,7 +155,7 @@ fn made_and_seen(site: &Site, root: &Path, below: &Path) -> Result<()> {
         ensure!(changed.contains(&format!("/new{number}\n")), "{changed}");
         fs::remove_file(root.join(format!("new{number}")))?;
     }
-    // It was the data set that was said not to exist.
+    // The message used to say that the dataset does not exist.
     let unknown = site.fails("zfs diff tank/a@nosuch")?.stderr;
     let said = "cannot open 'tank/a@nosuch': snapshot does not exist\n";
     ensure!(unknown == said, "{unknown}");
@@ -169,7 +169,7 @@ fn made_and_seen(site: &Site, root: &Path, below: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Holds keep snapshots; ranges go at once, and nobody reads what is gone.
+/// Holds keep snapshots; ranges are destroyed at once, and destroyed snapshots cannot be read.
 fn held_and_destroyed(site: &Site, root: &Path) -> Result<()> {
     let snapshots = root.join(".zfs/snapshot");
     site.ok("zfs hold -r keep tank/a@one")?;
@@ -214,8 +214,9 @@ fn cloned_and_promoted(site: &Site) -> Result<()> {
     Ok(())
 }
 
-/// A recursive destruction that is refused because a child's file is open, or a snapshot is held,
-/// once went on with the other datasets, and took snapshots before it found the mount in use.
+/// A recursive destruction that is refused, because a child's file is open or a snapshot is held,
+/// must change nothing. It once continued with the other datasets, and destroyed snapshots before
+/// it found the mount in use.
 fn refused_destruction_loses_nothing(site: &Site, root: &Path) -> Result<()> {
     site.ok("zfs create tank/e")?;
     site.ok("zfs create tank/e/x")?;
@@ -322,7 +323,7 @@ fn told_space_comes_back(site: &Site) -> Result<()> {
     Ok(())
 }
 
-/// Going back, past newer snapshots and bookmarks if that is asked for.
+/// Rolling back, past newer snapshots and bookmarks on request.
 fn rolled_back(site: &Site, root: &Path) -> Result<()> {
     write(&root.join("file"), "too much")?;
     site.ok("zfs rollback tank/a@last")?;
@@ -350,8 +351,8 @@ fn rolled_back(site: &Site, root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// As OpenZFS does, a mount stays where it is, and so do those who have files open there: they go
-/// on with what the snapshot has, and get `EIO` for what it has not.
+/// As in OpenZFS, the mount stays, and so do open files. They continue with the snapshot's
+/// contents, and get `EIO` for files that the snapshot does not have.
 fn rolled_back_under_open_files(site: &Site) -> Result<()> {
     use std::io::{Read, Seek, Write};
     site.ok("zfs create tank/solo")?;

@@ -16,8 +16,8 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Space is known once the contents are on disk; what was told before used to stand until the
-/// kernel forgot it.
+/// A file's space is known once its contents are on disk. Earlier values used to stay in the
+/// kernel's cache.
 #[test]
 fn space_is_that_of_what_is_on_disk() -> Result<()> {
     if !pool::can_mount() {

@@ -83,8 +83,8 @@ fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Log and cache devices that are gone: what lists say, and what the status is with them gone, in
-/// the words of OpenZFS. The pool was exported, so the import needs no `-m`.
+/// Missing log and cache devices: the output of lists, and the status without them, in OpenZFS's
+/// words. The pool was exported, so the import needs no `-m`.
 #[test]
 fn what_a_pool_can_do_without_is_named() -> Result<()> {
     let site = Site::create("single", 128, "-O mountpoint=none")?;

@@ -17,7 +17,7 @@ const MIB: usize = 1 << 20;
 struct ThinStore(PathBuf);
 
 impl ThinStore {
-    /// `None`, with a notice, for whoever may not mount.
+    /// Returns `None`, with a notice, without the right to mount.
     fn new(directory: &Path, mebibytes: usize) -> Result<Option<Self>> {
         let options = format!("size={mebibytes}m");
         let words = ["-t", "tmpfs", "-o", &options, "tmpfs"];
@@ -122,7 +122,7 @@ fn writers_wait_until_there_is_room_again() -> Result<()> {
                 "cannot clear errors for nothing: no such device in pool\n",
             )?;
             ensure!(!writer.is_finished(), "the writer does not wait");
-            // There is no more room yet: that is said, and waited for by nobody but the writer.
+            // There is no more room yet: the command reports that, and only the writer waits.
             let still_full = site.fails("zpool clear tank")?;
             has(
                 &still_full.stderr,
@@ -133,7 +133,7 @@ fn writers_wait_until_there_is_room_again() -> Result<()> {
             site.ok("zpool clear tank")
         })();
         if looked.is_err() {
-            // The writer would wait for ever.
+            // The writer would wait forever.
             let _ = site.ok("zpool export -f tank");
         }
         let written = writer.join().ok().context("the writer failed")?;

@@ -1,9 +1,9 @@
-//! Swap: a volume that is written to while memory is short must not need memory that it waits for.
+//! Swap: a volume written to when memory is short must not wait for memory itself.
 //!
-//! The daemon of this test has the memory limit that the handbook recommends for swap. Where the
-//! system allows it, it runs in a control group as well: there the kernel kills whoever needs
-//! more. A client writes to the whole volume at random, as fast as it can and without a flush, in
-//! requests of the sizes that swapping makes, from four connections.
+//! The daemon of this test has the memory limit that the handbook recommends for swap. If possible,
+//! it also runs in a control group: there the kernel kills processes that need more. A client
+//! writes to the whole volume at random, as fast as it can and without a flush, from four
+//! connections. Its requests have the sizes that swapping makes.
 
 use anyhow::{Context, Result, ensure};
 use cenote_tests::nbd::program;

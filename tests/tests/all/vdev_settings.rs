@@ -1,5 +1,5 @@
-//! Properties of vdevs: `zpool set PROPERTY=VALUE POOL VDEV`. What is said is what OpenZFS's
-//! module and commands (2.3.2) said to the same words.
+//! Properties of vdevs: `zpool set PROPERTY=VALUE POOL VDEV`. The expected messages are those of
+//! OpenZFS's module and commands (2.3.2).
 
 use anyhow::{Result, ensure};
 use cenote_tests::pool;

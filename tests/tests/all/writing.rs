@@ -293,7 +293,7 @@ fn datasets_change_by_command() -> Result<()> {
     site.finish()
 }
 
-/// A run of the model, short enough for every day; `cargo xtask model` goes on from there.
+/// A short run of the model for every day; `cargo xtask model` does longer ones.
 #[test]
 fn random_operations() -> Result<()> {
     if !pool::can_mount() {
@@ -327,7 +327,7 @@ fn random_operations_and_crashes() -> Result<()> {
     Ok(())
 }
 
-/// OpenZFS goes on where Cenote stopped, and the other way round.
+/// OpenZFS and Cenote take turns on the same pool.
 #[test]
 fn openzfs_takes_turns() -> Result<()> {
     if !pool::can_mount() {

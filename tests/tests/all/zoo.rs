@@ -72,9 +72,9 @@ mod mutants_that_are_written_to {
     }
 }
 
-/// Mutants that once took a reader more time than anybody has, or nearly: gangs and blocks of
-/// pointers that lead to themselves, a tree of pointers that nowhere lead to data, and a list that
-/// says to be longer than its object.
+/// Mutants that once took a reader nearly forever: gangs and blocks of pointers that lead to
+/// themselves, a tree of pointers that never lead to data, and a list that claims to be longer than
+/// its object.
 #[test]
 fn traps_are_left_again() -> Result<()> {
     let quotas = [31, 111, 127].map(|number| ("quotas", number));
@@ -108,8 +108,8 @@ fn absurd_numbers_are_survived_by_writers() -> Result<()> {
     Ok(())
 }
 
-/// Blocks that the mutator moved are whole in all copies, with parity and padding as they should
-/// be: otherwise its mutants would only show how damage is mended.
+/// The mutator leaves moved blocks intact in all copies, with correct parity and padding: otherwise
+/// its mutants would only test repair.
 fn moved(kind: &str) -> Result<()> {
     let Some(golden) = Golden::find(kind)? else {
         return Ok(());

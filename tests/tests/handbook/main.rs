@@ -1,4 +1,4 @@
-//! The handbook tells the truth: what it tells people to type works, and shows what it shows.
+//! The handbook is correct: its commands work, and their output is as shown.
 //!
 //! A program of its own, because each page gets a mount namespace of its own. It would begin with a
 //! copy of what other tests have mounted at that moment, and their pools could not be exported.

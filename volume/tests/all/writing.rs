@@ -202,8 +202,8 @@ impl LogSink for Tape {
     fn forget(&self, _: ObjectId) {}
 }
 
-/// Two writes of the same bytes at once were made in one order and could be logged in the other:
-/// after a crash the replay showed what nobody had read after the flush.
+/// Two concurrent writes of the same bytes could be logged in the wrong order. After a crash the
+/// replay then showed data that no reader had seen after the flush.
 #[test]
 fn writes_of_the_same_bytes_are_logged_in_the_order_in_which_they_were_made() {
     let world = World::new();

@@ -32,7 +32,7 @@ const BLOCK_SIZE: u64 = 128 << 10;
 const PIECE: usize = 128 << 10;
 /// Sub-objects of one list that are followed.
 const SUBOBJECTS_MAX: usize = 1 << 20;
-/// Lists that are parts of one another: each level stands for more than 16384 lists joined.
+/// Lists nested in one another: each level means that more than 16384 lists were joined.
 const DEPTH_MAX: usize = 64;
 /// A header that can name sub-objects has at least this many bytes.
 const HEADER_WITH_PARTS: usize = 48;

@@ -275,7 +275,7 @@ impl SyncContext<'_> {
         Ok(sum)
     }
 
-    /// Frees a deadlist and its lists; the blocks in them are somebody else's.
+    /// Frees a deadlist and its lists. The blocks in them belong to other datasets.
     pub(crate) fn destroy_deadlist(&self, deadlist: ObjectId) -> Result<(), DslError> {
         let empty = self.empty_list()?;
         let entries = self.deadlist_entries(deadlist)?;

@@ -1,9 +1,9 @@
-//! Livelists: what clones have for themselves (format/3a 8).
+//! Livelists: the blocks that belong to a clone alone (format/3a 8).
 //!
-//! A clone shares most of its tree with its origin. To find the few blocks that are its own, when
-//! it is destroyed, one would have to go through all indirect blocks that it changed. So it writes
-//! down each block that is born in it after its origin, and each of these that it gives up. What
-//! stands in the list once more often as born than as given up is the clone's own:
+//! A clone shares most of its tree with its origin. To find its few own blocks when it is
+//! destroyed, one would have to read all indirect blocks that it changed. So the clone records each
+//! block that is born in it after its origin, and each of these that it frees. A block whose
+//! entries have one more birth than frees belongs to the clone alone:
 //!
 //! ```text
 //!              key 20                             key 57
@@ -11,20 +11,19 @@
 //! own          b                                  e
 //! ```
 //!
-//! A block's key is its place, and not its birth alone: of a deduplicated block there may be
-//! several references. The list is divided like a deadlist, by birth, so that both entries of a
-//! block are in the same part; a new part begins when the newest has many blocks that live
-//! (`zfs_livelist_max_entries`). A part that has become long although little in it lives is
-//! written anew with that alone.
+//! A block's key is its address and not just its birth: a deduplicated block may have several
+//! references. The list is divided by birth, like a deadlist, so that both entries of a block are
+//! in the same part. A new part begins when the newest has too many live blocks
+//! (`zfs_livelist_max_entries`). A part that is long but has few live blocks is condensed: it is
+//! rewritten with these alone.
 //!
-//! Destroying the clone puts the list into a table of the pool. Each transaction group afterwards
-//! takes one part out of a list there, and hands the blocks that live in it to the pool's list of
-//! blocks to be freed. That moves them from one list to another, so that nothing is lost or freed
-//! twice whenever a crash comes.
+//! Destroying the clone moves the list into a table of the pool. Each later transaction group takes
+//! one part out of a list there and adds its live blocks to the pool's list of blocks to free. The
+//! blocks only move between lists, so a crash at any point neither leaks them nor frees them twice.
 //!
-//! A clone that shares little with its origin has no use for a list: it is dropped then
-//! (`zfs_livelist_min_percent_shared`), as it is when a promotion or a rollback changes what the
-//! clone's own is. Such a clone is destroyed like any other dataset.
+//! If a clone shares little with its origin, the list is dropped
+//! (`zfs_livelist_min_percent_shared`). It is also dropped when a promotion or a rollback changes
+//! which blocks are the clone's own. Such a clone is destroyed like any other dataset.
 
 use super::accounting::{Part, SpaceChange};
 use crate::deadlist::{Deadlist, DeadlistEntry};
@@ -67,7 +66,7 @@ impl Share {
 }
 
 impl SyncContext<'_> {
-    /// Gives a new clone an empty list, where the pool knows of livelists.
+    /// Gives a new clone an empty list, if the pool has the feature.
     pub(crate) fn begin_livelist(&self, directory: ObjectId) -> Result<(), DslError> {
         if self.dsl.features().get(features::LIVELIST).is_none() {
             return Ok(());
@@ -148,7 +147,7 @@ impl SyncContext<'_> {
         }
     }
 
-    /// Writes a part anew if it is long and at least half of it is what came and went.
+    /// Rewrites a part if it is long and at least half of its entries cancel out.
     fn condense(&self, livelist: ObjectId, part: &DeadlistEntry) -> Result<(), DslError> {
         let entries = self.list_header(part.bpobj)?.entries;
         if entries <= max_entries() || self.live_count(part)?.saturating_mul(2) > entries {
@@ -246,8 +245,8 @@ impl SyncContext<'_> {
         Ok(())
     }
 
-    /// Takes the list of a clone that is being destroyed, for its blocks to be freed by and by, and
-    /// charges `$FREE` with them. False if it keeps none.
+    /// Queues the list of a clone that is being destroyed, so that later groups free its blocks,
+    /// and charges `$FREE` with them. Returns false if the clone has no list.
     pub(crate) fn give_up_livelist(&self, directory: ObjectId) -> Result<bool, DslError> {
         let Some(livelist) = self.livelist(directory)? else {
             return Ok(false);

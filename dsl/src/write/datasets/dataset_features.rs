@@ -1,7 +1,7 @@
 //! Features that are counted by dataset (format/3a 1).
 //!
-//! A dataset that uses one says so in its extension fields, and the pool counts the datasets that
-//! do. A snapshot or clone uses what it was made from uses, whether its blocks show it or not.
+//! A dataset that uses a feature has an extension field for it, and the pool counts such datasets.
+//! A snapshot or clone uses the features of its origin, whether its blocks show it or not.
 
 use crate::dsl::Dsl;
 use crate::error::DslError;
@@ -51,7 +51,7 @@ impl SyncContext<'_> {
         Ok(used)
     }
 
-    /// Has a new dataset use what another uses.
+    /// Activates the features of another dataset in a new one.
     pub(crate) fn copy_dataset_features(
         &self,
         from: ObjectId,
@@ -64,7 +64,7 @@ impl SyncContext<'_> {
         Ok(())
     }
 
-    /// Has a dataset use exactly what another uses.
+    /// Sets a dataset's features to exactly those of another.
     pub(crate) fn replace_dataset_features(
         &self,
         id: ObjectId,

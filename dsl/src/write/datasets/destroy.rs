@@ -1,10 +1,10 @@
 //! Destroying datasets (format/3a 7 and 8).
 //!
-//! A dataset leaves the tree at once, and its blocks are freed behind its back: the root of its
-//! object set goes into a queue, the bptree, which is worked off a piece in each transaction
-//! group and survives a crash at any point; of a clone with a livelist that is what goes into a
-//! queue ([`crate::write::blocks::livelist`]). A pool without the feature of that queue has none:
-//! there all blocks are freed in the group that destroys the dataset, however long it takes.
+//! A dataset leaves the tree at once, and its blocks are freed in the background. The root of its
+//! object set is added to a queue, the bptree. Each transaction group frees a part of it, and a
+//! crash at any point is safe. For a clone with a livelist, the livelist is queued instead
+//! ([`crate::write::blocks::livelist`]). A pool without the feature for that queue frees all blocks
+//! in the group that destroys the dataset, however long it takes.
 
 use crate::dataset::Dataset;
 use crate::dsl::Dsl;
@@ -98,7 +98,7 @@ impl SyncContext<'_> {
         self.destroy_extensible(head.id())
     }
 
-    /// Frees a head's blocks, or has them freed by and by.
+    /// Frees a head's blocks, or queues them for later groups.
     fn free_contents(&self, head: &Dataset) -> Result<(), DslError> {
         let phys = self.directory(head.directory().id())?;
         let space = SpaceChange {

@@ -1,15 +1,15 @@
-//! Freeing the blocks of destroyed datasets behind their users' backs (format/3a 8).
+//! Freeing the blocks of destroyed datasets in the background (format/3a 8).
 //!
-//! The queue's first dataset is walked in post-order, data before what points to it, so that a
-//! crash at any point leaves a tree whose upper part is whole. Each transaction group frees a
-//! bounded number of blocks and notes where the walk stopped. What was freed before is never read
-//! again: its space may hold something else by now.
+//! The first dataset of the queue is walked in post-order: data before the blocks that point to it.
+//! So a crash at any point leaves a tree whose upper part is intact. Each transaction group frees a
+//! limited number of blocks and records where the walk stopped. Freed blocks are never read again,
+//! because their space may be in use by now.
 //!
-//! What cannot be read stalls the walk: everything before it is freed, and the rest waits for the
-//! next import, when the device may be well again. With `zfs_free_leak_on_eio` the walk goes on
-//! behind it; the space below it is lost, and accounted to the directory `$LEAK` (zfs(4)). If it is
-//! the object set block itself that cannot be read, an intent log that waits for it
-//! ([`crate::write::pool::log_notes`]) is lost too; how large that is nobody knows.
+//! An unreadable block stalls the walk: everything before it is freed, and the rest waits for the
+//! next import, when the device may work again. With `zfs_free_leak_on_eio` the walk continues
+//! behind the block; the space below it is leaked and charged to the directory `$LEAK` (zfs(4)). If
+//! the object set block itself is unreadable, an intent log that waits for it
+//! ([`crate::write::pool::log_notes`]) is leaked, too; its size is unknown.
 
 use crate::deadlist::SpaceTriple;
 use crate::error::DslError;
@@ -32,7 +32,7 @@ const LIST_BATCH: usize = 1024;
 enum Outcome {
     Finished,
     Paused(Bookmark),
-    /// Something could not be read. The walk is to go on here, or where it had begun.
+    /// A block was unreadable. The walk resumes here, or at its start if this is `None`.
     Stalled(Option<Bookmark>),
 }
 
@@ -102,7 +102,7 @@ impl SyncContext<'_> {
         Ok(worked)
     }
 
-    /// Goes on with the first dataset of the queue.
+    /// Resumes the first dataset of the queue.
     fn free_queued(&self, left: &mut usize) -> Result<bool, DslError> {
         let Some(queue) = self.dsl.object_directory().object(keys::BPTREE)? else {
             return Ok(false);
@@ -214,7 +214,7 @@ impl TreeFreeing<'_> {
         let walk = Walk {
             order: Order::Post,
             resume,
-            // Nobody reads it again.
+            // Freed blocks are not read again.
             retention: Retention::Pass,
             ..Walk::default()
         };

@@ -98,8 +98,8 @@ impl SyncContext<'_> {
         })
     }
 
-    /// Has a directory and all below it keep counts, because a limit is set on it. Nothing happens
-    /// if it keeps them already.
+    /// Starts the counts of a directory and of all below it, because a limit is set on it. Does
+    /// nothing if it has counts already.
     pub(crate) fn activate_limits(&self, directory: &Arc<Directory>) -> Result<(), DslError> {
         if self.keeps_counts(directory.id())? {
             return Ok(());
@@ -150,7 +150,7 @@ impl SyncContext<'_> {
         Ok(sums[0])
     }
 
-    /// Has a new directory keep counts, in a pool that has limits.
+    /// Starts the counts of a new directory, in a pool with limits.
     pub(crate) fn begin_counts(&self, directory: ObjectId) -> Result<(), DslError> {
         if self.dsl.features().is_active(features::FILESYSTEM_LIMITS) {
             self.set_extension(directory, fields::FILESYSTEM_COUNT, 0)?;
@@ -210,7 +210,7 @@ impl SyncContext<'_> {
         }
     }
 
-    /// Has a directory that moves below one that keeps counts keep them, too.
+    /// Starts the counts of a directory that moves below one with counts.
     pub(crate) fn begin_counts_below(
         &self,
         parent: &Arc<Directory>,

@@ -1,12 +1,12 @@
-//! Encrypted datasets made, and their keys wrapped anew (format/2d 2 and 10).
+//! Creating encrypted datasets and rewrapping their keys (format/2d 2 and 10).
 //!
-//! A new encrypted dataset draws a master key and an HMAC key, which stay its own for ever. They
-//! are stored wrapped by the user's key: its own one if it becomes an encryption root, else that
-//! of its parent's. Whoever changes the user's key therefore rewrites the key objects of all
-//! datasets below that share it, and no data.
+//! A new encrypted dataset draws a master key and an HMAC key, which never change. They are stored
+//! wrapped by a user's key: the dataset's own if it becomes an encryption root, else its parent's.
+//! Changing the user's key therefore rewrites the key objects of all datasets below that share it,
+//! but no data.
 //!
-//! The user's key is derived before a task is queued, because stretching a passphrase takes a good
-//! part of a second, for which the pool would stand still.
+//! The user's key is derived before a task is queued: stretching a passphrase takes a good part of
+//! a second, and would block the pool's syncing thread for that time.
 
 use crate::crypto_key::CryptoKey;
 use crate::directory::Directory;
@@ -63,7 +63,7 @@ impl UserKey {
     /// the user keeps it.
     ///
     /// # Errors
-    /// If the material is no key of that format, or there are no random numbers.
+    /// If the material is no key of that format, or no random numbers are available.
     pub fn derive(
         name: &DatasetName,
         material: &[u8],

@@ -12,7 +12,7 @@ use crate::write::properties::Setting;
 use cenote_ondisk::crypto_key::entries;
 
 const KEY_LOCATION: &str = "keylocation";
-/// Where the key of an encryption root is if nobody has said it.
+/// The `keylocation` of an encryption root if none was set locally.
 const PROMPT: &str = "prompt";
 const OUTSIDE: &str = "cannot promote dataset outside its encryption root\n\
                        move it next to its origin first";
@@ -69,7 +69,7 @@ impl SyncContext<'_> {
             name: KEY_LOCATION.to_owned(),
             value: match stored.get(KEY_LOCATION) {
                 Some(location) => Some(location.clone()),
-                // A place that a stream named is nobody's choice here.
+                // A received location was not chosen on this machine, so it is not used.
                 None => Some(Stored::Text(PROMPT.to_owned())),
             },
         };

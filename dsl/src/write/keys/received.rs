@@ -1,11 +1,11 @@
-//! A key that was changed where a raw stream comes from (format/4 7.2).
+//! A key that was changed at the sender of a raw stream (format/4 7.2).
 //!
-//! A raw increment brings the keys of its dataset as the sender wraps them now. If the user's key
-//! was changed there, the copy takes over the new wrapping, so that the same key opens both.
+//! A raw increment contains the dataset's keys as they are wrapped at the sender now. If the user's
+//! key was changed there, the copy adopts the new wrapping, so that the same key opens both.
 //!
-//! A dataset that is no encryption root has its root's key. It takes over a wrapping only if the
-//! root here already has that key, as far as that can be told: a passphrase has a salt of its own.
-//! Otherwise it would be wrapped by a key that its root knows nothing of.
+//! A dataset that is no encryption root uses its root's key. It adopts a wrapping only if its root
+//! here seems to have the same key: for a passphrase, the salts must be equal. Otherwise the
+//! dataset would be wrapped by a key that its root does not have.
 
 use crate::crypto_key::CryptoKey;
 use crate::dataset::Dataset;

@@ -1,8 +1,8 @@
-//! Notes about intent logs that could not be looked at ([`cenote_ondisk::log_notes`]).
+//! Notes about unreadable intent logs ([`cenote_ondisk::log_notes`]).
 //!
-//! Whoever imports a pool notes the heads whose logs were not claimed. Whoever destroys contents
-//! that cannot be read notes that their log is still to be freed. Both notes end when the object
-//! set block can be read, or when nobody will look for it any more.
+//! An import notes the heads whose logs could not be claimed. Destroying unreadable contents notes
+//! that their log is still to be freed. Both notes are removed when the object set block becomes
+//! readable, or when it is not needed any more.
 
 use crate::dataset::Dataset;
 use crate::dsl::Dsl;

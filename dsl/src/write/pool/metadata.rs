@@ -15,7 +15,7 @@ use cenote_ondisk::{ObjectType, features};
 /// Of ZAPs whose names are found regardless of case.
 const NORMALIZE_UPPER: u64 = 2;
 
-/// The key under which an object stands in tables keyed by number (format/3a 1).
+/// The key of an object in tables keyed by number (format/3a 1).
 pub(crate) fn number_key(number: u64) -> Vec<u8> {
     format!("{number:x}").into_bytes()
 }

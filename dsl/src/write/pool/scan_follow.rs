@@ -1,9 +1,9 @@
-//! Keeping a scrub or resilver that is under way on the datasets that it is still to visit.
+//! Keeping a running scrub or resilver on the datasets that it has yet to visit.
 //!
-//! What a scan remembers are numbers of datasets: the one that it is in, and a table of those that
-//! are next (format/1b 8). Whoever goes on with it, here or elsewhere, must find them there. So a
-//! head's place is taken by its new snapshot, which has the blocks that were to be visited, and
-//! that of a lost snapshot by its successor; what is destroyed with its head is left out.
+//! A scan stores dataset numbers: the current dataset, and a table of the next ones (format/1b 8).
+//! It must still find them when it resumes, here or in OpenZFS. So a new snapshot takes the place
+//! of its head, because it has the blocks to visit. The successor of a destroyed snapshot takes
+//! that snapshot's place. A dataset that is destroyed with its head is removed.
 
 use super::metadata::number_key;
 use crate::error::DslError;

@@ -1,8 +1,8 @@
-//! Bookmarks: what is kept of a snapshot's place in its chain (format/3a 9).
+//! Bookmarks: the place of a snapshot in its chain, kept after its destruction (format/3a 9).
 //!
-//! A bookmark of a pool with the feature `bookmark_written` counts what dies of its snapshot
-//! before the next one is taken, so that what was written since can be told after the snapshot
-//! itself is gone. Then its txg also stays a key of deadlists, as if the snapshot were there.
+//! With the feature `bookmark_written` a bookmark counts the blocks of its snapshot that die before
+//! the next snapshot. This gives the space written since then, even after the snapshot is
+//! destroyed. Its txg then also stays a key of deadlists, as if the snapshot still existed.
 
 use crate::deadlist::{DeadlistEntry, SpaceTriple, space_within};
 use crate::dsl::Dsl;
@@ -160,7 +160,8 @@ impl SyncContext<'_> {
         self.destroy_object(list)
     }
 
-    /// Counts anew what died before the snapshot after the one of `txg`: it became another one.
+    /// Sets the count of what died before the successor of the snapshot of `txg`, which is another
+    /// now.
     pub(crate) fn recount_bookmarks(
         &self,
         head: ObjectId,
@@ -196,9 +197,8 @@ impl SyncContext<'_> {
             .update(self.tx, &bookmark.name, &value)?)
     }
 
-    /// Keeps the bookmarks of a head in step with the destruction of one of its snapshots, whose
-    /// successor's deadlist is still as it was. Returns whether one of them goes on to count what
-    /// the snapshot had.
+    /// Updates the bookmarks of a head when one of its snapshots is destroyed, before the
+    /// successor's deadlist changes. Returns whether a bookmark continues the snapshot's count.
     pub(crate) fn note_lost_snapshot(
         &self,
         head: ObjectId,

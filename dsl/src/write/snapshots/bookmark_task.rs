@@ -176,8 +176,8 @@ impl SyncContext<'_> {
         Err(DslError::structure(at, "it is a clone of itself"))
     }
 
-    /// Divides deadlists no longer at the txg of a bookmark that is gone, unless a snapshot or
-    /// another bookmark needs that.
+    /// Removes the key of a destroyed bookmark from deadlists, unless a snapshot or another
+    /// bookmark needs it.
     fn forget_key_of_bookmark(
         &self,
         head: &Dataset,

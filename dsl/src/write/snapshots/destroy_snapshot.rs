@@ -1,11 +1,10 @@
 //! Destroying snapshots (format/3a 7, "Destroy snapshot").
 //!
-//! What a snapshot alone holds stands in the deadlist of the one after it, in the entries that are
-//! younger than the one before it. They move to the pool's list of blocks to be freed; what is
-//! left of the two deadlists becomes one. The module above ([`super`]) has the drawing.
+//! The blocks that only one snapshot holds are in the deadlist of the next snapshot, in the entries
+//! younger than the previous snapshot. They move to the pool's list of blocks to free; the rest of
+//! the two deadlists is merged. The module above ([`super`]) has the drawing.
 //!
-//! Nobody may read a snapshot that is destroyed: its blocks are used for something else soon. That
-//! is for the caller to see to.
+//! The caller must make sure that no reader uses the snapshot: its blocks are reused soon.
 
 use crate::dataset::Dataset;
 use crate::deadlist::{Deadlist, DeadlistEntry, SpaceTriple, space_within};
@@ -132,7 +131,7 @@ impl SyncContext<'_> {
         }
     }
 
-    /// Destroys a snapshot that waits for it, if nothing holds it or is a clone of it any more.
+    /// Destroys a snapshot with a deferred destroy, if it has no holds and clones any more.
     pub(crate) fn destroy_if_deferred(&self, id: ObjectId) -> Result<(), DslError> {
         if Some(id) == self.dsl.origin_snapshot() {
             return Ok(());
@@ -250,7 +249,7 @@ impl SyncContext<'_> {
         self.store_dataset(id, phys)
     }
 
-    /// Computes anew what a head has for itself, after its previous snapshot became another one.
+    /// Recomputes a head's unique bytes after its previous snapshot changed.
     fn recount_unique(&self, snapshot: &Dataset, head: ObjectId) -> Result<(), DslError> {
         let (_, mut phys) = self.dsl.read_dataset(head)?;
         let before = match phys.previous_snapshot {

@@ -99,8 +99,8 @@ impl SyncTask for ReleaseSnapshots {
     }
 }
 
-/// Takes off all temporary holds and empties their table: who made them is gone. Entries that name
-/// no snapshot, which OpenZFS would not survive, go with the others.
+/// Releases all temporary holds and empties their table: the processes that made them have ended.
+/// Entries that name no snapshot, which crash OpenZFS, are removed, too.
 #[derive(Debug, Default)]
 pub struct EndTemporaryHolds {
     found: Vec<(ObjectId, String)>,

@@ -1,13 +1,13 @@
-//! Going back to the newest snapshot (format/3a 7, "Rollback").
+//! Rolling back to the newest snapshot (format/3a 7, "Rollback").
 //!
-//! The head gets the snapshot's root, and an empty deadlist: it has all that the snapshot has.
-//! What it had for itself is freed as the blocks of a destroyed dataset are, from its old root on;
-//! what it had given up is the snapshot's and the head's together again.
+//! The head gets the snapshot's root and an empty deadlist: it has all that the snapshot has. The
+//! blocks written since the snapshot are freed from the head's old root, like those of a destroyed
+//! dataset. Blocks that the head freed since are shared by snapshot and head again.
 //!
-//! The head must not be open for writing, since an open object set has its tree in memory. Whoever
-//! has it open lets all that is under way end, closes it after a sync
-//! ([`Dsl::close_head`](crate::Dsl::close_head)), runs the task and opens it again; mounts get the
-//! new object set then, and drop what they know of the old one.
+//! The head must not be open for writing, since an open object set has its tree in memory. The
+//! caller waits for operations that are under way, syncs, closes the head
+//! ([`Dsl::close_head`](crate::Dsl::close_head)), runs the task and opens the head again. Mounts
+//! then get the new object set and drop their caches of the old one.
 
 use crate::dataset::Dataset;
 use crate::deadlist::{Deadlist, SpaceTriple};
@@ -84,7 +84,7 @@ impl SyncContext<'_> {
         let reserved = head.stored_number(Property::RefReservation)?;
         let held = signed(reserved.min(old.unique_bytes));
         self.use_space(directory, Part::Refreservation, SpaceChange::of_used(held))?;
-        // The log's blocks are nobody's space.
+        // The log's blocks are charged to no dataset.
         self.free_log_of(head)?;
         self.free_tree(head, own)?;
         let back = dead.space_after(self.origin_txg(directory)?);

@@ -116,7 +116,7 @@ impl SyncContext<'_> {
             children: 1,
             creation_time: self.seconds(),
             creation_txg: self.txg(),
-            // Nothing is only its own: the head refers to all of it.
+            // The snapshot has no unique blocks yet: the head refers to all of them.
             unique_bytes: 0,
             fsid_guid: self.random_guid()? & ((1 << FSID_BITS) - 1),
             guid: Guid(self.random_guid()?),
@@ -169,7 +169,7 @@ impl SyncContext<'_> {
         Ok(())
     }
 
-    /// Tells a dataset's previous snapshot that there is one between the two.
+    /// Updates the previous snapshot of a dataset: there is a new one between the two.
     fn put_between(
         &self,
         previous: ObjectId,

@@ -1,14 +1,14 @@
-//! Properties that take effect when a stream has come to its end (format/4 7.3).
+//! Properties that take effect when a stream has ended (format/4 7.3).
 //!
-//! What comes with a stream for a dataset that is there, and what is asked for beside it (`-o`,
-//! `-x`), must not outlive a stream that fails: the dataset is then as it was before. So it waits
-//! in the table of `%recv`. It goes with that when the stream is given up, whatever was the reason,
-//! and is still there when another stream resumes it. [`super::receive_end::EndReceive`] moves it
-//! to the dataset, in the group in which the contents are exchanged.
+//! A failed stream must leave an existing dataset unchanged. So the properties in the stream and
+//! those given to the receive (`-o`, `-x`) wait in the table of `%recv`. They are removed with it
+//! when the receive is abandoned, for whatever reason, and are still there when it is resumed.
+//! [`super::receive_end::EndReceive`] moves them to the dataset, in the group in which the contents
+//! are exchanged.
 //!
 //! The entries have suffixes of our own, which other releases ignore (format/3a 11): `p$later` will
 //! be received, `p$local` will be set, `p$unset` will be inherited. The entry `$later` says that
-//! the list of received values is complete: what was received before and is not in it goes.
+//! the list of received values is complete: earlier received values that are not in it are removed.
 //!
 //! Two kinds of properties matter to the contents while they come. How blocks are stored is set on
 //! `%recv` itself, too. And a `quota` that rises lets `%recv` grow beyond the old one
@@ -103,10 +103,10 @@ impl Postponed {
         }
     }
 
-    /// Leaves out of the received ones what does not pass a check.
+    /// Drops the received settings that fail a check.
     ///
     /// # Errors
-    /// If what was asked for does not pass it.
+    /// If a setting that was given to the receive fails it.
     fn leave_out(
         &mut self,
         check: impl Fn(&Setting) -> Result<(), DslError>,
@@ -122,10 +122,11 @@ impl Postponed {
         Ok(refused)
     }
 
-    /// The same before the contents come, whose size nobody knows: what cannot be is known now.
+    /// Checks the settings before the contents come. Their size is still unknown, so `refquota` is
+    /// checked at the end.
     ///
     /// # Errors
-    /// If what was asked for cannot be.
+    /// A property that the receiver asked for cannot be set.
     pub(crate) fn check_before(
         &mut self,
         context: &SyncContext<'_>,
@@ -137,11 +138,13 @@ impl Postponed {
         })
     }
 
-    /// Leaves out of the received ones what the dataset, which refers to `referenced` bytes then,
+    /// Drops the received settings that the dataset, which then refers to `referenced` bytes,
     /// cannot have.
     ///
     /// # Errors
-    /// If that is so of what was asked for, or the contents exceed the `refquota` that stays.
+    /// If a setting that was given to the receive is impossible, or the contents exceed the
+    /// remaining
+    /// `refquota`.
     pub(crate) fn check(
         &mut self,
         context: &SyncContext<'_>,
@@ -161,7 +164,7 @@ impl Postponed {
         }
     }
 
-    /// Has them wait with `received`, the head that a stream for `target` goes into.
+    /// Stores them with `received`, the head that a stream for `target` goes into.
     pub(crate) fn store(
         &self,
         context: &SyncContext<'_>,

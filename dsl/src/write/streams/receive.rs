@@ -1,10 +1,10 @@
-//! Where a stream is received into (format/4 7.3).
+//! The dataset that a stream is received into (format/4 7.3).
 //!
-//! A stream for a new name goes straight into the new dataset, one for a dataset that is there into
-//! a hidden child of it, `%recv`: a clone of the snapshot that the stream builds upon. Either is
-//! marked as inconsistent, so that nobody takes it for whole, and stays so until the stream has
-//! ended well ([`super::EndReceive`]). Whatever stops the stream before leaves a dataset that is
-//! destroyed like any other, or one that remembers how far it came ([`ResumePoint`]).
+//! A stream for a new name goes directly into the new dataset. A stream for an existing dataset
+//! goes into a hidden child of it, `%recv`: a clone of the stream's base snapshot. Either is marked
+//! as inconsistent until the stream has ended well ([`super::EndReceive`]), so that it is not taken
+//! for complete. If the stream stops early, the dataset is destroyed like any other, or it records
+//! how much it received ([`ResumePoint`]).
 
 use super::postponed::{Postponed, RECEIVE_CHILD};
 use super::resume_point::ResumePoint;
@@ -37,7 +37,7 @@ pub enum ReceiveInto {
 pub struct BeginReceive {
     /// The dataset that the stream is for.
     pub name: DatasetName,
-    /// The short name of the snapshot that is to come of it.
+    /// The short name of the snapshot that the stream becomes.
     pub snapshot: String,
     /// Where the stream goes.
     pub into: ReceiveInto,
@@ -55,7 +55,7 @@ pub struct BeginReceive {
     pub encryption: Encryption,
     /// The keys of a raw stream.
     pub keys: Option<Box<CryptKeydata>>,
-    /// What is remembered if the stream is cut, and can be gone on with.
+    /// The resume token to store if the stream is cut and can be resumed.
     pub resume: Option<ResumeToken>,
     /// The head to receive into, once it is made.
     pub created: Option<ObjectId>,

@@ -1,13 +1,14 @@
 //! A received stream becomes a snapshot (format/4 7.3, "END").
 //!
-//! What went into a new dataset is there already. What went into `%recv` is exchanged for what the
-//! dataset has: that is freed as a rollback frees it, and the root, the deadlist and the space of
-//! `%recv` become the dataset's, all in one group. The husk that is left is removed. Then the
-//! snapshot is made, with the guid and the time of the one that was sent.
+//! A new dataset already has the contents. The contents of `%recv` replace those of its dataset:
+//! the old blocks are freed as in a rollback, and the dataset takes over the root, deadlist and
+//! space of
+//! `%recv`, all in one group. The empty `%recv` is then removed. At last the snapshot is created,
+//! with the guid and time of the snapshot that was sent.
 //!
-//! `%recv` was accounted as a clone, whose dead blocks are its origin's and nobody's loss. Now they
-//! are what the dataset gave up since its snapshot: the sums of the snapshot and of the directory
-//! are brought to what they would be if the dataset itself had been written to.
+//! `%recv` was accounted as a clone: its dead blocks belong to its origin and are not charged. Now
+//! they are blocks that the dataset freed since its snapshot. So the sums of the snapshot and of
+//! the directory are set as if the dataset itself had been written to.
 
 use super::postponed::Postponed;
 use crate::crypto_key::CryptoKey;

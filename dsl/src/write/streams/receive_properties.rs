@@ -1,7 +1,7 @@
 //! Properties that come with a stream (format/3a 11, format/4 7.3).
 //!
-//! A received value stands beside the local one, which wins. What a dataset had received before and
-//! the stream does not have any more is taken away.
+//! A received value is stored next to the local one, which has precedence. Values that were
+//! received earlier and are not in the stream any more are removed.
 
 use super::postponed::Postponed;
 use crate::error::DslError;

@@ -1,6 +1,6 @@
 //! How far a stream has come that is being received (format/4 6, "On-disk").
 //!
-//! Whoever receives notes it with each transaction; it is stored with the changes of that
+//! The receiver notes the point with each transaction. It is stored with the changes of that
 //! transaction's group, so that after a crash the point and the data agree.
 
 use cenote_base::rt::{Mutex, MutexGuard, ranks};

@@ -166,8 +166,8 @@ pub fn value_of(dataset: &cenote_dsl::Dataset, number: u64) -> Option<u64> {
     }
 }
 
-/// Has OpenZFS do something with the pool whose devices are in `dir`; `false`, with a notice, where
-/// it is not installed.
+/// Runs OpenZFS on the pool whose devices are in `dir`; `false`, with a notice, if it is not
+/// installed.
 pub fn openzfs(dir: &Path, pool: &str, command: &str, arguments: &[&str]) -> bool {
     let place = dir.to_str().expect("a path in UTF-8");
     let words = [&[command, place, pool], arguments].concat();

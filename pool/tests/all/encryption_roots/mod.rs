@@ -1,13 +1,13 @@
-//! Random trees of encryption roots: every key that opened something before a change opens it
-//! after, or the change was refused and changed nothing.
+//! Random trees of encryption roots: every key that opened a dataset before a change opens it
+//! afterwards, or the change was refused and changed nothing.
 //!
 //! A dataset that inherits its key could be moved below another encryption root, and a clone be
-//! promoted there. Nothing was wrong until the key of its old root was changed: that did not find
-//! the dataset any more, whose own keys stayed wrapped by a key that nobody had kept.
+//! promoted there. The damage showed only when the key of its old root was changed: the change
+//! missed the dataset, so its keys stayed wrapped by the old key, which was lost.
 //!
-//! `CENOTE_SEED` chooses the first tree and `CENOTE_TREES` how many there are; `cargo xtask keys`
-//! sets both. With `CENOTE_TRACE` the changes are printed, and only those made that can be repeated
-//! on OpenZFS: it refuses the same ones.
+//! `CENOTE_SEED` chooses the first tree and `CENOTE_TREES` the number of trees; `cargo xtask keys`
+//! sets both. With `CENOTE_TRACE` the changes are printed. Then only changes are made that can be
+//! repeated with OpenZFS: it refuses the same ones.
 
 mod forest;
 mod steps;
@@ -280,8 +280,9 @@ fn a_clone_keeps_the_key_of_its_origin() {
     small.check(&[("grove/r", 1), ("grove/r/b", 2), ("grove/r/a", 3)]);
 }
 
-/// A promoted clone below its origin became the root of its own parent, and could be made to
-/// inherit the key of that: it lost the place of its key, and had no root but itself.
+/// A promoted clone below its origin became the root of its own parent, and could inherit that key:
+/// its
+/// `keylocation` was lost, and it had no root but itself.
 #[test]
 fn a_root_does_not_inherit_from_its_heirs() {
     let small = Small::new(&[]);

@@ -1,7 +1,7 @@
 //! Changes of a tree of encryption roots, each with what must be so afterwards.
 //!
-//! Whether a change may be done is decided here in one way for all of them: it is done to a copy
-//! of the forest, and the rule of [`Forest::stray`] is looked at for all datasets.
+//! One method decides for all changes whether they are allowed: the change is made to a copy of the
+//! forest, and the rule of [`Forest::stray`] is checked for all datasets.
 
 use super::forest::{Forest, Tree};
 use super::{material, named, new_dataset, run, user_key, with_key};
@@ -91,7 +91,7 @@ impl Grove {
         }
     }
 
-    /// All keys open what they should, and no others do.
+    /// All keys open the right datasets, and no others do.
     fn check(&mut self) {
         let (pool, forest) = (self.pool(), Forest::of(self.pool()));
         forest.check();

@@ -1,11 +1,11 @@
-//! A model of devices that go, are written to apart, are copied, and come back.
+//! A model of devices that are removed, written to apart, copied, and returned.
 //!
 //! Two sites import, change and export pools of mirrored disks. Disks are pulled out, carried from
 //! one site to the other, copied, attached, replaced and split off, in any order. The model knows
 //! of each disk the last change on it, and of each change the one before. Two things must hold:
 //!
-//! - Nothing is written to a disk by a pool that does not have the last change on that disk, unless
-//!   somebody gave up what the disk had.
+//! - A pool writes to a disk only if it has the last change on that disk, or if the contents of the
+//!   disk were given up explicitly.
 //! - A disk that comes back as it left, to a pool that has what the disk has, is taken.
 //!
 //! At the end each disk that had everything is opened by itself: its last change is there.
@@ -314,7 +314,7 @@ impl Model {
             if is_one && is_leaf && self.must_be_taken(disk, pool.guid(), last) {
                 let done = &self.done;
                 let outsiders = pool.outsiders();
-                // What somebody took out of use is closed, and not refused.
+                // A device that was taken out of use is closed, and not refused.
                 let is_refused = outsiders.iter().any(|outsider| outsider.leaf == leaf);
                 let rests = pool.is_out_of_use(leaf) && !is_refused;
                 assert!(
@@ -472,7 +472,8 @@ impl Model {
         self.shelf.put(&new, copy);
     }
 
-    /// Puts a disk beside a leaf, or in its place: a new one, or one that somebody gives up.
+    /// Attaches a disk to a leaf, or replaces it: with a new disk, or one whose contents are given
+    /// up.
     fn attach(&mut self, site: usize) {
         let Some(pool) = &self.sites[site].pool else {
             return;

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, RwLock};
 pub struct Disk {
     pub number: usize,
     bytes: RwLock<Image>,
-    /// Somebody wrote to it since this was asked last.
+    /// It was written to since the last call of [`Disk::take_written`].
     is_written: AtomicBool,
 }
 
@@ -32,7 +32,7 @@ impl Disk {
     }
 }
 
-/// A disk as somebody has it open: it fails once it is pulled out.
+/// An open handle of a disk: it fails once the disk is pulled out.
 #[derive(Debug)]
 struct Handle {
     disk: Arc<Disk>,
@@ -134,7 +134,7 @@ impl Shelf {
             .expect("sound")
             .remove(path)
             .expect("there");
-        // Nobody is in the midst of a write when this is done.
+        // No write is under way when this returns.
         let _writing = disk.bytes.write().expect("sound");
         slot.store(false, Ordering::Release);
         Arc::clone(&disk)

@@ -1,4 +1,4 @@
-//! Datasets that somebody else made: what is in them is not known, but must not change.
+//! Existing datasets: their contents are unknown, but must not change.
 
 use super::steps::MARK;
 use super::{Contents, Set, Snap, Tree};

@@ -1,4 +1,4 @@
-//! A tree of datasets with their snapshots, clones, holds and bookmarks, and the model of it.
+//! A tree of datasets with their snapshots, clones, holds and bookmarks, and its model.
 
 mod found;
 mod steps;

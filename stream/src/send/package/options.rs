@@ -19,7 +19,7 @@ pub struct PackageOptions {
     pub intermediates: bool,
     /// Leave out datasets that do not have the snapshot, instead of refusing (`-s`).
     pub skips_missing: bool,
-    /// Encrypted datasets may go without their encryption, and without the properties of it (`-U`).
+    /// Encrypted datasets may be sent decrypted, and without the encryption properties (`-U`).
     pub decrypted: bool,
     /// How blocks may be put.
     pub blocks: Options,

@@ -1,5 +1,5 @@
-//! `cargo xtask repair`: devices are spoiled, come back stale or are exchanged, and scrubs
-//! and resilvers mend them.
+//! `cargo xtask repair`: devices are damaged, return outdated or are replaced, and scrubs and
+//! resilvers repair them.
 
 use anyhow::Result;
 use cenote_tests::repair::{self, Options};

@@ -65,8 +65,8 @@ fn run_seed(options: &Options) -> Result<()> {
     };
     let report = replicate::run(options).with_context(again)?;
     println!(
-        "seed {seed}: {} full streams and {} increments in {:.0?}, {} MiB; {} were cut and gone on \
-         with; of {}",
+        "seed {seed}: {} full streams and {} increments in {:.0?}, {} MiB; {} were cut and \
+         resumed; of {}",
         report.full,
         report.increments,
         start.elapsed(),
@@ -106,7 +106,7 @@ fn run_cuts(seed: u64, within: usize) -> Result<()> {
     let again = || format!("again: cargo xtask replicate {seed} --cuts {within}");
     let report = replicate::run_cuts(&options).with_context(again)?;
     println!(
-        "seed {seed}: {} cuts in {:.0?}, {} of them by killing the daemon; {} were gone on with",
+        "seed {seed}: {} cuts in {:.0?}, {} of them by killing the daemon; {} were resumed",
         report.cuts,
         start.elapsed(),
         report.kills,
