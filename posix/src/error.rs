@@ -168,7 +168,7 @@ pub enum PosixError {
     /// The file system is open for reading only.
     #[error("the file system is open for reading only")]
     ReadOnly,
-    /// It was unmounted for good, and takes no changes any more.
+    /// It was closed, and accepts no more changes.
     #[error("the file system is closed")]
     Closed,
     /// The pool is full.

@@ -46,7 +46,7 @@ pub enum ListInheritance {
     Restricted,
     /// All as they are; they may decide the mode.
     Passthrough,
-    /// The same, but nobody may execute a file that is made without execute permission.
+    /// The same, but a file that is created without execute permission cannot be executed.
     PassthroughX,
 }
 

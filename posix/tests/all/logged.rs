@@ -103,7 +103,7 @@ fn change(fs: &FileSystem, top: ObjectId) {
         .expect("renames");
 }
 
-/// Replays the log for good; the number of its records.
+/// Replays the log to disk; returns the number of its records.
 pub fn replay(pool: &Pool) -> u64 {
     // The key, if there is one.
     drop(files(pool, false));
