@@ -17,12 +17,12 @@ pub(crate) trait Channel: Send + Sync {
     /// Sends one to the kernel.
     fn notify(&self, pieces: &[IoSlice<'_>]) -> Result<(), Errno>;
 
-    /// Lets a worker wait for requests that other workers have to serve, while few enough do;
-    /// `None` if that many wait already.
+    /// Allows a worker to wait for requests that other workers have to serve; `None` if too many
+    /// wait already.
     fn begin_collecting(&self) -> Option<Collecting<'_>>;
 }
 
-/// A worker that waits for others.
+/// A worker that waits for other workers.
 pub(crate) struct Collecting<'a>(pub &'a AtomicUsize);
 
 impl Drop for Collecting<'_> {

@@ -44,8 +44,8 @@ pub(crate) enum Request<'a> {
     Write {
         /// Header and arguments.
         head: &'a [u8],
-        /// The first `length` bytes of these, taken one after the other, are the data. Who takes
-        /// one leaves an empty buffer in its place.
+        /// The first `length` bytes of these, taken one after the other, are the data. The consumer
+        /// of one leaves an empty buffer in its place.
         blocks: &'a mut [BlockBuffer],
         /// Bytes of data.
         length: usize,
@@ -193,7 +193,7 @@ mod tests {
         request(opcode::WRITE, &bytes)
     }
 
-    /// A receiver and whoever sends to it: each datagram is a request, as from the kernel.
+    /// A receiver and its sender: each datagram is a request, as from the kernel.
     struct Pair {
         kernel: UnixDatagram,
         device: Device,

@@ -81,7 +81,7 @@ pub fn directory() -> tempfile::TempDir {
     directory
 }
 
-/// A command that runs as nobody.
+/// A command that runs as the user `nobody`.
 pub fn as_nobody(program: impl AsRef<std::ffi::OsStr>) -> Command {
     use std::os::unix::process::CommandExt;
     let mut command = Command::new(program);
