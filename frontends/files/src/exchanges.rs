@@ -1,4 +1,4 @@
-//! The exchanges that a mount has seen, and what they took away from those who had it open.
+//! The exchanges that a mount has seen, and the open files that disappeared in them.
 
 use cenote_base::ObjectId;
 use cenote_base::rt::{RwLock, ranks};
