@@ -147,7 +147,7 @@ impl Writer {
         }
     }
 
-    /// Asks for the file to be opened anew. Does not wait for it: the disk may hang.
+    /// Requests that the file be reopened. Does not wait for it: the disk may hang.
     pub fn reopen(&self) {
         self.is_moved.store(true, Ordering::Release);
         if let Some(sender) = &self.sender {

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 /// Links of a listing of which it is asked where they lead.
 const LINKS_FOLLOWED: usize = 10_000;
-/// How often a file that changes between its head and its first bytes is looked for.
+/// How often a file that changes between its head and its first bytes is looked up again.
 const TRIES: usize = 5;
 
 /// A request that is about a tree.
@@ -122,7 +122,7 @@ impl Answer {
     }
 }
 
-/// How a tree is looked at. `None` everywhere means: not without waiting.
+/// How a tree is read. `None` always means: not without waiting.
 pub(crate) trait Look {
     fn find(&self, tree: &dyn Tree, path: &[Vec<u8>]) -> Option<Result<Found, TreeError>>;
 

@@ -58,7 +58,7 @@ impl From<TreeError> for Broken {
 /// A part of a body that is made of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Segment {
-    /// What stands before a part of several.
+    /// The heading of one part of a multipart body.
     Text(Bytes),
     /// These bytes of the file; not empty.
     Range {

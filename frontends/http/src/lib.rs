@@ -4,8 +4,8 @@
 //!
 //! * [`Tree`] is what a site serves: files and directories as they were at one moment. A tree over
 //!   a dataset or a snapshot belongs to the crates above.
-//! * [`Sites`] says which tree answers for a host and a path, and may exchange it for another one
-//!   between two requests; who is reading keeps the tree that he began with.
+//! * [`Sites`] says which tree answers for a host and a path, and may replace it between two
+//!   requests; a request under way keeps the tree that it began with.
 //! * [`Pages`] are answers that a program makes itself: the dashboard, `/metrics`.
 
 #![forbid(unsafe_code)]
