@@ -7,7 +7,7 @@ use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes that are kept alive by whoever needs them.
+/// Bytes that live as long as there are references to them.
 pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
 /// Zeros to send where a client takes no holes.

@@ -1,8 +1,8 @@
 //! Filters: devices around another device, for tests and for strangers.
 //!
 //! A [`Filter`] sees each request before the device does and its end after; [`Filtered`] is the
-//! device with that filter around it, and several stand around one another. [`Overlay`] is a
-//! device of its own: it keeps what is written, and leaves the device below as it is.
+//! device with that filter around it, and filters can be nested. [`Overlay`] is a device of its
+//! own: it keeps what is written, and leaves the device below as it is.
 //!
 //! Requests that change nothing and read no data (extents, advice to cache) pass unseen.
 

@@ -243,7 +243,7 @@ fn a_server_that_hangs_is_an_error_and_no_hang() {
     let device = open(&site, "&timeout=1");
     let error = device.read_vec(0, 4096).expect_err("it hangs");
     assert!(error.to_string().contains("no answer"), "{error}");
-    // Others are served in the meantime, as long as there are threads.
+    // Other requests are served in the meantime, as long as there are threads.
     device.write_at(0, &[5; 4096]).expect("written");
     device.flush().expect("flushed");
     hangs.store(false, Ordering::SeqCst);
@@ -286,7 +286,7 @@ fn a_server_that_comes_back_with_another_disk_is_not_written_to() {
         let error = device.read_vec(0, 1).expect_err("not the same disk");
         error.to_string().contains("another disk")
     });
-    assert!(!device.is_in_use(), "somebody else may have it");
+    assert!(!device.is_in_use(), "another process may use it");
     site.stop();
     site.shelf.put("disk", first as _);
     site.start();
