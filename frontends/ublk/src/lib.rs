@@ -12,9 +12,9 @@
 //! process dies, the kernel keeps the device and its requests: another process takes it over with
 //! [`KernelDevice::recover`], and the requests are issued again.
 //!
-//! *Deliberately absent*: devices for users other than root (the driver's unprivileged mode hands
-//! a device to whoever may open two nodes, and the kernel trusts what that user answers);
-//! zero copy, which ends at a cache whose blocks are compressed on disk; zoned devices.
+//! *Deliberately absent*: devices for users other than root (in the driver's unprivileged mode, any
+//! user that can open two nodes gets the device, and the kernel trusts that user's answers); zero
+//! copy, which ends at a cache whose blocks are compressed on disk; zoned devices.
 //!
 //! [`BlockDevice`]: cenote_nbd::BlockDevice
 
