@@ -114,7 +114,7 @@ pub enum HttpAct {
         /// How many seconds downloads may still take.
         grace: u64,
     },
-    /// Read certificates and style sheets again, and begin access logs anew.
+    /// Read certificates and style sheets again, and reopen access logs.
     Reload,
 }
 

@@ -197,7 +197,7 @@ pub struct PoolStatus {
     /// The errors themselves, when they were asked for.
     #[serde(default)]
     pub errors: Vec<DataError>,
-    /// Intent logs with records, when they were looked at.
+    /// Intent logs with records, when they were last checked.
     #[serde(default)]
     pub intent_logs: Vec<IntentLogReport>,
     /// The deduplication table, when it was asked for.

@@ -93,21 +93,21 @@ pub enum Response {
     Planned {
         /// Bytes of a volume: whole blocks.
         volume_size: Option<u64>,
-        /// Bytes that are reserved for a volume because nobody said otherwise.
+        /// Bytes that are reserved for a volume by default.
         reserved: Option<u64>,
     },
     /// Values that may act from now on.
     Approved {
         /// In order of dataset.
         values: Vec<WaitingValue>,
-        /// Name and reason of the datasets that could not be looked at.
+        /// Name and reason of the datasets that could not be read.
         failures: Vec<(String, ControlError)>,
     },
     /// Pools that could be imported.
     Candidates {
         /// In the order they were found.
         candidates: Vec<ImportCandidate>,
-        /// Places that could not be looked at, and why, a line each.
+        /// Places that could not be searched, and why, a line each.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         unreadable: Vec<String>,
     },

@@ -1,4 +1,4 @@
-//! Sending a snapshot as a stream: what is asked, and what is told meanwhile.
+//! Sending a snapshot as a stream: the request, and the progress that is reported.
 
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +60,7 @@ pub struct Send {
     pub estimates: bool,
 }
 
-/// Something that is told of what is sent.
+/// A progress report of a send.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SendNote {

@@ -1,4 +1,4 @@
-//! Settings, as the daemon tells of them.
+//! Settings, as the daemon reports them.
 
 use serde::{Deserialize, Serialize};
 

@@ -44,7 +44,7 @@ pub enum VdevKind {
     Indirect,
     /// A slot whose vdev was a removed log.
     Hole,
-    /// A slot about which nothing is known.
+    /// A slot without any information.
     Missing,
 }
 
@@ -95,7 +95,7 @@ pub enum AllocationClass {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VdevState {
-    /// Nothing is known yet.
+    /// Not opened yet.
     Unknown,
     /// Not opened.
     Closed,

@@ -26,7 +26,7 @@ pub enum UblkRefusal {
         /// The name or path.
         target: String,
     },
-    /// It is there because a property says so.
+    /// It exists because of a property.
     #[error(
         "'{dataset}' has a disk because of its property; run 'zfs set cenote:ublk=off {}'",
         shell_word(dataset)
@@ -35,7 +35,7 @@ pub enum UblkRefusal {
         /// The volume or snapshot.
         dataset: String,
     },
-    /// Somebody has it open.
+    /// It is open.
     #[error(
         "{device} of '{dataset}' is in use: it is mounted, or a program has it open; unmount or \
          close it first, or use -f, which fails all further requests to it"
