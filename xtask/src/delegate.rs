@@ -75,7 +75,7 @@ pub fn pingpong(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "pingpong", arguments)
 }
 
-/// Spoils and exchanges devices, and has scrubs and resilvers mend them.
+/// Damages and replaces devices, and checks that scrubs and resilvers repair them.
 pub fn repair(arguments: &[String]) -> Result<bool> {
     run_program("cenote-tests", "repair", arguments)
 }

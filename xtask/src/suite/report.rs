@@ -1,4 +1,4 @@
-//! What came of the units: a line for each at its end, the output of those that fail, and the
+//! The results of the units: a line for each at its end, the output of those that fail, and the
 //! slowest.
 
 use anyhow::Result;
@@ -9,7 +9,7 @@ use std::time::Duration;
 /// How many of the slowest are shown.
 const SHOWN: usize = 10;
 
-/// What came of a unit.
+/// The result of a unit.
 #[derive(Debug)]
 pub struct Outcome {
     /// How it ended.
@@ -18,7 +18,7 @@ pub struct Outcome {
     pub took: Duration,
 }
 
-/// What came of all of them.
+/// The results of all units.
 #[derive(Debug, Default)]
 pub struct Report {
     passed: u64,
@@ -28,7 +28,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Takes up a unit that has ended, and prints what came of it.
+    /// Adds a unit that has ended, and prints its result.
     pub fn add(&mut self, name: &str, log: &Path, outcome: Outcome) {
         let seconds = outcome.took.as_secs_f64();
         let bytes = std::fs::read(log).unwrap_or_default();

@@ -115,7 +115,7 @@ fn judge(uses: &Uses, circles: &[Vec<String>], left: &BTreeSet<&str>, problems: 
     }
 }
 
-/// The groups of files in which each uses every other one, if only by way of others.
+/// The groups of files in which each uses every other one, directly or indirectly.
 fn circles(uses: &Graph) -> Vec<Vec<String>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> = uses
         .keys()
@@ -135,7 +135,7 @@ fn circles(uses: &Graph) -> Vec<Vec<String>> {
     circles
 }
 
-/// All that `file` uses, by way of others, too.
+/// All that `file` uses, directly or indirectly.
 fn reach<'a>(uses: &'a Graph, file: &str) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     let mut pending: Vec<&str> = vec![file];

@@ -30,7 +30,7 @@ pub(super) struct Import {
     /// The name; `None` for all that the path holds.
     pub name: Option<String>,
     pub path: Vec<String>,
-    /// Whether others may import it from here.
+    /// Whether other files may import it from here.
     pub is_shared: bool,
     /// From 1.
     pub line: usize,
