@@ -187,7 +187,7 @@ mod tests {
     fn the_kernel_caches_what_is_written_while_it_can_be_mapped() {
         let opens = Opens::default();
         let open = |flags| opens.begin(FILE, flags, (false, 0));
-        assert_eq!(open(WRITE).cache, DataCache::Direct, "nobody can map it");
+        assert_eq!(open(WRITE).cache, DataCache::Direct, "it cannot be mapped");
         let reader = open(READ);
         assert_eq!(reader.cache, DataCache::Direct, "it does not write");
         assert_eq!(open(WRITE).cache, DataCache::Kernel);

@@ -317,7 +317,7 @@ mod tests {
         let mut apart = Apart::new(&callers);
         apart.keep();
         let now = || sched_getaffinity(None).expect("Linux says so");
-        assert_eq!(now().count(), allowed.count(), "nobody is followed");
+        assert_eq!(now().count(), allowed.count(), "no caller is followed");
         for home in (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)) {
             callers.home.store(home, Ordering::Relaxed);
             apart.keep();

@@ -75,7 +75,10 @@ pub enum ServerError {
     #[error("{0} needs TLS, and no certificate was given; give a certificate and its key")]
     NoCertificate(Address),
     /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {source}; choose another address, or end the program that uses it")]
+    #[error(
+        "cannot listen on {address}: {source}; choose another address, or end the program that \
+         uses it"
+    )]
     Listen {
         /// The address.
         address: Address,

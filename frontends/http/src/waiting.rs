@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(waiting.pending(), 4);
         assert!(arrived.try_recv().is_err(), "two threads only");
         for _ in 0..4 {
-            let_go.send(()).expect("somebody waits");
+            let_go.send(()).expect("the job waits");
         }
         for (number, result) in results.into_iter().enumerate() {
             assert_eq!(result.blocking_recv(), Ok(number));

@@ -342,7 +342,7 @@ mod tests {
                 // The others leave, so that the next round begins with none.
                 turns.end();
                 for _ in 0..left {
-                    let role = roles.recv_timeout(LONG).expect("nobody stays");
+                    let role = roles.recv_timeout(LONG).expect("none stays parked");
                     assert_eq!(role, Role::Leave);
                 }
                 let mut state = turns.state.lock();

@@ -133,7 +133,7 @@ fn what_is_written_again_in_a_group_counts_once() {
         for number in 0..3000 {
             write((128 << 10) + number * 40, &[2; 40]);
         }
-        assert_eq!(pool.synced_txg(), synced, "nobody waited");
+        assert_eq!(pool.synced_txg(), synced, "no caller waited");
     });
 }
 

@@ -204,7 +204,7 @@ fn judge(pool: &Pool, writable: bool, states: &[&State], what: &str) {
         let is_one_of = states
             .iter()
             .any(|state| state.get(name) == found.get(name));
-        assert!(is_one_of, "{what}: {name} is as nobody left it");
+        assert!(is_one_of, "{what}: {name} is in no expected state");
     }
 }
 

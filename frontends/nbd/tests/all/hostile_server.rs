@@ -164,7 +164,7 @@ fn a_server_that_accepts_nobody_is_given_up() {
     let first = UnixStream::connect(&path).expect("it has room for one");
     let url = format!("nbd+unix:///?socket={}&timeout=1", path.display());
     let begun = Instant::now();
-    let error = NbdDevice::open(Path::new(&url), true).expect_err("nobody accepts");
+    let error = NbdDevice::open(Path::new(&url), true).expect_err("there is no server");
     assert!(error.to_string().contains("does not accept"), "{error}");
     assert!(begun.elapsed() < PATIENCE);
     drop((first, listener));
@@ -236,5 +236,5 @@ fn a_server_in_the_same_process_is_refused_to_those_who_ask_for_that() {
         "{error}"
     );
     let opener = NbdOpener::default();
-    opener.open_device(Path::new(&url)).expect("anybody else");
+    opener.open_device(Path::new(&url)).expect("another opener connects");
 }

@@ -139,7 +139,7 @@ fn keep_body(body: &RecordBody<'_>) -> RecordBody<'static> {
             name: keep(name),
             value: value.map(keep),
         },
-        ref other => panic!("nobody makes such a record: {other:?}"),
+        ref other => panic!("no operation makes such a record: {other:?}"),
     }
 }
 
