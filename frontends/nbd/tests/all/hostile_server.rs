@@ -236,5 +236,7 @@ fn a_server_in_the_same_process_is_refused_to_those_who_ask_for_that() {
         "{error}"
     );
     let opener = NbdOpener::default();
-    opener.open_device(Path::new(&url)).expect("another opener connects");
+    opener
+        .open_device(Path::new(&url))
+        .expect("another opener connects");
 }
