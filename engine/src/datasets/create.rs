@@ -159,7 +159,7 @@ pub(crate) fn with_parents<T>(
             dry_run: false,
         };
         for name in made.iter().rev() {
-            // What has something in it by now stays; the error that led here is the one to tell.
+            // A dataset that is no longer empty stays; the first error is the one to report.
             let _ = destroy_dataset(context, mounts, name.as_str(), how, &by.unnoted());
         }
     }

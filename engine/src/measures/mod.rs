@@ -1,4 +1,4 @@
-//! What the daemon measures, collected when somebody asks.
+//! What the daemon measures, collected on request.
 //!
 //! Nothing is kept here. Each answer walks what there is at the moment, so that a pool, vdev,
 //! dataset or mount that is gone has no series any more. [`table`] describes all measurements.

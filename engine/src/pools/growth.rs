@@ -1,4 +1,4 @@
-//! Devices that have become larger while nobody said so: the property `autoexpand`.
+//! Devices that have grown on their own: the property `autoexpand`.
 
 use crate::events::Events;
 use crate::registry::imported::Imported;
@@ -20,7 +20,7 @@ fn look(pool: &Weak<Imported>, events: &Events) -> Next {
     };
     match expand_all(&imported, events) {
         Ok(()) => Next::After(PERIOD),
-        // It goes on when the pool does.
+        // Continue when the pool resumes.
         Err(_) if imported.pool.suspended().is_some() => Next::After(PERIOD),
         Err(error) => {
             let name = imported.name();

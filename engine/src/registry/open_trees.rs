@@ -1,12 +1,12 @@
 //! The trees of a pool that sites have open.
 //!
-//! Sites keep weak references, and clients' files do, too. So whoever changes a dataset as a whole
-//! takes its trees away here, and nothing below is in use any more. While that lasts no tree is
-//! opened: a mirror has requests at every moment, and one of them would open it again at once.
+//! Sites keep weak references, and clients' files do, too. So a change of a dataset as a whole
+//! closes its trees here, and nothing below is in use any more. Meanwhile no tree can be opened: a
+//! mirror has requests at every moment, and one of them would open it again at once.
 //!
-//! A tree whose files clients read is taken away by force only. A tree that no site shows any more
-//! stays until its last file is closed; after a day its clients are in nobody's way any more: one
-//! that receives a few bytes a second would keep a snapshot for months.
+//! A tree whose files clients read is closed only by force. A tree that no site shows any more
+//! stays until its last file is closed. After a day its clients no longer block changes: one that
+//! receives a few bytes a second would keep a snapshot for months.
 
 use crate::trees::tree::FileTree;
 use cenote_base::ObjectId;

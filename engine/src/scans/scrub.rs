@@ -1,4 +1,4 @@
-//! Scrubs and resilvers, as `zpool scrub` and `zpool resilver` ask for them.
+//! Scrubs and resilvers: `zpool scrub` and `zpool resilver`.
 //!
 //! The pool does the work, on a thread of its own; commands only begin and end it.
 

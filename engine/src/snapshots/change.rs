@@ -118,7 +118,7 @@ fn destroy_snapshots(
         let (imported, _) = registry.dataset(&names[0].dataset())?;
         let _freed = imported.free_snapshots(names)?;
         for name in names {
-            // Nobody is to read it any more.
+            // End its mounts first.
             unmount_dataset(mounts, name.as_str(), (false, Elsewhere::EndUnused))?;
         }
         let task = DestroySnapshots {

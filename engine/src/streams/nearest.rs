@@ -20,7 +20,7 @@ fn distance(to: &DatasetName, from: &DatasetName) -> (Reverse<usize>, usize) {
 }
 
 /// The copy of a snapshot that is nearest to the dataset `to`, among `top` and all below it; one
-/// that `fits` comes before all others.
+/// that `fits` is preferred.
 pub(super) fn nearest(
     dsl: &Arc<Dsl>,
     guid: Guid,

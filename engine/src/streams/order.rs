@@ -33,7 +33,7 @@ pub(super) struct Order {
     pub target: Dataset,
     pub source: Source,
     pub blocks: Options,
-    /// Where to go on, and the bytes that the receiver has.
+    /// Where to resume, and the bytes that the receiver has.
     pub resume: Option<(Resume, u64)>,
     /// If it is a package, of what.
     pub package: Option<PackageOptions>,
@@ -145,8 +145,8 @@ impl Order {
         })
     }
 
-    /// Looks up what a token asks for. Snapshots are found by their guids: they may have been
-    /// renamed since. How blocks may be put is what the token says, and what is asked for besides.
+    /// Looks up the snapshots of a resume token, by their guids: they may have been renamed since.
+    /// The options of the token and of the command together decide how blocks are sent.
     fn of_token(registry: &Registry, text: &str, asked: &Send) -> Result<Self, ControlError> {
         let token = resume_token::from_text(text);
         let token = token.map_err(|problem| cannot_resume(other(problem)))?;

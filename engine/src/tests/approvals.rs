@@ -58,7 +58,7 @@ fn inherit(machine: &Machine, dataset: &str, property: &str) {
 }
 
 fn again(machine: &Machine) {
-    machine.export(false).expect("nobody has them open");
+    machine.export(false).expect("they are not in use");
     machine.import();
 }
 
