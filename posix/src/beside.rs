@@ -10,13 +10,13 @@
 //! if they fit both or neither, the order of the listing is used. After the last file, fetching
 //! continues with those before the first.
 //!
-//! *Bounds*: what was fetched and not read yet is at most a share of the cache, for each of a few
-//! directories. A program that reads no more has nothing more fetched. Large files are left to the
-//! reading ahead within them.
+//! *Bounds*: fetched but unread data takes at most a share of the cache, for each of a few
+//! directories. If the program stops reading, fetching stops. Large files are left to read-ahead
+//! within the file.
 //!
 //! Pools on disks are excluded: other readers would have to wait for useless read-ahead.
 //!
-//! Here is what is remembered; `neighbours` does the reading.
+//! This module keeps the state; `neighbours` does the reading.
 
 use cenote_base::ObjectId;
 use cenote_base::rt::{Mutex, MutexGuard, ranks};
@@ -28,7 +28,7 @@ const FIRST: usize = 3;
 const BATCH: usize = 128;
 /// Directories that are followed at once.
 const WALKS_MAX: usize = 8;
-/// Batches under way for one directory: while one comes, the next is asked for.
+/// Batches under way for one directory: while one is read, the next is requested.
 const JOBS_MAX: usize = 3;
 /// Steps between two files that still are one after the other: some are left out.
 const STEP_MAX: usize = 8;

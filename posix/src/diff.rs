@@ -1,9 +1,9 @@
 //! What changed between two states of a dataset (format/3b 14).
 //!
-//! Dnodes stand in blocks of 32, and a block that was not written since the older state holds no
-//! change; neither does a whole tree of such blocks. So a walk in order goes down the meta-dnode's
-//! tree only where births are younger, and the objects there are compared one by one. Where the
-//! newer state has a hole, another walk goes over what the older state has in its place.
+//! Dnodes are stored in blocks of 32, and a block that was not written since the older state holds
+//! no change; neither does a whole tree of such blocks. So a walk in order goes down the
+//! meta-dnode's tree only where births are younger, and the objects there are compared one by one.
+//! Where the newer state has a hole, another walk goes over what the older state has in its place.
 //!
 //! The newer state may be written to while it is compared. After each sync the walk restarts behind
 //! the last block that it compared.

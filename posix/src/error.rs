@@ -101,7 +101,7 @@ pub enum PosixError {
     /// A path leads through too many symbolic links.
     #[error("'{}' leads through more than {limit} symbolic links", show(path))]
     TooManyLinks {
-        /// The path that was asked for.
+        /// The path of the request.
         path: Vec<u8>,
         /// How many are followed.
         limit: usize,

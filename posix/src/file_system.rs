@@ -140,7 +140,7 @@ impl FileSystem {
         }
         let stamp = self.znodes.stamp(id);
         let znode = Arc::new(match self.read_znode(id) {
-            // A new layout may have come between the two looks at the object.
+            // A new layout may have been registered between the two reads of the object.
             Err(error) if error.is_damage() && self.is_writable() => self.read_znode(id)?,
             read => read?,
         });

@@ -21,7 +21,7 @@ const INDEXED_SIZE_MAX: u64 = 1 << 20;
 const ENTRY_SIZE: u64 = 128;
 
 impl FileSystem {
-    /// A name under which `object` stands in `directory`.
+    /// A name of `object` in `directory`.
     pub(crate) fn name_in(
         &self,
         directory: &Arc<Znode>,

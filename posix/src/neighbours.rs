@@ -14,7 +14,7 @@ const BATCH_BYTES: u64 = 4 << 20;
 const SIZE_MAX: u64 = 2 << 20;
 /// The most entries of a directory that are considered.
 const ENTRIES_MAX: usize = 100_000;
-/// What is fetched and not read yet is one part in so many of the cache at most,
+/// Fetched but unread data takes at most 1 / `CACHE_PART` of the cache,
 const CACHE_PART: u64 = 8;
 /// and never more than this.
 const UNREAD_MAX: u64 = 32 << 20;

@@ -17,7 +17,7 @@ pub(crate) const ACCESS_BITS: u64 = 0o777;
 /// The requested bits of a creation time and a project id.
 const REQUEST_CREATION_TIME: u32 = 0x1;
 const REQUEST_PROJECT: u32 = 0x4_0000;
-/// The opaque flag's value stands in the bit of the append-only flag (format/2e 3).
+/// The opaque flag's value is in the bit of the append-only flag (format/2e 3).
 const REQUEST_OPAQUE: u32 = 0x200;
 const VALUE_OPAQUE: u64 = 0x80;
 const FLAG_OPAQUE: u64 = 0x100_0000_0000;

@@ -24,7 +24,7 @@ pub struct Znode {
     attributes: Attributes,
     /// None in tests.
     object: Option<Object>,
-    /// A directory's entries, once they were asked for.
+    /// A directory's entries, once they were needed.
     zap: OnceLock<Zap>,
 }
 

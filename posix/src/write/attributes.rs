@@ -222,7 +222,7 @@ impl FileSystem {
         Ok(changes.time(Attribute::Ctime, changed))
     }
 
-    /// A new mode, the lists that follow it, and what becomes of the file's flags.
+    /// A new mode, the lists that follow it, and the file's new flags.
     pub(super) fn mode_changes(
         &self,
         changes: Changes,

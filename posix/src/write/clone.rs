@@ -23,7 +23,7 @@ const SHARED_AT_ONCE: u64 = 1024;
 const SHARED_COST: u64 = 512;
 /// Bytes copied at a time.
 const COPIED_AT_ONCE: u64 = 1 << 20;
-/// For so many bytes that are not on disk yet one waits until they are.
+/// From this many bytes that are not on disk yet, wait for the sync instead of copying.
 const WAIT_MIN: u64 = 1 << 20;
 /// Files end before this offset, as on Linux.
 const SIZE_MAX: u64 = i64::MAX as u64;

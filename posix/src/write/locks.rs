@@ -16,7 +16,7 @@ pub(super) struct Locks {
     locks: Vec<Mutex<(), ranks::ObjectLocks>>,
 }
 
-/// Held locks; let go of when dropped.
+/// Held locks; released when dropped.
 #[derive(Debug)]
 pub(super) struct Held<'a> {
     _guards: [Option<MutexGuard<'a, ()>>; HELD_MAX],

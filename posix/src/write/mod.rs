@@ -1,10 +1,9 @@
 //! Changing a file system.
 //!
 //! Each operation is one transaction, so that after a crash it has happened or not: an entry is
-//! never without its object, nor a link count without its entries. An operation takes the locks
-//! of the objects that it changes, looks at them, begins its transaction, changes, and lets the
-//! caches of the reading side forget what changed. Contents that do not fit one transaction are
-//! written in several.
+//! never without its object, nor a link count without its entries. An operation takes the locks of
+//! the objects that it changes, reads them, begins its transaction, changes them, and invalidates
+//! the caches of the reading side. Contents that do not fit one transaction are written in several.
 //!
 //! Access checks are not made here, nor are they for reading; what is checked is what keeps a
 //! file system sound (names, kinds, loops) and what its attributes and quotas forbid.

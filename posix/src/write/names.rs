@@ -60,7 +60,7 @@ impl FileSystem {
         }
     }
 
-    /// Notes in a directory's attributes that it has so many more entries and subdirectories.
+    /// Adds to the counts of entries and subdirectories in a directory's attributes.
     pub(super) fn change_directory(
         &self,
         tx: &Change<'_>,

@@ -145,7 +145,7 @@ pub(super) struct InheritedList {
     /// The mode that the list stands for.
     pub mode: u64,
     is_directory: bool,
-    /// Whether the mode that was asked for has a part in it.
+    /// Whether the requested mode is applied as well.
     follows_mode: bool,
 }
 

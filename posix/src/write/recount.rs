@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Memory until the next sync for what one transaction counts.
 const STEP_BYTES: u64 = 2 << 20;
-/// Between two looks whether what was counted is on disk.
+/// Between two checks whether the counted accounts are on disk.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Accounts that depend on features of the pool.

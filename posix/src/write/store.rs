@@ -26,7 +26,7 @@ pub(super) enum Value {
     Word(u64),
     Time(Timestamp),
     Bytes(Vec<u8>),
-    /// The attribute is taken away.
+    /// The attribute is removed.
     Absent,
 }
 
@@ -204,7 +204,7 @@ impl FileSystem {
         Ok((bonus, Some(spill.ok_or_else(too_large)?)))
     }
 
-    /// The buffers for a new object in a dnode of so many slots.
+    /// The buffers for a new object in a dnode with this many slots.
     pub(super) fn new_buffers(
         &self,
         tx: &Change<'_>,

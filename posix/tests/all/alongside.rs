@@ -1,7 +1,7 @@
 //! A commit of one file makes changes of others durable, too: each must be in a state that existed.
 //!
-//! A commit takes all changes of names, and of objects only what it was asked for. What belongs to
-//! a change of names has to come with it.
+//! A commit includes all changes of names, but only the requested objects. What belongs to a change
+//! of names has to come with it.
 
 use crate::logged::{bytes, facts, replay};
 use crate::made;

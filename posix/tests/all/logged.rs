@@ -1,4 +1,4 @@
-//! Logs of real pools: what was promised is there after a power cut, however it is asked for.
+//! Logs of real pools: synced changes survive a power cut, with every kind of sync.
 //!
 //! Each operation here once waited for its group, for it had no record. Now the log has all of
 //! them: a cut comes right after the promise, and everything is as it was, by our replay; OpenZFS

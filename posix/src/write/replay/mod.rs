@@ -56,7 +56,7 @@ struct ReplayClock {
 }
 
 impl ReplayClock {
-    /// A clock that stands at `now` until a record says that it was later.
+    /// A clock that shows `now` until a record has a later time.
     fn new(env: &Arc<dyn Env>, now: Duration) -> Arc<Self> {
         Arc::new(Self {
             env: Arc::clone(env),
@@ -64,7 +64,7 @@ impl ReplayClock {
         })
     }
 
-    /// A clock that stands at the time of a file.
+    /// A clock that shows the time of a file.
     fn since(env: &Arc<dyn Env>, since: Timestamp) -> Arc<Self> {
         let seconds = u64::try_from(since.seconds).unwrap_or(0);
         Self::new(env, Duration::new(seconds, since.nanoseconds))
