@@ -70,7 +70,7 @@ impl DatasetFiles {
         let _ = kernel.invalidate_node(NodeId::ROOT);
     }
 
-    /// Refuses a handle of a file that an exchange took away.
+    /// Refuses a handle of a file that disappeared in an exchange.
     pub(super) fn check_handle(&self, object: ObjectId, handle: Handle) -> Result<(), Errno> {
         match self.exchanges.is_gone(object, handle) {
             true => Err(Errno::IO),

@@ -32,7 +32,7 @@ impl Exchanges {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Whether a handle is of a file that an exchange took away.
+    /// Whether a handle is of a file that disappeared in an exchange.
     pub fn is_gone(&self, object: ObjectId, handle: Handle) -> bool {
         if self.count() == 0 {
             return false;

@@ -289,7 +289,7 @@ pub trait FileSystem: Send + Sync {
         Err(Errno::ROFS)
     }
 
-    /// As [`Self::write`] of the first so many bytes of some buffers, taken one after the other.
+    /// As [`Self::write`], of the first `length` bytes of some buffers, taken one after the other.
     /// A file system that keeps a buffer for its own leaves an empty one in its place. Returns the
     /// size of the file's blocks, if it has such: the next write comes in buffers of that size.
     fn write_blocks(

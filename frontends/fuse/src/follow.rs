@@ -22,7 +22,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 const LARGE: usize = 64 << 10;
 /// Requests of one caller in a row before it is followed.
 const STREAK_MIN: u32 = 16;
-/// Requests between two looks at where the caller is; a look costs as much as one or two.
+/// Requests between two checks of the caller's processor; a look costs as much as one or two.
 const LOOK_PERIOD: u32 = 64;
 /// No processor.
 const NOWHERE: usize = usize::MAX;
@@ -30,7 +30,7 @@ const NOWHERE: usize = usize::MAX;
 /// A session's view of its callers. Races between workers only cost a moment's speed.
 #[derive(Debug)]
 pub(crate) struct Callers {
-    /// The last thread that asked for something.
+    /// The thread of the last request.
     caller: AtomicU32,
     /// Its requests in a row, none of which met another.
     streak: AtomicU32,

@@ -1,4 +1,4 @@
-//! What a worker is at: the request that it answers, and whether its caller still waits.
+//! What a worker is doing: the request that it answers, and whether its caller still waits.
 
 use crate::transport::Device;
 use cenote_base::rt::{Mutex, ranks};

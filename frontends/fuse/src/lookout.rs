@@ -39,14 +39,14 @@ const REQUESTS_MANY: u64 = 8;
 pub(crate) enum Awake {
     /// None: a single processor has to be left to the caller.
     Nobody,
-    /// The one that looks after the leader.
+    /// The one that watches the leader.
     Guard,
     /// The one that waits for requests.
     Leader,
 }
 
 impl Awake {
-    /// With so many processors.
+    /// The choice for this many processors.
     pub fn with(processors: usize) -> Self {
         match processors {
             0 | 1 => Self::Nobody,
@@ -123,7 +123,7 @@ impl Lookout {
         }
     }
 
-    /// A request came after sleeping for so long.
+    /// A request came after sleeping for `time`.
     pub fn slept(&mut self, time: Duration) {
         self.crowded = self.crowded.saturating_sub(1);
         if time < LOOKING_MAX {

@@ -42,7 +42,7 @@ pub(crate) fn may_be_answered(code: u32) -> bool {
 pub(crate) struct Overdue {
     /// Slot and number of each request, and when it is answered.
     requests: Vec<(usize, u64, Instant)>,
-    /// Whether a thread looks after them.
+    /// Whether a thread watches them.
     pub is_watched: bool,
 }
 

@@ -26,7 +26,7 @@ const REQUEST_HEAD_MAX: usize = 4096;
 pub(crate) const RECEIVE_SIZE_MIN: usize = 8192;
 /// Bytes of a WRITE before its data: the header and `struct fuse_write_in`.
 const WRITE_HEAD: usize = HEADER_SIZE + WRITE_ARGUMENTS;
-/// Writes of so many bytes are received into blocks: less is copied as quickly.
+/// Writes from this size on are received into blocks: less is copied as quickly.
 const LARGE_WRITE: usize = 64 << 10;
 /// Requests without a large write among them after which the blocks are given up.
 const PATIENCE: u32 = 64;

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// What came from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// A request of so many bytes.
+    /// A request of this many bytes.
     Request(usize),
     /// The file system is unmounted or the connection was aborted.
     Ended,

@@ -63,7 +63,7 @@ pub(crate) struct Turns {
     sequence: AtomicU64,
     /// Leaders at work; more than one when the last one has not ended yet.
     working: AtomicUsize,
-    /// A guard looks after the leader.
+    /// A guard watches the leader.
     is_guarded: AtomicBool,
     /// The guard waits for the next request.
     guard_sleeps: AtomicBool,
@@ -79,7 +79,7 @@ struct Parked {
 }
 
 impl Turns {
-    /// For workers that may use so many processors.
+    /// For workers that may use this many processors.
     pub fn new(processors: usize) -> Self {
         Self {
             is_one: AtomicBool::new(false),

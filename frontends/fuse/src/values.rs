@@ -170,7 +170,7 @@ pub struct Entry {
 pub enum Lookup {
     /// The name exists.
     Found(Entry),
-    /// It does not, and the kernel may remember that for so long.
+    /// It does not, and the kernel may cache that for this time.
     Absent(Lifetime),
 }
 
@@ -256,7 +256,7 @@ pub struct AttrChanges {
 /// Permission bits of a new file, and what the caller does not want of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewMode {
-    /// `st_mode` as asked for; type bits count in `mknod` only.
+    /// `st_mode` as requested; type bits count in `mknod` only.
     pub mode: u32,
     /// Bits to leave out, unless a default ACL decides.
     pub umask: u32,
@@ -300,7 +300,7 @@ pub struct FilePlace {
 /// Choices that hold for a whole mount, asked once before the first request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Features {
-    /// Let the kernel enforce `system.posix_acl_access`, which it then asks for per inode.
+    /// Let the kernel enforce `system.posix_acl_access`, which it then requests for each inode.
     pub posix_acl: bool,
     /// Whether [`FileSystem::opendir`] is wanted. Without it the kernel opens directories itself
     /// and keeps listings cached until invalidated: two round trips fewer per directory.

@@ -21,7 +21,7 @@ use cenote_base::rt::{self, Instant};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// After so many requests in a row with waiting workers to spare, one worker leaves.
+/// After this many requests in a row with more than enough waiting workers, one worker leaves.
 const SURPLUS_MAX: usize = 2000;
 
 impl Session {

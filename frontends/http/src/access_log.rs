@@ -322,7 +322,7 @@ mod tests {
         assert_eq!((lines(&old), lines(&path)), (1, 1));
     }
 
-    /// A log on a disk that hangs until the test lets go of it.
+    /// A log on a disk that hangs until the test releases it.
     struct Stuck(Arc<Mutex<()>>);
 
     impl AccessLog for Stuck {

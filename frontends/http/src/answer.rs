@@ -218,7 +218,7 @@ fn answer_once(asked: &Asked, site: &Site, rules: &Rules, look: &dyn Look) -> Op
     }
 }
 
-/// `/robots.txt` of the options, if that is what is asked for.
+/// `/robots.txt` of the options, if the request is for it.
 pub(crate) fn robots(target: &Target, rules: &Rules) -> Option<Answer> {
     let text = rules.options.robots.as_ref()?;
     if target.is_directory || target.path != [b"robots.txt"] {

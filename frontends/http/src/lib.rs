@@ -1,6 +1,7 @@
 //! Files and pages over HTTP, for browsers, download tools and mirrors.
 //!
-//! The crate speaks the protocol, by `hyper`, and knows nothing of ZFS. From the inside out:
+//! The crate implements the protocol, with `hyper`, and does not depend on ZFS. From the inside
+//! out:
 //!
 //! * [`Tree`] is what a site serves: files and directories as they were at one moment. A tree over
 //!   a dataset or a snapshot belongs to the crates above.

@@ -165,7 +165,7 @@ pub enum OptionsError {
     Limit(&'static str, &'static str),
 }
 
-/// Headers that say what the server knows better.
+/// Headers that only the server may set.
 const OWN_HEADERS: [&str; 13] = [
     "accept-ranges",
     "connection",

@@ -114,7 +114,8 @@ impl Bound {
         })
     }
 
-    /// Has so many threads serve connections, at most 8. Default: one for each processor.
+    /// Sets the number of threads that serve connections, at most 8. Default: one for each
+    /// processor.
     pub fn set_workers(&mut self, workers: usize) {
         self.workers = Some(workers);
     }

@@ -93,7 +93,7 @@ pub enum Purpose {
 ///
 /// A file of a live dataset may change while it is read. Then a read fails with
 /// [`TreeError::Changed`]; or [`Self::entity_tag`] changes, and a read gives the new bytes, or
-/// fewer than were asked for if it became shorter.
+/// fewer than requested if it became shorter.
 pub trait File: Send + Sync {
     /// Bytes.
     fn size(&self) -> u64;

@@ -50,7 +50,7 @@ const QUICK_BYTES_MAX: u64 = 32 << 10;
 const QUICK_NS: u64 = 50_000;
 /// One that took longer counts as this: it may have had to wait for a processor.
 const NOTED_NS_MAX: u64 = 16 * QUICK_NS;
-/// The weight of the last request is one in so many.
+/// The weight of the last request is 1 / `WEIGHT`.
 const WEIGHT: u64 = 32;
 
 /// What all connections share.
@@ -361,7 +361,7 @@ impl Connection {
         })
     }
 
-    /// Receives a request's payload of so many bytes.
+    /// Receives a request's payload of `follows` bytes.
     fn take_payload(
         &self,
         receiver: &mut Receiver,

@@ -92,7 +92,7 @@ impl Limits {
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 
-    /// How long so many bytes of a request's data may take to come.
+    /// How long this many bytes of a request's data may take to arrive.
     pub(crate) fn payload_time(&self, bytes: u64) -> Duration {
         self.payload_time + Duration::from_secs(bytes >> 20)
     }

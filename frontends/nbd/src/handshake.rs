@@ -27,7 +27,7 @@ const OPTIONS_MAX: usize = 1024;
 const OPTION_BYTES_MAX: u32 = 64 << 10;
 /// Bytes of an option's data that are received at all.
 const OPTION_BYTES_SKIPPED_MAX: u32 = 1 << 20;
-/// Answers are sent when there are so many bytes of them.
+/// Answers are sent when this many bytes are pending.
 const ANSWER_BYTES: usize = 64 << 10;
 
 /// Why a handshake ended without a transmission.

@@ -1,6 +1,6 @@
 //! Block devices for other programs and machines: an NBD server.
 //!
-//! The crate speaks the protocol itself and knows nothing of ZFS. From the inside out:
+//! The crate implements the protocol itself and does not depend on ZFS. From the inside out:
 //!
 //! * [`BlockDevice`] is what an export must answer: reads whose zeros are holes, writes, flushes,
 //!   trims, zeros, and extents in any number of metadata contexts. [`MemoryDisk`], [`FileDisk`]

@@ -66,7 +66,7 @@ impl ReadData {
     }
 
     fn admit(&mut self, length: usize) {
-        // A device that gives more than was asked for would send it to the next request.
+        // If a device returned more than requested, the excess would be taken for the next reply.
         assert!(length <= self.remaining(), "a read gives what was asked");
         self.length += length;
     }

@@ -71,7 +71,7 @@ pub(crate) struct Turns {
     lead: AtomicU64,
     /// Requests that leaders have begun.
     begun: AtomicU64,
-    /// The request that the leader is at; 0 while it receives.
+    /// The request that the leader is carrying out; 0 while it receives.
     working: AtomicU64,
     /// There is no watcher.
     is_unwatched: AtomicBool,
@@ -80,7 +80,7 @@ pub(crate) struct Turns {
     single: AtomicU32,
 }
 
-/// The leader is at a request while this lives.
+/// The leader is carrying out a request while this lives.
 pub(crate) struct AtWork<'a>(&'a Turns, u64);
 
 impl Drop for AtWork<'_> {
@@ -290,7 +290,7 @@ mod tests {
         }
     }
 
-    /// Parks so many threads, and returns their roles when they wake.
+    /// Parks this many threads, and returns their roles when they wake.
     fn park<'s>(
         scope: &'s std::thread::Scope<'s, '_>,
         turns: &'s Turns,

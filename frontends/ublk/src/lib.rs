@@ -5,7 +5,7 @@
 //!
 //! *The idea.* Linux has a driver for it, `ublk_drv`: the kernel hands requests over through an
 //! `io_uring`. The library `libublk` speaks with it, and this crate puts a [`BlockDevice`] behind.
-//! It knows nothing of ZFS.
+//! It does not depend on ZFS.
 //!
 //! *Promises.* A flush that was answered covers every write that was answered before, and a write
 //! with FUA is durable when it is answered. One request that waits holds up no other. When the

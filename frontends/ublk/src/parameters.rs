@@ -16,7 +16,7 @@ const DISCARD_BYTES_MAX: u64 = 1 << 30;
 /// page.
 const BLOCK_SIZE_MAX: u32 = 4096;
 
-/// Requests under way at most that can be asked for.
+/// The most requests under way that can be configured.
 const QUEUE_DEPTH_MAX: u16 = 1024;
 
 /// Refuses options that no device can have.

@@ -63,7 +63,7 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// None yet, for a device that may have so many requests under way.
+    /// None yet, for a device that may have this many requests under way.
     pub fn new(
         device: Arc<dyn BlockDevice>,
         threads_max: u16,

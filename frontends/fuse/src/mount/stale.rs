@@ -65,7 +65,7 @@ pub fn clear_stale_mounts(prefix: &Path) -> Result<ClearedMounts, MountError> {
 }
 
 /// Clears dead mounts exactly at `mount_point`, which may lie on top of each other, but for the
-/// last of them: it is returned, to be taken away when something else is there.
+/// last of them: it is returned, to be unmounted when its replacement is mounted.
 pub(super) fn clear_at(mount_point: &Path) -> Result<Option<HeldMount>, MountError> {
     let entries = own_mounts().map_err(MountError::Table)?;
     let mut last: Option<HeldMount> = None;

@@ -1,7 +1,7 @@
 //! The page that people see of a directory.
 //!
 //! It is one table without scripts, readable by a screen reader and on a telephone, in light and
-//! dark. The style sheet stands in the page, so that nothing else is fetched, and an administrator
+//! dark. The style sheet is part of the page, so that nothing else is fetched, and an administrator
 //! can replace it.
 
 use super::heading::{Heading, Key};

@@ -55,7 +55,7 @@ pub trait Filter: Send + Sync {
     /// Before the device has the request. It may wait, but not without end.
     fn before(&self, _request: &FilteredRequest) {}
 
-    /// After the device has answered, in so much time.
+    /// Called after the device has answered; `took` is the time that it took.
     fn after(&self, _request: &FilteredRequest, _took: Duration, _is_well: bool) {}
 }
 

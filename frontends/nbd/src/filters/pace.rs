@@ -11,7 +11,7 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 /// What may go at once after a time without requests.
 const BURST: Duration = Duration::from_millis(50);
 
-/// Each request takes so much longer.
+/// Each request takes this much longer.
 #[derive(Debug)]
 pub struct Delay(pub Duration);
 
@@ -31,7 +31,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Lets so many bytes pass in a second; none is as one.
+    /// Lets this many bytes pass in a second; none is as one.
     pub fn new(bytes_per_second: u64) -> Self {
         Self {
             bytes_per_second: bytes_per_second.max(1),
@@ -44,7 +44,7 @@ impl Rate {
         u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// How long a request of so many bytes waits at the moment `now`.
+    /// How long a request of this many bytes waits at the time `now`.
     fn wait_at(&self, now: u64, bytes: u64) -> Duration {
         let cost = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second);
         let cost = u64::try_from(cost).unwrap_or(u64::MAX);

@@ -26,7 +26,7 @@ pub fn more_namespaces() -> RwLockWriteGuard<'static, ()> {
     NAMESPACES.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A mount in a temporary directory that goes away with it.
+/// A mount in a temporary directory that is removed with it.
 pub struct Mounted {
     pub mount: Mount,
     directory: tempfile::TempDir,
