@@ -3,10 +3,9 @@
 //! A daemon that is killed cannot report it. Its pools are then imported nowhere, its mounts fail
 //! with "Transport endpoint is not connected", and the message "no pools are imported" would
 //! mislead. So each daemon keeps a record: a file of its own in the state directory, which lists
-//! its pools with all that an import needs, and its mounts. The file goes away with the last pool
-//! that is exported and when the daemon ends in order. A record of a process that no longer runs
-//! shows that its daemon died, what it had, and since when: the file is touched every
-//! [`TOUCH_PERIOD`].
+//! its pools with all that an import needs, and its mounts. The file is removed when the last pool
+//! is exported and when the daemon ends in order. A record of a process that no longer runs shows
+//! that its daemon died, what it had, and since when: the file is touched every [`TOUCH_PERIOD`].
 //!
 //! A daemon that starts reads the record of the one before. What that had and this one has not
 //! imported yet is kept in the new record as a [`Loss`] until it is imported or forgotten.

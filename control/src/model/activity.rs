@@ -206,7 +206,7 @@ pub struct IntentLogReport {
     pub broken: Option<String>,
 }
 
-/// Work that is asked for or has to be done, and has not begun.
+/// Work that is requested or necessary, and has not begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Due {
     /// A device in use lacks data that the others have.

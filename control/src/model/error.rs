@@ -248,7 +248,7 @@ pub enum ControlError {
         /// The system's reason.
         reason: String,
     },
-    /// The system does not let go of a mount.
+    /// The system does not unmount a mount.
     #[error("cannot unmount '{path}': {reason}")]
     UnmountFailed {
         /// The mount point.

@@ -41,7 +41,7 @@ pub enum NbdAct {
         /// Where.
         listen: NbdListen,
     },
-    /// Say what is served, and to whom.
+    /// Report the exports and their clients.
     Status,
     /// Serve it no longer.
     Stop {

@@ -23,7 +23,7 @@ pub enum Depth {
     /// The roots themselves.
     #[default]
     Roots,
-    /// At most so many levels below.
+    /// At most this many levels below.
     Levels(u64),
     /// Everything below.
     All,

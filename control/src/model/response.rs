@@ -77,7 +77,7 @@ pub enum Response {
     },
     /// Devices are used again, or not.
     Online {
-        /// Each with its state, in the order asked for.
+        /// Each with its state, in the order of the request.
         states: Vec<(String, VdevState)>,
         /// Name and reason of the others.
         failures: Vec<(String, ControlError)>,
@@ -89,7 +89,7 @@ pub enum Response {
         /// Name and reason of the datasets that could not be mounted.
         failures: Vec<(String, ControlError)>,
     },
-    /// What a dataset would be made with, beside what was asked for.
+    /// The properties that a dataset would be created with, beside the requested ones.
     Planned {
         /// Bytes of a volume: whole blocks.
         volume_size: Option<u64>,

@@ -55,7 +55,7 @@ pub struct Send {
     /// Only say what would be sent (`-n`).
     #[serde(default)]
     pub dry_run: bool,
-    /// Say beforehand what is sent and about how much that is (`-v`, `-P`).
+    /// First report the contents and estimated size of the stream (`-v`, `-P`).
     #[serde(default)]
     pub estimates: bool,
 }

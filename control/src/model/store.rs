@@ -143,7 +143,7 @@ pub struct StoreReport {
     pub status: StoreStatus,
     /// Bytes of data objects that addresses point to, at most.
     pub live_bytes: u64,
-    /// Whether it is exactly so much.
+    /// Whether the number is exact.
     #[serde(default)]
     pub live_exact: bool,
     /// Bytes of data objects that are not removed.

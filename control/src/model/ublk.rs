@@ -38,7 +38,7 @@ pub struct UblkStatus {
     /// Why there can be no disks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<String>,
-    /// Whether the property `cenote:ublk` asks for disks.
+    /// Whether the property `cenote:ublk` enables disks.
     #[serde(default)]
     pub is_wanted: bool,
 }

@@ -1,6 +1,6 @@
 //! The unix-socket protocol between the daemon and its clients.
 //!
-//! A frame is a 32-bit little-endian length and so many bytes of JSON. A client sends one request
+//! A frame is a 32-bit little-endian length and that many bytes of JSON. A client sends one request
 //! and reads frames until the last: parts of a long answer, then the answer or the refusal. It may
 //! then send another. Closing the connection cancels what is under way. File descriptors (streams
 //! to write into, files to read from) travel beside the first byte of the request's frame as

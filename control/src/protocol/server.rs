@@ -23,7 +23,7 @@ use crate::model::{Access, ControlError, Part, Request, Response};
 /// How often waiting threads look whether the daemon is to stop.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How often a server without room looks whether there is room again.
+/// How often a full server checks whether there is room again.
 const FULL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How long an auto-started daemon waits for its first client.

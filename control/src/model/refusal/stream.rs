@@ -32,7 +32,7 @@ pub enum StreamAct {
         /// The parent.
         dataset: String,
     },
-    /// To send what was asked for.
+    /// To send the requested stream.
     #[error("cannot send '{target}'")]
     Send {
         /// The dataset or snapshot.

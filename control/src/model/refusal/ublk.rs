@@ -1,4 +1,4 @@
-//! Why volumes are not made disks of this machine, or their disks not taken away.
+//! Why disks of this machine are not created for volumes, or not removed.
 
 use crate::model::shell_word;
 use serde::{Deserialize, Serialize};
@@ -46,7 +46,7 @@ pub enum UblkRefusal {
         /// The kernel's device.
         device: String,
     },
-    /// It cannot be taken away.
+    /// It cannot be removed.
     #[error("{device} of '{dataset}' cannot be taken away: {reason}")]
     Stays {
         /// The volume or snapshot.
