@@ -1,4 +1,4 @@
-//! Commands whose work lives in other packages: they are built when they are asked for.
+//! Commands whose work lives in other packages: they are built when they are needed.
 //!
 //! `xtask` itself stays small this way, so that `cargo xtask tidy` needs no engine to compile.
 

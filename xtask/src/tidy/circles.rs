@@ -2,7 +2,7 @@
 //!
 //! Of two files that use each other neither can be read first, and none of them can be moved, so
 //! that they are one file in two pieces. Here each file of a crate is a node, and an edge goes to
-//! the file whose items it names ([`super::uses`]). What children of a module share stands in a
+//! the file whose items it names ([`super::uses`]). Code that children of a module share is in a
 //! file beside them, and `mod.rs` declares them, hands on and calls; it is not used by them.
 //!
 //! The rule is younger than the code. The files that were in circles when it came are listed in

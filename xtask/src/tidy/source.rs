@@ -90,7 +90,7 @@ impl Source {
             .collect()
     }
 
-    /// The function whose `fn` stands at `at`; `None` for pointers to functions and declarations.
+    /// The function whose `fn` is at `at`; `None` for pointers to functions and declarations.
     fn function(&self, at: usize) -> Option<Function> {
         let after = self.code[at + 2..].trim_start();
         let name: String = after
