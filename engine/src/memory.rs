@@ -30,13 +30,13 @@ const READS_MIN: u64 = 40 << 20;
 
 /// How often the shares are set again.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Under pressure caches keep at least one part in so many.
+/// Under pressure caches keep at least 1 / `FLOOR_PART` of their space.
 const FLOOR_PART: u64 = 16;
-/// When it is over they grow by one part in so many at each look.
+/// Afterwards they grow by 1 / `GROWTH_PART` at each check.
 const GROWTH_PART: u64 = 32;
-/// Waiting for memory longer than one part in so many of the time is pressure.
+/// Waiting for memory for more than 1 / `STALLED_PART` of the time is pressure.
 const STALLED_PART: u32 = 20;
-/// Of what a pool read, one part in so many is forgotten at each look.
+/// At each check, a pool's recent reads are reduced by 1 / `FORGOTTEN_PART`.
 const FORGOTTEN_PART: u64 = 8;
 
 /// What the system says about its memory.

@@ -76,7 +76,7 @@ impl Courier {
         self.plan.on.contains(&alarm.kind) && alarm.severity >= self.plan.least
     }
 
-    /// Has an alarm sent, if there is a place for it.
+    /// Queues an alarm, if there is room.
     pub fn put(&self, alarm: Alarm) {
         let mut state = self.shared.lock();
         if state.queue.len() < QUEUE_MAX {
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-    /// A receiver that hangs until it is released, and then fails so many times.
+    /// A receiver that hangs until it is released, and then fails a number of times.
     #[derive(Default)]
     struct Receiver {
         is_released: AtomicBool,

@@ -45,7 +45,7 @@ impl Group {
             }
     }
 
-    /// Whether nothing of it needs to be remembered.
+    /// Whether it can be forgotten.
     fn is_over(&self, now: Duration, limits: &AlarmLimits) -> bool {
         let told = self
             .told

@@ -67,7 +67,7 @@ pub struct AlarmLimits {
     pub full_percent: u64,
     /// Days since the last scrub; 0 for never.
     pub scrub_days: u64,
-    /// Errors are gathered for so long before the first message about them.
+    /// How long errors are gathered before the first message about them.
     pub gather: Duration,
     /// Further messages about the same errors are so far apart.
     pub repeat: Duration,

@@ -132,7 +132,7 @@ impl<'a> Upload<'a> {
         self.done = self.done.max(gone).max(went.min(most));
     }
 
-    /// Has the pool written, which takes as long as the upload where flushes wait for the store.
+    /// Syncs the pool, which takes as long as the upload if flushes wait for the store.
     fn watch_sync(
         &mut self,
         imported: &Imported,
@@ -186,8 +186,8 @@ pub(crate) fn failure_of(devices: &Devices) -> Option<ControlError> {
     })
 }
 
-/// Has a pool give up that waits for a device which will never take anything again, until what is
-/// returned is dropped.
+/// Makes a pool give up if it waits for a device that has failed permanently, until the returned
+/// job is dropped.
 pub(crate) fn give_up_with(imported: &Arc<Imported>, devices: &Devices) -> Option<Job> {
     if devices.is_empty() {
         return None;

@@ -1,7 +1,7 @@
 //! The devices in stores and in the network that are open for writing, by their places.
 //!
-//! Each in a store is open once, however often it is asked for: a search that has opened it and the
-//! import behind it use the same. The table does not keep a device; its pool does.
+//! Each device in a store is opened only once: a search that has opened it and the import behind it
+//! use the same. The table does not keep a device; its pool does.
 //!
 //! NBD has no locks, so the table is the lock of exports: one that is open for writing here cannot
 //! be opened again, like a file. After an interruption the client repeats unflushed writes, which

@@ -97,7 +97,7 @@ struct State {
     touched: Duration,
     /// Why it is not where it should be.
     failure: Option<String>,
-    /// The text of the note beside the socket while that is taken away.
+    /// The text of the note beside the socket while the note is removed.
     note: Option<Vec<u8>>,
     /// The number of mount changes in the record, and whether it notes that there are newer ones.
     changes: u64,
@@ -419,7 +419,7 @@ impl State {
             let Some(pool) = pool else {
                 continue;
             };
-            // What is back and taken away later is not awaited any more.
+            // A mount that came back and was unmounted later is not awaited any more.
             let is_back = |mount: &RecordedMount| {
                 let mut mounts = pool.mounts.iter();
                 mounts.any(|there| there.place == mount.place)

@@ -300,7 +300,8 @@ fn destroy_one(
     noted: &mut NotedOnce<'_>,
 ) -> Result<(), ControlError> {
     if name.parent().is_none() {
-        // The root of a pool goes with the pool only; what was asked for is all else in it.
+        // The root of a pool goes with the pool only; the request is then about everything else in
+        // it.
         return destroy_snapshots_of(context, mounts, name, noted);
     }
     let (imported, dataset) = context.registry.dataset(name)?;

@@ -239,7 +239,7 @@ impl Listing<'_> {
         }
     }
 
-    /// The row of a dataset, if its kind is asked for.
+    /// The row of a dataset, if its kind is requested.
     fn made(
         &self,
         imported: &Arc<Imported>,

@@ -188,7 +188,7 @@ impl Seen {
     }
 }
 
-/// Whether errors of a device are on record.
+/// Whether a device has recorded errors.
 fn has_errors(imported: &Imported, device: Guid) -> bool {
     let tree = vdev_tree(&imported.pool);
     let found = leaves(&tree)

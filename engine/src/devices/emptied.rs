@@ -16,7 +16,7 @@ use cenote_pool::{Actor, Offline};
 use cenote_vdev::DeviceLabels;
 use std::path::Path;
 
-/// Has the pool let a device go that is in use without labels, if it is the one at `place`.
+/// Makes the pool close a device in use that has lost its labels, if it is the one at `place`.
 ///
 /// # Errors
 /// If the pool needs what the device still has.

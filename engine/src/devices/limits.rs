@@ -23,7 +23,7 @@ const LOOKS_MAX: usize = 128;
 /// Errors of a device: failed reads and writes, wrong checksums, slow requests.
 pub(super) type Errors = [u64; 3];
 
-/// So many within so long; `None` if nothing follows from any number.
+/// A number of errors within a time; `None` if nothing follows from any number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limit {
     count: Option<u64>,

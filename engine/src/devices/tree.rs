@@ -470,7 +470,7 @@ fn set_found(vdev: &mut Vdev, config: &VdevConfig, pool: &Pool) {
     }
 }
 
-/// The spares that stand in for devices of the tree.
+/// The spares that replace devices of the tree.
 fn spares_in_use(pool: &Pool) -> Vec<Guid> {
     let tree = pool.vdev_tree();
     let spares = tree.walk().filter(|vdev| vdev.is_spare);

@@ -1,4 +1,4 @@
-//! Mounts: the table of them, and how they are made, changed and taken away.
+//! Mounts: the table of them, and how they are made, changed and unmounted.
 //!
 //! [`mounter`] is the interface to the frontend that mounts file systems. The table is at the
 //! bottom (`table`); `make`, `change`, `follow` and `unmount` use it, properties (`options`) and

@@ -298,7 +298,7 @@ impl Mounts {
         self.changed();
     }
 
-    /// Has all mounts of a pool let go of snapshots that are gone or renamed.
+    /// Makes all mounts of a pool close snapshots that were destroyed or renamed.
     pub fn forget_snapshots(&self, pool: &str) {
         for (_, mounted) in self.newest_first(|entry| entry.pool == pool) {
             mounted.forget_snapshots();
@@ -348,7 +348,7 @@ impl Mounts {
         self.forget_ended();
     }
 
-    /// Unmounts and lets go of the mount, so that its files and keys are closed.
+    /// Unmounts and drops the mount, so that its files and keys are closed.
     pub fn unmount_one(&self, mounted: Arc<dyn Mounted>, force: bool) -> Result<(), ControlError> {
         mounted.unmount(force)?;
         self.forget(&mounted);

@@ -93,7 +93,7 @@ pub(crate) struct Unmounted {
     pub failures: Vec<(String, ControlError)>,
 }
 
-/// Unmounts all file systems but those that mount(8) looks after.
+/// Unmounts all file systems but those with `mountpoint=legacy`.
 pub(crate) fn unmount_all(registry: &Registry, mounts: &Mounts, force: bool) -> Unmounted {
     let mut failures = Vec::new();
     let mut unmounted = Vec::new();

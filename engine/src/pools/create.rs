@@ -282,8 +282,8 @@ fn is_any_in_store(new: &NewPool) -> bool {
     devices.any(|device| is_in_store(device))
 }
 
-/// The features of a new pool: the usual ones, or those that the files name, and then what was
-/// asked for one by one.
+/// The features of a new pool: the default ones, or those in the files, and then those that were
+/// requested one by one.
 fn chosen_features(
     none: bool,
     properties: &Properties,

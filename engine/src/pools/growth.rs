@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const AUTOEXPAND: &str = "autoexpand";
 const ON: Stored = Stored::Number(1);
-/// How often devices are asked for their size.
+/// How often the size of devices is checked.
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// Expands a pool's vdevs if their devices have grown.

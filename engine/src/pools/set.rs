@@ -35,7 +35,7 @@ pub(crate) fn set_pool_property(
     Ok(Response::Done)
 }
 
-/// Has a pool that was just opened do as its properties say.
+/// Applies its properties to a pool that was just opened.
 pub(crate) fn obey_properties(context: &Context, imported: &Arc<Imported>) {
     obey_fail_mode(context, imported);
     obey_autoexpand(&context.events, imported);

@@ -80,7 +80,7 @@ fn words(property: &str, stored: &Stored) -> String {
     }
 }
 
-/// What settings say that needs a yes; `None` for values that are taken away.
+/// What settings say that needs a yes; `None` for values that are removed.
 pub(crate) fn said(settings: &[Setting]) -> Vec<(String, Option<String>)> {
     let meant = settings.iter();
     let meant = meant.filter(|setting| ACTING.contains(&setting.name.as_str()));
@@ -275,7 +275,7 @@ impl Approvals {
         }
     }
 
-    /// What a user of this machine set, or took away (`None`), on a dataset.
+    /// Notes the values that a user of this machine set or removed (`None`) on a dataset.
     pub fn said(&self, imported: &Imported, name: &DatasetName, said: &[(String, Option<String>)]) {
         if said.is_empty() {
             return;

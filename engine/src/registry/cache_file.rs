@@ -192,7 +192,7 @@ fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     fs::rename(&new, file)
 }
 
-/// Writes a list into a cache file. An empty file goes away.
+/// Writes a list into a cache file. An empty file is removed.
 fn store(file: &Path, list: &NvList) -> std::io::Result<()> {
     match list.is_empty() {
         true => match fs::remove_file(file) {

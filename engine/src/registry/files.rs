@@ -20,7 +20,7 @@ fn wrong_kind(dataset: &Dataset) -> ControlError {
 }
 
 impl Imported {
-    /// The files of a dataset, after its log's replay if that was asked for.
+    /// The files of a dataset, after its log's replay if that was requested.
     pub fn files(&self, dataset: &Dataset) -> Result<Arc<FileSystem>, ControlError> {
         if self.can_change(dataset) {
             return self.open_head(dataset);

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
-/// One imported pool and how it was asked for.
+/// One imported pool and the options of its import.
 #[derive(Debug)]
 pub(crate) struct Imported {
     pub pool: Arc<Pool>,

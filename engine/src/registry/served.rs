@@ -26,7 +26,7 @@ const FAREWELL: Duration = Duration::from_secs(1);
 /// Disconnects a client.
 pub type HangUp = Arc<dyn Fn() + Send + Sync>;
 
-/// How a disk is to let go of its volume.
+/// How a disk releases its volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grip {
     /// Not at all: only whether it would.

@@ -1,7 +1,7 @@
 //! Snapshots made and destroyed.
 //!
 //! What one command does to the snapshots of a pool is one task: all of it is in one transaction
-//! group or none. Snapshots of different pools know nothing of each other.
+//! group or none. Snapshots of different pools are independent.
 
 use super::bookmarks::{create_bookmark, destroy_bookmarks};
 use super::clones::{clone_snapshot, promote};

@@ -50,7 +50,7 @@ pub(super) fn with_those_below(
     Ok(all)
 }
 
-/// The snapshot that a refusal is about: the one it names, or the first of those asked for.
+/// The snapshot that a refusal is about: the one it names, or the first one of the request.
 fn subject(error: &ControlError, names: &[DatasetName]) -> String {
     let named = match error {
         ControlError::Exists { name } => Some(name),

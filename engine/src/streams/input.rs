@@ -10,7 +10,7 @@ use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read};
 
-/// For so long a read waits before it looks whether the client is there.
+/// How long a read waits before it checks that the client is still connected.
 const WAIT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000_000,

@@ -54,7 +54,7 @@ fn cannot_resume(why: StreamRefusal) -> ControlError {
 }
 
 impl Order {
-    /// Looks up what is asked for.
+    /// Looks up the datasets of a request.
     pub fn of(registry: &Registry, asked: &Send) -> Result<Self, ControlError> {
         match &asked.token {
             Some(token) => Self::of_token(registry, token, asked),

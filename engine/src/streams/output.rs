@@ -17,7 +17,7 @@ use std::io::{Error, ErrorKind, Result, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-/// For so long a write waits before it looks whether the client is there.
+/// How long a write waits before it checks that the client is still connected.
 const WAIT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000_000,
@@ -92,7 +92,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Writes without waiting, where that can be asked for.
+    /// Writes without waiting, if the descriptor supports it.
     fn write_now(&mut self, bytes: &[u8]) -> Result<usize> {
         if !self.is_socket {
             return self.file.write(bytes);

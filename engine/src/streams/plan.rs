@@ -41,7 +41,7 @@ pub(super) enum Course {
     Ignore,
 }
 
-/// One stream and the snapshot that is to come of it.
+/// One stream and the snapshot that it will become.
 pub(super) struct Plan<'a> {
     pub asked: &'a Receive,
     pub imported: &'a Imported,
@@ -250,7 +250,7 @@ impl Plan<'_> {
         let lacks = |(feature, guid): &(Feature, &str)| {
             self.begin.features.has(*feature) && enabled.get(guid).is_none()
         };
-        // How far a stream came stands in fields that older pools cannot have.
+        // The state of a resumable receive needs fields that older pools do not support.
         let cannot_note =
             self.asked.resumable && enabled.get(features::EXTENSIBLE_DATASET).is_none();
         match cannot_note || NEEDED.iter().any(lacks) {

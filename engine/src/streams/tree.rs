@@ -27,7 +27,7 @@ use cenote_ondisk::stream::{Begin, flags};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// What is tried over and over ends after so many rounds for each dataset and snapshot there is.
+/// The most rounds of attempts for each dataset and snapshot.
 const ROUNDS_EACH: usize = 2;
 
 /// A dataset that is here.

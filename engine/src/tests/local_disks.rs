@@ -577,8 +577,8 @@ fn without_a_driver_pools_are_imported_and_the_reason_is_said() {
     assert_eq!(machine.names(), ["heads/vol"]);
 }
 
-/// A disk that was taken over counted as one that a command had asked for, and stayed when the
-/// property was switched off.
+/// A disk that was taken over counted as requested by a command, and stayed when the property was
+/// switched off.
 #[test]
 fn a_disk_that_was_taken_over_goes_with_its_property() {
     let mut machine = Machine::new();
