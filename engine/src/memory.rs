@@ -30,7 +30,7 @@ const READS_MIN: u64 = 40 << 20;
 
 /// How often the shares are set again.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Under pressure caches keep at least 1 / `FLOOR_PART` of their space.
+/// Under pressure caches keep at least 1 / `FLOOR_PART` of their limit.
 const FLOOR_PART: u64 = 16;
 /// Afterwards they grow by 1 / `GROWTH_PART` at each check.
 const GROWTH_PART: u64 = 32;

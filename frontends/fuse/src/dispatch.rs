@@ -176,8 +176,7 @@ impl<'a> Worker<'a> {
         block_size
     }
 
-    /// Undoes the lookups and opens of an answer that is not sent: the request was answered
-    /// already.
+    /// Undoes the lookup of an answer that is not sent: the request was answered already.
     fn take_back(&mut self) {
         if let Some(node) = self.found.take() {
             self.session.file_system.forget(node, 1);
