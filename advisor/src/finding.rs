@@ -21,7 +21,7 @@ impl Severity {
         }
     }
 
-    /// The word before a finding, which shouts where somebody should listen.
+    /// The word before a finding; urgent ones are in capitals.
     pub fn label(self) -> &'static str {
         match self {
             Severity::Note => "note",

@@ -29,7 +29,7 @@ pub(super) fn findings(status: &PoolStatus) -> Vec<Finding> {
     found
 }
 
-/// Where a device stands.
+/// The position of a device.
 struct Place<'a> {
     pool: &'a str,
     top: &'a Vdev,

@@ -1,9 +1,9 @@
 //! What is wrong with a pool, how bad that is, and what to do.
 //!
-//! The judgement is a pure function of what a daemon says about a pool ([`cenote_control::model`]):
-//! no clock, no disk, no daemon. `cenote health` prints the findings. The daemon's alarms are about
-//! the same things as they happen, and take from here how bad they are and where the limits lie, so
-//! that a person is not told two opinions.
+//! The judgement is a pure function of a daemon's report on a pool ([`cenote_control::model`]): no
+//! clock, no disk, no daemon. `cenote health` prints the findings. The daemon's alarms report the
+//! same problems as they happen. They use the severities and limits from here, so that the two
+//! never disagree.
 //!
 //! - `pool`, `leaves` and `stores` have the findings;
 //! - `redundancy` counts how many more devices may fail;

@@ -1,9 +1,9 @@
-//! What a device is, as its name tells, and what to do about one that does badly.
+//! The kind of a device, by its name, and what to do if it fails.
 //!
 //! Advice has to fit: a bucket has no cables, and a file no SMART values. This is the one table of
 //! such advice, for findings and alarms.
 //!
-//! A name that tells nothing more is a disk's.
+//! Any other name is a disk.
 
 use cenote_control::model::{Vdev, VdevKind};
 

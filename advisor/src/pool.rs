@@ -18,7 +18,7 @@ const FILES_MAX: usize = 10;
 /// Values without effect that are named.
 const WAITING_MAX: usize = 10;
 
-/// What is known of a pool beside its status.
+/// Facts about a pool beside its status.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Facts {
     /// Per cent of its space that is in use.
@@ -228,7 +228,7 @@ fn advice_on_spare(status: &PoolStatus, spare: &Vdev, name: &str) -> String {
 fn of_unread(status: &PoolStatus, found: &mut Vec<Finding>) {
     for table in &status.unread {
         let what = format!("its metadata is damaged: {table}");
-        let advice = "files can be read: copy them elsewhere, and make the pool anew".to_owned();
+        let advice = "files can be read: copy them elsewhere, and create the pool again".to_owned();
         found.push(finding(Severity::Danger, "", what, advice));
     }
 }

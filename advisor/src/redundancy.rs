@@ -15,9 +15,9 @@
 //!
 //! A distributed spare is space on the other devices of its dRAID. A row of blocks has at most one
 //! column on each device, and the spare's part of the row counts as one. So another failure costs a
-//! row one column at most, whether a spare has that column or not: a device whose spare holds
-//! everything is not lost by one failure more, only the others are. A dRAID has enough others: its
-//! spares stand in for fewer devices than it has beside one group.
+//! row one column at most, whether a spare has that column or not. One more failure does not lose a
+//! device whose spare is complete, only the other devices count. A dRAID has enough of them: its
+//! spares replace fewer devices than it has beside one group.
 //!
 //! *Invariant: failing any set of fewer leaves than [`failures_to_loss`] says leaves every block
 //! readable, and some set of as many does not* (the model in `redundancy_tests.rs` tries all sets).
@@ -27,12 +27,12 @@
 
 use cenote_control::model::{AllocationClass, Vdev, VdevKind, VdevState};
 
-/// What is never lost by itself.
+/// No number of failures loses data.
 const NEVER: u64 = u64::MAX;
 
 /// How many leaves have to fail until data of a vdev is lost; 0 if that is so already.
 ///
-/// `u64::MAX` for what holds no data.
+/// `u64::MAX` for vdevs without data.
 pub fn failures_to_loss(vdev: &Vdev) -> u64 {
     // Trees are at most twenty deep by their decoder.
     let children = || vdev.children.iter().map(failures_to_loss);
@@ -73,7 +73,7 @@ pub fn failures_by_design(vdev: &Vdev) -> u64 {
     match vdev.kind {
         VdevKind::Mirror => (vdev.children.len() as u64).saturating_sub(1),
         VdevKind::Raidz { parity } | VdevKind::Draid { parity, .. } => parity,
-        // What stands in for a device, or will replace it, is there for a time.
+        // A spare or replacement in progress is temporary.
         _ => 0,
     }
 }

@@ -1,7 +1,7 @@
 //! The count of failures against all sets of failures.
 //!
-//! The model knows nothing of counting: it takes a set of devices away and asks, row by row, which
-//! columns of a vdev can still be read. A dRAID's rows are all orders of its devices.
+//! The model does not count: it takes a set of devices away and asks, row by row, which columns of
+//! a vdev can still be read. A dRAID's rows are all orders of its devices.
 
 use super::*;
 
@@ -137,7 +137,7 @@ impl Trees {
     }
 }
 
-/// All orders of so many things.
+/// All orders of `count` things.
 fn orders(count: usize) -> Vec<Vec<usize>> {
     let mut all = vec![Vec::new()];
     for _ in 0..count {
@@ -157,7 +157,7 @@ fn orders(count: usize) -> Vec<Vec<usize>> {
     all
 }
 
-/// Which leaves are taken away, and how a dRAID's row lies on its devices.
+/// Which leaves are removed, and how a dRAID's row lies on its devices.
 struct World<'a> {
     taken: u64,
     row: Option<(&'a Vdev, &'a [usize], usize)>,

@@ -4,7 +4,7 @@ use crate::numbers::{duration, nicebytes};
 use crate::{Finding, Severity};
 use cenote_control::model::{StoreStatus, shell_word};
 
-/// Seconds for which a store may be away before that is told: most come back at once.
+/// Seconds without an answer from a store before it is reported: most outages are short.
 const AWAY_MAX: u64 = 60;
 /// Seconds for which something may wait that is to be uploaded within half a minute.
 const LATE: u64 = 600;
@@ -15,14 +15,14 @@ pub(super) fn findings(pool: &str, stores: &[StoreStatus]) -> Vec<Finding> {
     found.collect()
 }
 
-/// An object that is asked for in vain while others are answered.
+/// An object whose requests fail while those for others succeed.
 fn awaited(store: &StoreStatus) -> Option<(String, String)> {
     let (key, seconds, error) = store.awaited.as_ref()?;
     let what = format!(
-        "object {key} has been asked for in vain for {}, and what needs it waits: {error}",
+        "requests for object {key} have failed for {}; operations that need it wait: {error}",
         duration(*seconds)
     );
-    let advice = "the store answers for other objects: ask whoever runs it about this one; \
+    let advice = "the store answers for other objects: ask its operator about this one; \
                   nothing is lost while it waits";
     (*seconds >= AWAY_MAX).then(|| (what, advice.to_owned()))
 }
@@ -105,7 +105,7 @@ fn of_store(pool: &str, store: &StoreStatus) -> Vec<Finding> {
     if let Some(name) = &store.log_aside {
         let bytes = nicebytes(store.log_aside_bytes);
         let what = format!(
-            "another host went on without what was here: {bytes} never came into the store"
+            "another host took over without this host's log: {bytes} never reached the store"
         );
         let advice = format!("they are in {name} in the device's local directory, for experts");
         push(Severity::Note, what, advice);

@@ -1,25 +1,24 @@
 //! What a daemon has imported and mounted, kept on disk in case it dies.
 //!
-//! A daemon that is killed cannot say so. Its pools are then imported nowhere, its mounts answer
-//! "Transport endpoint is not connected", and "no pools are imported" would be true and wrong. So
-//! each daemon keeps a record: a file of its own in the state directory, which lists its pools with
-//! all that an import needs, and its mounts. The file goes away with the last pool that is exported
-//! and when the daemon ends in order. Whoever finds a record of a process that does not run any
-//! more knows that its daemon died, what it had, and since when: the file is touched every
-//! [`TOUCH_PERIOD`].
+//! A daemon that is killed cannot report it. Its pools are then imported nowhere, its mounts fail
+//! with "Transport endpoint is not connected", and the message "no pools are imported" would
+//! mislead. So each daemon keeps a record: a file of its own in the state directory, which lists
+//! its pools with all that an import needs, and its mounts. The file is removed when the last pool
+//! is exported and when the daemon ends in order. A record of a process that no longer runs shows
+//! that its daemon died, what it had, and since when: the file is touched every [`TOUCH_PERIOD`].
 //!
 //! A daemon that starts reads the record of the one before. What that had and this one has not
 //! imported yet is kept in the new record as a [`Loss`] until it is imported or forgotten.
 //!
-//! A state directory may be full, or not be writable. Then the record goes beside the socket
-//! ([`beside_socket`]), where it is found until the other one can be written again; the daemon says
-//! so for as long. A record that is there and cannot be read leaves it unknown whether a daemon
-//! died: that is a [`Loss`] too, with the reason and without pools.
+//! A state directory may be full, or not be writable. Then the record is written beside the socket
+//! ([`beside_socket`]), and found there until the other one can be written again; meanwhile the
+//! daemon reports this. If a record exists and cannot be read, it is unknown whether a daemon died:
+//! that is a [`Loss`] too, with the reason and without pools.
 //!
-//! Mounts come and go more often than pools, and only a daemon of the same start of the machine
-//! needs them. So a record in which nothing but mounts changed may be written beside the file
-//! without waiting for the disk ([`DaemonRecord::store_recent`]): that outlives the daemon, though
-//! not the machine. Who loads a record takes the newer of the two.
+//! Mounts change more often than pools, and only a daemon of the same boot needs them. So a record
+//! in which nothing but mounts changed may be written beside the file without waiting for the disk
+//! ([`DaemonRecord::store_recent`]): that survives the daemon, though not a crash of the machine.
+//! Loading a record takes the newer of the two.
 //!
 //! The record also says which pools are missing on purpose (`stopped`), and why others are
 //! (`failed`).
@@ -141,7 +140,7 @@ pub struct FailedImport {
     pub tried: u64,
     /// Why it failed.
     pub reason: String,
-    /// Whether it may succeed by itself later: devices were not there.
+    /// Whether a later attempt may succeed: devices were missing.
     #[serde(default)]
     pub may_come: bool,
 }
@@ -158,15 +157,16 @@ pub struct Loss {
     /// How many daemons in a row died within minutes of their start.
     #[serde(default)]
     pub short_lives: u32,
-    /// Its pools that nobody has imported since.
+    /// Its pools that have not been imported since.
     pub pools: Vec<RecordedPool>,
-    /// Why it is not known whether it had others.
+    /// Why it is unknown whether it had others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unknown: Option<String>,
-    /// Dead mounts of which no record tells.
+    /// Dead mounts that are in no record.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub dead_mounts: Vec<String>,
-    /// It did not die: somebody stopped it, so that another one continues with what it had.
+    /// It did not die: it was stopped for a restart, and the next daemon takes over its pools and
+    /// mounts.
     #[serde(default)]
     pub is_restart: bool,
 }
@@ -235,7 +235,7 @@ pub struct DaemonRecord {
     /// Pools that should be imported, and why they are not.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub failed: Vec<FailedImport>,
-    /// Counts what was written, so that the newer of two files is known.
+    /// Counts writes, so that the newer of two files can be found.
     #[serde(default)]
     pub revision: u64,
 }
@@ -297,8 +297,8 @@ pub fn start_ticks(pid: u32) -> Option<u64> {
 /// What `/proc/PID/stat` says of a process that has not ended yet.
 struct Process {
     start_ticks: u64,
-    /// It was killed or ends by itself: it may go on for as long as its memory and files are given
-    /// back, but does nothing any more.
+    /// It was killed or is ending: the process exists until its memory and files are released, but
+    /// does nothing any more.
     is_ending: bool,
 }
 
@@ -316,7 +316,7 @@ fn process_of(stat: &str) -> Option<Process> {
     let fields: Vec<&str> = rest.split_whitespace().collect();
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
     let is_zombie = matches!(*fields.first()?, "Z" | "X");
-    // The first thread may be gone while others have not let go of their files.
+    // The first thread may have ended while others still have files open.
     if is_zombie && number(20)? <= 1 {
         return None;
     }
@@ -402,7 +402,7 @@ impl DaemonRecord {
         Some(loss).filter(|loss| !loss.is_empty())
     }
 
-    /// The record of the daemon on `socket`, wherever it could write one; `None` if there is none.
+    /// The record of the daemon on `socket`, from either place; `None` if there is none.
     ///
     /// # Errors
     /// There is one that cannot be read.
@@ -481,7 +481,7 @@ impl DaemonRecord {
         fs::create_dir_all(directory)?;
         self.replace(path, true)?;
         File::open(directory)?.sync_all()?;
-        // It is older, and whoever loads both knows that.
+        // An error is harmless: its revision is older, so loading ignores it.
         let _ = fs::remove_file(recent_path(path));
         Ok(())
     }
@@ -640,8 +640,8 @@ mod tests {
         assert_eq!((loss.pools.len(), loss.short_lives), (1, 0));
     }
 
-    /// Between the end of its socket and that of the process a daemon that was killed counted as
-    /// one that lives: nobody took up its pools.
+    /// A killed daemon counted as alive between the end of its socket and the end of the process:
+    /// its pools were not resumed.
     #[test]
     fn a_process_that_was_killed_is_ending_until_it_is_gone() {
         let stat = |state: &str, flags: u64, threads: u64| {
@@ -670,7 +670,7 @@ mod tests {
         assert_ne!(of("/a/b"), of("/a-b"));
     }
 
-    /// A record that could not be read counted as none: the daemon's death was nobody's.
+    /// A record that could not be read counted as none: the death of the daemon was not reported.
     #[test]
     fn a_record_is_found_wherever_it_is_and_one_that_cannot_be_read_is_no_absence() {
         let directory = tempfile::tempdir().expect("a directory");

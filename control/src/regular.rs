@@ -1,8 +1,9 @@
-//! Files of a daemon's own: regular files, and nothing that keeps whoever opens it waiting.
+//! A daemon's own files: only regular files are opened, so that no open can block.
 //!
-//! A FIFO in the place of a log or a record blocks `open` until somebody opens its other end, and a
-//! device or a socket may do worse. So our own files are opened without waiting, and what is no
-//! regular file is refused by name. `/dev/null` is allowed: it stands for an empty file.
+//! A FIFO in the place of a log or a record blocks `open` until its other end is opened, and a
+//! device or a socket may do worse. So our own files are opened without waiting, and any other kind
+//! of file is refused with an error that names it. `/dev/null` is allowed: it stands for an empty
+//! file.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Error, ErrorKind, Read, Result};
@@ -28,7 +29,7 @@ pub fn open_with(options: &mut OpenOptions, path: &Path) -> Result<File> {
     let flags = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
     let flags = i32::try_from(flags.bits()).expect("flags of open(2) are an int");
     let file = match options.custom_flags(flags).open(path) {
-        // A FIFO that nobody reads.
+        // A FIFO without a reader.
         Err(error) if error.raw_os_error() == Some(rustix::io::Errno::NXIO.raw_os_error()) => {
             return Err(irregular());
         }

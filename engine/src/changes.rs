@@ -28,7 +28,7 @@ use crate::snapshots::change::change_snapshots;
 use crate::streams::abort::abort_receive;
 use cenote_control::model::{Change, ControlError, Response};
 
-/// Carries out a change and notes the command that asked for it.
+/// Carries out a change and records its command.
 // tidy: allow(long-function, one arm for each change, so that none is forgotten)
 pub(crate) fn change(
     context: &Context,

@@ -1,4 +1,4 @@
-//! The command behind a request: who gave it, and its note in the history of the pool.
+//! The command behind a request: the user that gave it, and its record in the pool's history.
 //!
 //! Every change of a pool is a task that its syncing thread carries out; when the answer goes out,
 //! the change is on disk. Successful commands are noted in the pool's history, in the same group.
@@ -14,10 +14,10 @@ use cenote_pool::Actor;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-/// Who asks for a change, and how.
+/// The origin of a change: the user and the command.
 pub(crate) struct By<'a> {
     pub actor: Actor,
-    /// As it is noted; empty for what another note tells of.
+    /// As it is recorded; empty for changes that are part of another record.
     pub command: &'a str,
 }
 

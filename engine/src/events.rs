@@ -1,7 +1,8 @@
 //! The daemon's events: what happened to pools since it started.
 //!
-//! The last [`EVENTS_MAX`] are kept. Whoever follows waits on a condition that every new event
-//! signals. Whoever posts one knows nothing of who listens: it is the way up from the lower parts.
+//! The last [`EVENTS_MAX`] are kept. Followers wait on a condition variable that every new event
+//! signals. The code that posts an event does not know its followers: this is how lower layers
+//! report to upper ones.
 
 use cenote_base::Env;
 use cenote_base::rt::{Condvar, Mutex, ranks};
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 const EVENTS_MAX: usize = 1000;
 
-/// How often a follower looks whether whoever asked is still there.
+/// How often a follower checks whether its client is still connected.
 const LOOK_INTERVAL: Duration = Duration::from_millis(300);
 
 /// The events that are remembered.
@@ -84,8 +85,8 @@ impl Events {
         (number + 1, event)
     }
 
-    /// Events that were posted after `next` others, each with its number, which counts from 1, and
-    /// its pool; and what to go on from.
+    /// Events from number `next` on, each with its number, which counts from 1, and its pool; and
+    /// the number to continue from.
     pub fn numbered(&self, next: u64) -> (Vec<(u64, String, Event)>, u64) {
         let log = self.log.lock();
         let new = log.kept.iter().filter(|(number, ..)| *number >= next);
@@ -101,7 +102,8 @@ impl Events {
         events
     }
 
-    /// Events from number `from` on, and the number to go on from; waits a little for some.
+    /// Events from number `from` on, and the number to continue from; with `wait`, waits a little
+    /// for some.
     pub fn since(&self, from: u64, pool: Option<&str>, wait: bool) -> (Vec<Event>, u64) {
         let mut log = self.log.lock();
         if wait && log.next <= from {

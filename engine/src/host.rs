@@ -1,4 +1,4 @@
-//! What names this host to others that share its devices: its id and its name.
+//! The identity of this host among hosts that share its devices: its id and its name.
 
 use cenote_base::settings;
 

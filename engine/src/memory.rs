@@ -2,10 +2,9 @@
 //!
 //! The daemon has one limit. A third of it, and at least what two of the largest blocks take, is
 //! for blocks under way: budgets that all pools lease from. The rest is for caches, divided among
-//! the pools: half of it in equal shares, so that nobody starves, and half by what each has been
-//! reading lately. A pool that is alone has all. The shares are set anew when a pool comes or
-//! goes, and as often as [`LOOK_INTERVAL`] while the daemon runs; they never add up to more than
-//! the caches may have.
+//! the pools: half of it in equal shares, so that no pool starves, and half by recent reads. A
+//! single pool gets all. The shares are set again when a pool is imported or exported, and every
+//! [`LOOK_INTERVAL`]; they never add up to more than the caches may have.
 //!
 //! When the system runs out of memory, which it shows by tasks that wait for it, the caches give
 //! back a quarter at each look, down to a floor, and grow again slowly when it is over.
@@ -22,22 +21,22 @@ use crate::registry::imported::Imported;
 
 /// With less than this, blocks of 16 MiB might not fit.
 pub const MEMORY_MIN: u64 = 64 << 20;
-/// What a daemon has that was not told.
+/// The default limit of a daemon.
 const MEMORY_DEFAULT: u64 = 256 << 20;
 /// Caches that have less are none.
 const CACHES_MIN: u64 = 1 << 20;
 /// Two blocks of 16 MiB and something beside.
 const READS_MIN: u64 = 40 << 20;
 
-/// How often the shares are looked at.
+/// How often the shares are set again.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// Under pressure caches keep at least one part in so many.
+/// Under pressure caches keep at least 1 / `FLOOR_PART` of their limit.
 const FLOOR_PART: u64 = 16;
-/// When it is over they grow by one part in so many at each look.
+/// Afterwards they grow by 1 / `GROWTH_PART` at each check.
 const GROWTH_PART: u64 = 32;
-/// Waiting for memory longer than one part in so many of the time is pressure.
+/// Waiting for memory for more than 1 / `STALLED_PART` of the time is pressure.
 const STALLED_PART: u32 = 20;
-/// Of what a pool read, one part in so many is forgotten at each look.
+/// At each check, a pool's recent reads are reduced by 1 / `FORGOTTEN_PART`.
 const FORGOTTEN_PART: u64 = 8;
 
 /// What the system says about its memory.
@@ -48,7 +47,7 @@ pub trait MemoryGauge: Send + Sync {
     /// Whether hardly any memory is left: less than `zfs_arc_sys_free`.
     fn is_short(&self) -> bool;
 
-    /// The share of the machine's memory that is available, in percent, if that is known.
+    /// The share of the machine's memory that is available, in percent, if it is known.
     fn available_percent(&self) -> Option<u64> {
         None
     }
@@ -81,7 +80,7 @@ pub(crate) struct Memory {
 
 #[derive(Debug)]
 struct State {
-    /// When the shares were looked at last.
+    /// When the shares were last checked.
     looked: Duration,
     /// What the gauge said then.
     stalled: Duration,
@@ -186,7 +185,7 @@ impl Memory {
         apply(&state, pools);
     }
 
-    /// Looks at who reads and how the system fares, if it is time.
+    /// Adjusts the shares to recent reads and the system's memory pressure, if it is time.
     pub fn look(&self, pools: &[Arc<Imported>], now: Duration) {
         let mut state = self.lock();
         let elapsed = now.saturating_sub(state.looked);
@@ -215,7 +214,7 @@ impl Memory {
             reader.need = reader.need - reader.need / FORGOTTEN_PART + read;
             any_read |= read > 0;
         }
-        // While nobody reads, what each has in its cache is what it will want again.
+        // While no pool is read, keep the shares: the cached blocks are the best guess for later.
         if any_read || state.allowance != before {
             apply(&state, pools);
         }

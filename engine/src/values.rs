@@ -37,7 +37,7 @@ pub(crate) fn setting(pair: &Pair, purpose: Purpose) -> Result<Setting, ControlE
     received_setting(pair, purpose)
 }
 
-/// A value that came with a stream: what is not obeyed is kept all the same.
+/// A value that came with a stream: it is stored even if it is not obeyed.
 pub(crate) fn received_setting(pair: &Pair, purpose: Purpose) -> Result<Setting, ControlError> {
     parse_setting(&pair.0, &pair.1, purpose).map_err(|error| bad_setting(&pair.0, &error))
 }

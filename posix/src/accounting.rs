@@ -80,8 +80,8 @@ fn row(rows: &mut Rows, id: Option<u64>) -> Option<&mut Figures> {
 impl FileSystem {
     /// The accounts of one kind that use something or have a limit, by id.
     ///
-    /// Numbers are those of the last transaction group that was synced. A default limit shows
-    /// for whoever uses something and has no limit of their own.
+    /// Numbers are those of the last transaction group that was synced. The default limit is shown
+    /// for every id that uses space or objects and has no limit of its own.
     pub fn accounts(&self, kind: AccountKind) -> Result<Vec<Account>, PosixError> {
         let mut rows = Rows::new();
         if let Some(object) = self.set().special_object(special_of(kind)) {

@@ -1,4 +1,4 @@
-//! A file's attributes, from whichever form the file system's version stores them in.
+//! A file's attributes, decoded from the form that the file system's version stores.
 
 use crate::error::PosixError;
 use crate::fuid::Fuid;
@@ -211,7 +211,7 @@ impl AttributeTables {
             let registry = set.zap(ObjectId(registry))?;
             for entry in registry.entries() {
                 let entry = entry?;
-                // Names of attributes are ASCII; others would not be known anyway.
+                // Names of attributes are ASCII; a name that is not would be unknown anyway.
                 let name = entry
                     .key
                     .as_name()

@@ -1,22 +1,22 @@
 //! Small files that are read one after the other: those beside them are fetched ahead.
 //!
-//! Where each request takes long and many at once do not take longer, such as in an object store,
-//! a program that reads the files of a directory waits for each of them. Reading ahead within a
-//! file is no help if it ends after a block. So once a few files of a directory were read from
-//! their beginning, the others are fetched in the background, many in one batch: those that were
-//! written together lie together, and neighbours become one request.
+//! In an object store each request takes long, but many at once take no longer. A program that
+//! reads the files of a directory one by one waits for each of them. Reading ahead within a file is
+//! no help if it ends after a block. So after a few files of a directory were read from their
+//! beginning, the others are fetched in the background, in large batches. Files that were written
+//! together lie together, so neighbours become one request.
 //!
-//! *Order*: programs go in the order of the listing, or in that of the names. Which one it is, the
-//! first files tell; where they tell nothing it is the listing's. Behind the last file it goes on
-//! with those before the first.
+//! *Order*: programs read in the order of the listing or of the names. The first files show which;
+//! if they fit both or neither, the order of the listing is used. After the last file, fetching
+//! continues with those before the first.
 //!
-//! *Bounds*: what was fetched and not read yet is at most a share of the cache, for each of a few
-//! directories. A program that reads no more has nothing more fetched. Large files are left to the
-//! reading ahead within them.
+//! *Bounds*: fetched but unread data takes at most a share of the cache, for each of a few
+//! directories. If the program stops reading, fetching stops. Large files are left to read-ahead
+//! within the file.
 //!
-//! Disks are left alone: what one of them reads ahead in vain, others wait for.
+//! Pools on disks are excluded: other readers would have to wait for useless read-ahead.
 //!
-//! Here is what is remembered; `neighbours` does the reading.
+//! This module keeps the state; `neighbours` does the reading.
 
 use cenote_base::ObjectId;
 use cenote_base::rt::{Mutex, MutexGuard, ranks};
@@ -28,7 +28,7 @@ const FIRST: usize = 3;
 const BATCH: usize = 128;
 /// Directories that are followed at once.
 const WALKS_MAX: usize = 8;
-/// Batches under way for one directory: while one comes, the next is asked for.
+/// Batches under way for one directory: while one is read, the next is requested.
 const JOBS_MAX: usize = 3;
 /// Steps between two files that still are one after the other: some are left out.
 const STEP_MAX: usize = 8;
@@ -124,7 +124,7 @@ impl Beside {
                 let bytes = plan.unread.remove(&file);
                 plan.unread_bytes -= bytes.unwrap_or(0);
                 if plan.left.is_empty() && plan.unread.is_empty() && walk.jobs == 0 {
-                    // All of it was read: whoever comes again begins anew.
+                    // All of it was read: the next reader starts again.
                     return 0;
                 }
                 if !plan.left.is_empty() && plan.unread_bytes < unread_max / 2 {
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(plan.left.last(), Some(&by_name[10].1));
     }
 
-    /// Whoever stops reading has no more fetched than there is room for.
+    /// When the program stops reading, fetching stops at the limit of unread bytes.
     #[test]
     fn what_is_not_read_ends_the_fetching() {
         let beside = Beside::default();

@@ -1,6 +1,6 @@
 //! Parsed znodes, kept for the next asker.
 //!
-//! Two generations per shard: what is asked for moves to the young one; when that is full the old
+//! Two generations per shard: a lookup moves its entry to the young one; when that is full the old
 //! one is dropped and the young one becomes old. Each step is a hash lookup, nothing is ordered,
 //! and what was used since the last turn survives the next. The memory is leased from the pool's
 //! budget in steps; when that refuses, the cache turns over early instead of growing.
@@ -97,7 +97,7 @@ impl ZnodeCache {
             .insert(Arc::clone(znode), &self.memory);
     }
 
-    /// To be asked for before object `id` is read; see [`Self::insert_read`].
+    /// Get it before object `id` is read; see [`Self::insert_read`].
     pub(crate) fn stamp(&self, id: ObjectId) -> u64 {
         self.shard(id).removals
     }
@@ -135,7 +135,7 @@ mod tests {
         let cache = ZnodeCache::new(Arc::clone(&memory));
         for id in 1..100_000 {
             cache.insert(&znode(id));
-            // The first one is asked for all the time.
+            // The first one is looked up all the time.
             cache
                 .get(ObjectId(8))
                 .or_else(|| (id < 8).then(|| znode(8)))

@@ -1,12 +1,12 @@
 //! What changed between two states of a dataset (format/3b 14).
 //!
-//! Dnodes stand in blocks of 32, and a block that was not written since the older state holds no
-//! change; neither does a whole tree of such blocks. So a walk in order goes down the meta-dnode's
-//! tree only where births are younger, and the objects there are compared one by one. Where the
-//! newer state has a hole, another walk goes over what the older state has in its place.
+//! Dnodes are stored in blocks of 32, and a block that was not written since the older state holds
+//! no change; neither does a whole tree of such blocks. So a walk in order goes down the
+//! meta-dnode's tree only where births are younger, and the objects there are compared one by one.
+//! Where the newer state has a hole, another walk goes over what the older state has in its place.
 //!
-//! The newer state may be written to while it is compared. Each time it was synced, the walk begins
-//! anew behind what it has judged.
+//! The newer state may be written to while it is compared. After each sync the walk restarts behind
+//! the last block that it compared.
 
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
@@ -180,7 +180,7 @@ impl ChangedBlocks {
         Ok(None)
     }
 
-    /// Notes that a block is the one being looked at.
+    /// Notes the block that is being compared.
     fn judge(&mut self, visit: &Visit) -> u64 {
         let (block, _) = visit.span();
         self.next = block.checked_add(1);
@@ -189,8 +189,8 @@ impl ChangedBlocks {
 }
 
 impl Diff {
-    /// The next block of dnodes that may differ. Nothing is looked at behind one that may differ
-    /// and cannot be found.
+    /// The next block of dnodes that may differ. If one may differ and cannot be found, the
+    /// comparison stops there.
     fn find_block(&mut self) -> Result<Option<u64>, PosixError> {
         let (from, to) = (self.from.set(), self.to.set());
         let last = [from, to].map(|set| set.meta_object().dnode().block_id_max.0);

@@ -33,7 +33,7 @@ pub struct DirectoryEntry {
     pub name: Vec<u8>,
     /// What it leads to.
     pub target: Target,
-    /// Where to go on behind this entry; below 2^63.
+    /// Where to resume after this entry; below 2^63.
     pub cookie: u64,
 }
 
@@ -43,8 +43,8 @@ impl DirectoryEntry {
         self.cookie <= COOKIE_DOT_DOT
     }
 
-    /// Whether a path can go through this name. One that is stored as `..` or with a slash comes
-    /// from a disk that somebody prepared, and would lead elsewhere.
+    /// Whether a path can go through this name. A stored `..`, or a name with a slash, comes from a
+    /// manipulated disk and would lead elsewhere.
     pub fn has_usable_name(&self) -> bool {
         let is_path = || self.name.contains(&b'/') || self.name.contains(&0);
         self.is_dots() || !matches!(&self.name[..], b"" | b"." | b"..") && !is_path()
@@ -209,7 +209,7 @@ impl FileSystem {
         let decode = |spelling: Vec<u8>, value: ZapValue| {
             decode_target(directory, &value).map(|target| Some((spelling, target)))
         };
-        // Most names are spelled as stored, whatever the rules.
+        // Most lookups spell the name as it is stored, so try that first.
         if let Some(value) = zap.lookup(name)? {
             return decode(name.to_vec(), value);
         }
@@ -224,8 +224,8 @@ impl FileSystem {
         if normalize(&spelling, flags) == wanted {
             return decode(spelling, value);
         }
-        // The ZAP folds more than a local caller does (`mixed`): an entry that differs only in
-        // case hides the one that is meant.
+        // The ZAP folds more than a local caller does (`mixed`): an entry that differs only in case
+        // hides the right one.
         for entry in zap.entries() {
             let entry = entry?;
             let name = entry.key.as_name().unwrap_or_default();

@@ -101,7 +101,7 @@ pub enum PosixError {
     /// A path leads through too many symbolic links.
     #[error("'{}' leads through more than {limit} symbolic links", show(path))]
     TooManyLinks {
-        /// The path that was asked for.
+        /// The path of the request.
         path: Vec<u8>,
         /// How many are followed.
         limit: usize,
@@ -168,7 +168,7 @@ pub enum PosixError {
     /// The file system is open for reading only.
     #[error("the file system is open for reading only")]
     ReadOnly,
-    /// It was unmounted for good, and takes no changes any more.
+    /// It was closed, and accepts no more changes.
     #[error("the file system is closed")]
     Closed,
     /// The pool is full.

@@ -1,7 +1,7 @@
 //! Contents of files: reading, and finding data and holes.
 //!
-//! Blocks are lent out as they are in the cache. Bytes behind the end of the file are never shown,
-//! whatever the last block holds.
+//! Blocks are lent out as they are in the cache. Bytes behind the end of the file are never
+//! returned, even if the last block has some.
 
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
@@ -12,13 +12,13 @@ use cenote_dmu::{DirectIo, Segment};
 /// What `direct=always` asks of a request: whole pages.
 const PAGE: u64 = 4096;
 
-/// How somebody has a file open.
+/// How the caller opened a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Access {
     /// As usual: what is read and written may be wanted again.
     #[default]
     Buffered,
-    /// With `O_DIRECT`: whoever reads and writes has caches of his own.
+    /// With `O_DIRECT`: the program has a cache of its own.
     Direct,
 }
 
@@ -45,7 +45,7 @@ impl FileSystem {
         self.read_segments_as(file, offset, length, Access::Buffered)
     }
 
-    /// As [`Self::read_segments`], for who has the file open so.
+    /// As [`Self::read_segments`], for a file that is open in the given way.
     pub fn read_segments_as(
         &self,
         file: &Znode,

@@ -85,7 +85,7 @@ impl FileSystem {
     #[must_use]
     pub fn for_io(mut self, io: &IoContext) -> Self {
         self.set = self.set.for_io(io);
-        // Those that are known read for what they were opened for.
+        // Znodes that are in memory would read with the old context.
         self.znodes = ZnodeCache::new(Arc::clone(self.set.cache().pipeline().memory()));
         self
     }
@@ -140,7 +140,7 @@ impl FileSystem {
         }
         let stamp = self.znodes.stamp(id);
         let znode = Arc::new(match self.read_znode(id) {
-            // A new layout may have come between the two looks at the object.
+            // A new layout may have been registered between the two reads of the object.
             Err(error) if error.is_damage() && self.is_writable() => self.read_znode(id)?,
             read => read?,
         });
@@ -148,8 +148,9 @@ impl FileSystem {
         Ok(znode)
     }
 
-    /// The znode of object `id` if it is in memory. A change of the object, or of the names in it
-    /// if it is a directory, leaves another one: whoever finds the same has missed nothing.
+    /// The znode of object `id` if it is in memory. Each change of the object replaces it, and so
+    /// does each change of the names in a directory. If a caller finds the same znode again,
+    /// nothing has changed.
     pub fn znode_at_hand(&self, id: ObjectId) -> Option<Arc<Znode>> {
         self.znodes.get(id)
     }
@@ -236,7 +237,7 @@ impl FileSystem {
         self
     }
 
-    /// Adds a viewer. The others forget what they remember, and none may remember from now on.
+    /// Adds a viewer. The other viewers drop their caches, and from now on none may cache.
     pub fn add_viewer(&self, viewer: &Arc<dyn Viewer>) {
         self.viewers.add(viewer);
     }

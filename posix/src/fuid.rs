@@ -1,7 +1,8 @@
 //! File user ids: POSIX ids, or ids within a domain of Windows accounts (format/3b 9).
 //!
 //! The upper half of a FUID is an index into the dataset's table of domains; 0 stands for plain
-//! POSIX ids. Linux only makes plain ones; others come from illumos, or from SMB servers there.
+//! POSIX ids. Linux only creates plain ones; ids of domains come from illumos, or from SMB servers
+//! there.
 
 use crate::error::PosixError;
 use cenote_base::ObjectId;

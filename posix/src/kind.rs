@@ -79,7 +79,7 @@ pub struct DeviceNumber {
 
 impl DeviceNumber {
     /// From the stored number: Linux's `major << 20 | minor`, or `major << 32 | minor` of other
-    /// systems. Linux numbers have 32 bits, which tells them apart (format/3b 2).
+    /// systems. Linux numbers have 32 bits, which distinguishes the two forms (format/3b 2).
     pub fn from_stored(stored: u64) -> Self {
         let (high, low) = ((stored >> 32) as u32, stored as u32);
         match high {

@@ -10,9 +10,9 @@
 //! repeats its operations in memory, and everything read from then on shows their outcome;
 //! [`FileSystem::replay_log`] repeats them on disk. Both do it in the same transactions.
 //!
-//! **Invariants**: nothing on disk is trusted to be consistent; walks over it keep their own
-//! stack, notice what they have seen, and end. Caches are bounded and leased from the pool's
-//! memory budget. Access checks are not made here: whoever serves callers makes them.
+//! **Invariants**: nothing on disk is trusted to be consistent; walks over it keep their own stack,
+//! notice what they have seen, and end. Caches are bounded and leased from the pool's memory
+//! budget. Access is not checked here: frontends check it.
 
 #![forbid(unsafe_code)]
 

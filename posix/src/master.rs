@@ -8,10 +8,10 @@ pub use cenote_ondisk::master_node::MASTER_NODE;
 use cenote_ondisk::master_node::keys;
 use std::sync::Arc;
 
-/// File system versions that are known: 1 to this.
+/// The newest supported file system version; the oldest is 1.
 pub const VERSION_MAX: u64 = 5;
 
-/// From this version on directory entries tell the type of what they name.
+/// From this version on directory entries have the type of the object.
 pub const VERSION_ENTRY_TYPES: u64 = 2;
 
 /// From this version on ids may be of a domain, access control lists have the newer form, and
@@ -32,7 +32,7 @@ pub enum CaseSensitivity {
     Sensitive,
     /// Case does not matter.
     Insensitive,
-    /// Case matters to local callers and not to those who ask otherwise.
+    /// Case matters to local callers; callers can also request lookups in which it does not.
     Mixed,
 }
 
@@ -70,9 +70,9 @@ pub struct QuotaObjects {
     pub space: Option<ObjectId>,
     /// ZAP of limits in objects.
     pub objects: Option<ObjectId>,
-    /// Bytes allowed to whoever has no limit of their own; 0 for no limit.
+    /// The default limit in bytes, for ids without a limit of their own; 0 for no limit.
     pub space_default: u64,
-    /// Objects allowed to whoever has no limit of their own; 0 for no limit.
+    /// The default limit in objects, for ids without a limit of their own; 0 for no limit.
     pub objects_default: u64,
 }
 

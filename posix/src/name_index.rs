@@ -14,7 +14,7 @@ pub(crate) struct Names {
     pub(crate) _lease: MemoryLease,
 }
 
-/// The names of the last large directory that was asked for.
+/// The names of the last large directory in which a name was looked up.
 #[derive(Debug, Default)]
 pub(crate) struct NameIndex {
     last: Mutex<Option<Arc<Names>>, ranks::NameIndex>,

@@ -1,8 +1,8 @@
 //! From an object back to its name in a large directory.
 //!
-//! Directories are made for the other direction, so the way back is a scan. Whoever asks for one
-//! path of a directory often asks for many (differences between snapshots, lists of damaged
-//! files), so the names of the last large directory asked for are kept, by object.
+//! Directories map names to objects, so the reverse lookup is a scan. A caller that needs one path
+//! of a directory often needs many (differences between snapshots, lists of damaged files). So the
+//! names of the last large directory are kept, by object.
 
 use crate::error::PosixError;
 use crate::file_system::FileSystem;
@@ -21,7 +21,7 @@ const INDEXED_SIZE_MAX: u64 = 1 << 20;
 const ENTRY_SIZE: u64 = 128;
 
 impl FileSystem {
-    /// A name under which `object` stands in `directory`.
+    /// A name of `object` in `directory`.
     pub(crate) fn name_in(
         &self,
         directory: &Arc<Znode>,

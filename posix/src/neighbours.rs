@@ -12,9 +12,9 @@ use std::sync::Arc;
 const BATCH_BYTES: u64 = 4 << 20;
 /// Larger files are read ahead by themselves.
 const SIZE_MAX: u64 = 2 << 20;
-/// Entries of a directory that are looked at.
+/// The most entries of a directory that are considered.
 const ENTRIES_MAX: usize = 100_000;
-/// What is fetched and not read yet is one part in so many of the cache at most,
+/// Fetched but unread data takes at most 1 / `CACHE_PART` of the cache,
 const CACHE_PART: u64 = 8;
 /// and never more than this.
 const UNREAD_MAX: u64 = 32 << 20;
@@ -45,7 +45,7 @@ impl FileSystem {
         for _ in 0..jobs {
             let files = Arc::clone(self);
             let job = move || files.fetch_beside(directory);
-            // With a full queue others are read ahead already.
+            // A full queue means that enough is being read ahead already.
             if self.set().cache().workers().offer(job).is_err() {
                 self.beside.take(directory, 0);
             }
@@ -68,7 +68,7 @@ impl FileSystem {
                     rest = place;
                     break;
                 }
-                // What cannot be read meets whoever asks for it.
+                // An error is reported when the file itself is read.
                 let Ok(stat) = stat else { continue };
                 if stat.kind == FileKind::Regular && (1..=SIZE_MAX).contains(&stat.size) {
                     bytes += stat.size;

@@ -54,8 +54,8 @@ pub(crate) fn join(directory: &[u8], name: &[u8]) -> Vec<u8> {
 impl FileSystem {
     /// The znode that `path` leads to from the root.
     ///
-    /// `..` in the root stays there. A trailing slash asks for a directory. A link with an
-    /// absolute target is refused: where the dataset is mounted is not known here.
+    /// `..` in the root stays there. A trailing slash requires a directory. A link with an absolute
+    /// target is refused: the mountpoint is unknown here.
     pub fn resolve(&self, path: &[u8], policy: SymlinkPolicy) -> Result<Arc<Znode>, PosixError> {
         let wants_directory = path.ends_with(b"/");
         let mut pending: VecDeque<Vec<u8>> = components(path).collect();
@@ -99,7 +99,8 @@ impl FileSystem {
                     target,
                 });
             }
-            // The link's target goes on from the directory that holds the link: `current`.
+            // The link's target is resolved relative to the directory that holds the link:
+            // `current`.
             walked.pop();
             components(&target)
                 .rev()

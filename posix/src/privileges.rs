@@ -4,9 +4,9 @@ const SETUID: u64 = 0o4000;
 pub(crate) const SETGID: u64 = 0o2000;
 const GROUP_EXECUTE: u64 = 0o010;
 
-/// What is left of a regular file's mode when somebody without special rights changes its contents
-/// or its owner: no setuid; and setgid only where it stands for mandatory locking, and not for
-/// somebody outside the file's group. (`inode(7)`, `write(2)`.)
+/// A regular file's mode after an unprivileged user changed its contents or its owner. Setuid is
+/// cleared. Setgid stays only where it means mandatory locking, and the user belongs to the file's
+/// group. (`inode(7)`, `write(2)`.)
 pub fn without_privileges(mode: u64, is_outsider: bool) -> u64 {
     match mode & GROUP_EXECUTE != 0 || is_outsider {
         true => mode & !(SETUID | SETGID),

@@ -17,7 +17,7 @@ pub(crate) const ACCESS_BITS: u64 = 0o777;
 /// The requested bits of a creation time and a project id.
 const REQUEST_CREATION_TIME: u32 = 0x1;
 const REQUEST_PROJECT: u32 = 0x4_0000;
-/// The opaque flag's value stands in the bit of the append-only flag (format/2e 3).
+/// The opaque flag's value is in the bit of the append-only flag (format/2e 3).
 const REQUEST_OPAQUE: u32 = 0x200;
 const VALUE_OPAQUE: u64 = 0x80;
 const FLAG_OPAQUE: u64 = 0x100_0000_0000;
@@ -45,10 +45,10 @@ const FLAG_TABLE: [(u32, u64); 14] = [
 /// Bits of setattr's mask that only Linux sets: mode, change time, extended attributes
 /// (format/2e 3). A change of attributes there always changes their time as well.
 const MASK_LINUX: u64 = 1 | 64 | 1 << 31;
-/// Bits that only others set: size, times, extended attributes.
+/// Bits that only other implementations set: size, times, extended attributes.
 const MASK_OTHERS: u64 = 0x80 | 0x100 | 0x200 | 0x400 | 0x1_0000;
 
-/// Whether records of this type make objects of this kind, whatever type their mode claims.
+/// Whether records of this type create objects of this kind; the type in their mode does not count.
 pub(crate) fn is_made_by(of_type: u64, kind: FileKind) -> bool {
     match of_type {
         record_type::MKDIR

@@ -24,7 +24,7 @@ const OBJECT_SIZE: u64 = 512;
 pub struct Stat {
     /// `st_ino`: the object's number.
     pub object: ObjectId,
-    /// Tells objects apart that had the same number at different times.
+    /// Distinguishes objects that had the same number at different times.
     pub generation: u64,
     /// The type.
     pub kind: FileKind,
@@ -109,7 +109,7 @@ pub struct FileSystemStat {
     pub block_size: u64,
     /// Blocks, used and free.
     pub blocks: u64,
-    /// Blocks free, for anybody.
+    /// Free blocks, for all users.
     pub blocks_free: u64,
     /// Objects, used and free.
     pub files: u64,
@@ -122,7 +122,8 @@ pub struct FileSystemStat {
 impl FileSystem {
     /// What `stat` shows of `znode`.
     pub fn stat(&self, znode: &Znode) -> Stat {
-        // Asked for first: what is synced meanwhile is asked for once more than needed.
+        // Read before the znode: if a sync happens in between, the size is only read once more than
+        // needed.
         let has_final_space = !self.set().moves_space(znode.id());
         let newest = match self.set().is_writable() {
             // Space changes with each sync, attributes do not.

@@ -1,9 +1,9 @@
-//! Access control lists as they stand in attributes (format/3b 8).
+//! Access control lists as they are stored in attributes (format/3b 8).
 
 use cenote_base::ObjectId;
 use cenote_ondisk::acl::Ace;
 
-/// A list as it stands in attributes.
+/// A list as it is stored in attributes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum StoredAcl {
     /// There is none.

@@ -9,7 +9,7 @@ use cenote_ondisk::dir_entry::DirEntry;
 pub struct Target {
     /// The object.
     pub object: ObjectId,
-    /// Its kind; file systems of version 1 do not tell.
+    /// Its kind; file systems of version 1 do not store it.
     pub kind: Option<FileKind>,
 }
 

@@ -1,13 +1,13 @@
-//! Those who show a file system and remember what they saw of it: mounts.
+//! Viewers of a file system that cache what they saw of it: mounts.
 //!
-//! A mount that is the only one knows of every change, since all come through it, and may keep
-//! what it learned. Once there is a second, neither does.
+//! If there is only one mount, all changes come through it, and its cache cannot become stale. Once
+//! there is a second, neither may cache.
 
 use cenote_base::rt::{Mutex, ranks};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Somebody who remembers names and attributes.
+/// A frontend that caches names and attributes.
 pub trait Viewer: std::fmt::Debug + Send + Sync {
     /// Everything may have changed.
     fn forget(&self);
@@ -23,12 +23,12 @@ pub(crate) struct Viewers {
 }
 
 impl Viewers {
-    /// Adds a viewer. The others forget what they remember, and none may remember from now on.
+    /// Adds a viewer. The other viewers drop their caches, and from now on none may cache.
     pub(crate) fn add(&self, viewer: &Arc<dyn Viewer>) {
         let mut list = self.list.lock();
         let others = list.clone();
         list.push(Arc::clone(viewer));
-        // Before the others forget: they must not learn again for longer than a moment.
+        // Before the others drop their caches: they must not fill them again.
         self.count.store(list.len(), Ordering::Release);
         if list.len() > 1 {
             self.was_shared.store(true, Ordering::Release);

@@ -1,8 +1,8 @@
 //! Walking a tree of directories.
 //!
-//! The walk keeps its own stack. A directory that was entered is remembered with the one it was
-//! entered from (16 bytes and some, leased from the pool's budget), so that one that is reached
-//! twice is noticed, which a sound tree never shows, and both paths can be told.
+//! The walk keeps its own stack. It remembers each directory that it entered, and the one it came
+//! from (about 16 bytes, leased from the pool's budget). So it notices a directory that is reached
+//! twice, which never happens in a sound tree, and can report both paths.
 
 use crate::directory::{DirectoryEntry, DirectoryReader};
 use crate::error::PosixError;
@@ -62,7 +62,7 @@ impl FileSystem {
     /// Walks the tree below `start`, which comes first.
     ///
     /// An object or directory that cannot be read is an error in its place, as is a name that
-    /// cannot be in a path; the walk goes on behind it. A directory that is reached twice is
+    /// cannot be in a path; the walk continues behind it. A directory that is reached twice is
     /// [`PosixError::DirectoryTwice`] and is not entered again, so the walk ends on any input.
     pub fn walk(self: &Arc<Self>, start: ObjectId) -> Result<TreeWalk, PosixError> {
         let start = Some(self.znode(start)?);
@@ -120,7 +120,7 @@ impl TreeWalk {
         Ok(())
     }
 
-    /// The path under which a directory was entered first, as far as it can be told.
+    /// The path under which a directory was entered first, as far as it can be found.
     fn first_path(&self, id: ObjectId) -> Vec<u8> {
         let mut names = Vec::new();
         let mut current = id;

@@ -1,7 +1,7 @@
 //! Extended attributes, in the two places where they are kept (format/3b 7).
 //!
-//! Small ones are a name-value list among the system attributes (`xattr=sa`); others, and all
-//! with `xattr=dir`, are files in a hidden directory. The list is looked at first.
+//! Small ones are a name-value list among the system attributes (`xattr=sa`); large ones, and all
+//! with `xattr=dir`, are files in a hidden directory. The list is searched first.
 //!
 //! On Linux each name begins with its namespace. `user.` attributes of other systems have none
 //! on disk: they are found under either name and listed with the prefix.
@@ -87,7 +87,7 @@ impl FileSystem {
         }
     }
 
-    /// The same for those who hold the file's lock, or know that nobody changes it.
+    /// The same for callers that hold the file's lock, or know that it does not change.
     pub(crate) fn xattr_unlocked(
         &self,
         znode: &Znode,

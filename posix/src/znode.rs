@@ -15,8 +15,8 @@ const SYMLINK_LENGTH_MAX: u64 = 64 << 10;
 
 /// An object of a file system.
 ///
-/// It shows the object's attributes as they were when it was opened; in a writable file system
-/// one opens it anew for each operation.
+/// It shows the object's attributes as they were when it was opened; in a writable file system it
+/// is opened again for each operation.
 #[derive(Debug)]
 pub struct Znode {
     id: ObjectId,
@@ -24,7 +24,7 @@ pub struct Znode {
     attributes: Attributes,
     /// None in tests.
     object: Option<Object>,
-    /// A directory's entries, once they were asked for.
+    /// A directory's entries, once they were needed.
     zap: OnceLock<Zap>,
 }
 
@@ -182,8 +182,9 @@ impl Znode {
     }
 }
 
-/// The object as it is now, if its attributes may have changed while both of their parts were
-/// read: another thread would have to change it again and again for this to go on.
+/// The object as it is now, if its attributes may have changed while both of their parts were read.
+/// The caller then repeats the read, which ends unless another thread changes the object again and
+/// again.
 fn changed_since(object: &Object) -> Result<Option<Object>, PosixError> {
     let dnode = object.dnode();
     if dnode.spill.is_none() || !object.set().is_writable() {

@@ -1,8 +1,8 @@
 //! `cargo xtask fuzz`: the targets in `fuzz/fuzz_targets`, with the stable toolchain.
 //!
-//! libFuzzer wants its coverage counters in the code. The compiler puts them there when it is asked
-//! by options that stable has too, so that neither a nightly toolchain nor another tool is needed.
-//! (`cargo fuzz run NAME` works as well, for those who have it, and adds the address sanitizer.)
+//! libFuzzer wants its coverage counters in the code. Options of the stable compiler put them
+//! there, so neither a nightly toolchain nor another tool is needed. (`cargo fuzz run NAME` works
+//! as well, if installed, and adds the address sanitizer.)
 //!
 //! A target starts from the small inputs in `fuzz/seeds/NAME` and from what earlier runs found
 //! in `fuzz/corpus/NAME`. An input that fails is kept in `fuzz/artifacts/NAME`.
@@ -72,7 +72,7 @@ pub fn run(arguments: &[String]) -> Result<bool> {
     Ok(failed.is_empty())
 }
 
-/// What to tell libFuzzer for a session of `seconds`.
+/// libFuzzer's arguments for a session of `seconds`.
 fn session(target: &str, seconds: u64) -> Result<Vec<String>> {
     let fuzz = workspace::root().join("fuzz");
     let corpus = fuzz.join("corpus").join(target);

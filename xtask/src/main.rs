@@ -1,7 +1,7 @@
 //! `cargo xtask`: the developer's commands behind one door.
 //!
-//! Each command is a module of its own; this file only chooses. Whatever runs long prints how to
-//! run the same thing again, seed included.
+//! Each command is a module of its own; this file only chooses. Long runs print how to repeat them,
+//! with the seed.
 
 #![forbid(unsafe_code)]
 
@@ -30,7 +30,7 @@ usage: cargo xtask COMMAND [ARGUMENT...]
                               damaged pools: no panic, no hang, no unbounded memory
   mutate [--from N] [--mutants N] [--seed S] [--jobs N] [--keep DIRECTORY] [KIND...]
                               pools with wrong tables below right checksums, opened for writing,
-                              worked with, scrubbed and emptied: no panic, nobody waits for ever
+                              worked with, scrubbed and emptied: no panic, no hang
   model [SEED] [--operations N] [--reopen N] [--workers N] [--kills N]
                               random operations on mounts, beside a model in memory
   history [SEED] [--steps N] [--seeds N] [--judge N] [--kills N] [--foreign N]
@@ -64,7 +64,7 @@ usage: cargo xtask COMMAND [ARGUMENT...]
                               the daemon is killed under fio, SQLite, PostgreSQL, an untar and a
                               storm of synced files; nothing acknowledged may be lost; --foreign:
                               OpenZFS's kernel module replays our logs, and we replay its;
-                              --json: counts, from which a later run goes on
+                              --json: counts, which a later run continues
   recorder [SEED] [--count N] [--time MS] [--cuts N] [--judge N]
                               the daemon works on disks that record, and pools are made of what a
                               power cut would have left of them

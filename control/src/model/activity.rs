@@ -37,9 +37,9 @@ pub struct Scan {
     pub start_time: u64,
     /// When it ended.
     pub end_time: u64,
-    /// To be looked at in all.
+    /// To be examined in total.
     pub to_examine: u64,
-    /// Looked at.
+    /// Examined.
     pub examined: u64,
     /// Found to need no read.
     pub skipped: u64,
@@ -47,7 +47,7 @@ pub struct Scan {
     pub processed: u64,
     /// Blocks that could not be repaired.
     pub errors: u64,
-    /// Looked at since this import.
+    /// Examined since this import.
     pub pass_examined: u64,
     /// When this import's share began.
     pub pass_start: u64,
@@ -76,7 +76,7 @@ pub struct Rebuild {
     pub elapsed_ms: u64,
     /// Bytes to look at.
     pub to_examine: u64,
-    /// Bytes looked at.
+    /// Bytes examined.
     pub examined: u64,
     /// Bytes of reads issued.
     pub issued: u64,
@@ -149,7 +149,7 @@ pub struct RaidzExpand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TreatmentKind {
-    /// The device is told that it holds nothing.
+    /// The device is informed that ranges are unused.
     Trim,
     /// It is written all over.
     Initialize,
@@ -206,10 +206,10 @@ pub struct IntentLogReport {
     pub broken: Option<String>,
 }
 
-/// Work that is asked for or has to be done, and has not begun.
+/// Work that is requested or necessary, and has not begun.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Due {
-    /// A device in use misses something that the others have.
+    /// A device in use lacks data that the others have.
     #[serde(default)]
     pub resilver: bool,
     /// A scrub follows the resilver that is under way.

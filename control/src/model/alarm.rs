@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 pub enum AlarmAct {
     /// The ways, and what was sent.
     List,
-    /// Read the configuration anew.
+    /// Read the configuration again.
     Reload,
     /// The same, and send one alarm by every way now.
     Test,

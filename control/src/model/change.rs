@@ -162,7 +162,7 @@ pub struct NewDataset {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "wanted", rename_all = "snake_case")]
 pub enum TreatmentCommand {
-    /// Begin, or go on after a suspension.
+    /// Begin, or resume after a suspension.
     Start {
         /// Bytes a second; 0 for no limit.
         rate: u64,
@@ -179,7 +179,7 @@ pub enum TreatmentCommand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "wanted", rename_all = "snake_case")]
 pub enum ScanCommand {
-    /// Scrub, or go on with a scrub that is paused.
+    /// Scrub, or resume a paused scrub.
     Scrub {
         /// Only what was written since the last complete scrub (`-C`).
         since_last: bool,
@@ -202,7 +202,7 @@ pub enum Change {
     CreatePool(Box<NewPool>),
     /// Add vdevs to a pool. Answer: `Done`.
     AddVdevs(Box<AddedVdevs>),
-    /// Forget errors, and go on with devices that are there again. Answer: `Done`.
+    /// Reset error counters, and resume with devices that are back. Answer: `Done`.
     ClearErrors {
         /// The pool.
         pool: String,
@@ -292,7 +292,7 @@ pub enum Change {
         dataset: String,
         /// With its snapshots and all below it.
         recursive: bool,
-        /// With all clones of its snapshots, wherever they are.
+        /// With all clones of its snapshots, in any part of the pool.
         clones: bool,
         /// Unmount although busy.
         force: bool,

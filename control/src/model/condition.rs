@@ -33,7 +33,7 @@ pub enum Condition {
     IoFailureWait,
     /// Reads or writes failed; requests fail (`failmode=continue`).
     IoFailureContinue,
-    /// A group could not be written, for this reason, and the pool goes on only after it is
+    /// A group could not be written, for this reason, and the pool resumes only after it is
     /// imported again.
     IoFailureStopped(String),
     /// Suspended because another host took the pool over.

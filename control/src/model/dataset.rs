@@ -63,7 +63,7 @@ impl KindSet {
     }
 }
 
-/// One dataset with the properties that were asked for.
+/// One dataset with the requested properties.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Dataset {
     /// The full name: `tank/home@monday`.
@@ -77,7 +77,7 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// The property `name`, if it was asked for and applies.
+    /// The property `name`, if it was requested and applies.
     pub fn property(&self, name: &str) -> Option<&Property> {
         self.properties
             .iter()

@@ -56,7 +56,7 @@ pub enum DeviceChange {
         pool: String,
         /// Its devices, by any of their names.
         devices: Vec<String>,
-        /// Until the pool is imported anew only (`-t`).
+        /// Only until the pool is imported again (`-t`).
         temporary: bool,
         /// They are to count as faulted (`-f`).
         fault: bool,
@@ -70,7 +70,7 @@ pub enum DeviceChange {
         /// Its device, by any of its names.
         device: String,
     },
-    /// Take log, spare and cache devices out of the pool for good. Answer: `Failures`, by device.
+    /// Remove log, spare and cache devices from the pool. Answer: `Failures`, by device.
     Remove {
         /// The pool.
         pool: String,

@@ -39,7 +39,7 @@ pub enum Fault {
     },
 }
 
-/// One finding about one vdev of a pool that is looked for.
+/// One finding about one vdev of a pool that can be imported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Diagnosis {
     /// Where in the tree: `raidz1-0/1`.

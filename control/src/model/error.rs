@@ -248,7 +248,7 @@ pub enum ControlError {
         /// The system's reason.
         reason: String,
     },
-    /// The system does not let go of a mount.
+    /// The system does not unmount a mount.
     #[error("cannot unmount '{path}': {reason}")]
     UnmountFailed {
         /// The mount point.
@@ -331,7 +331,7 @@ pub enum ControlError {
         /// Its encryption root.
         root: String,
     },
-    /// Whoever asks may not.
+    /// The client has no permission.
     #[error("permission denied")]
     PermissionDenied,
     /// The daemon serves as many clients as it may.
@@ -465,7 +465,7 @@ pub enum ControlError {
         /// Why.
         reason: String,
     },
-    /// A read failed for good.
+    /// A read failed permanently.
     #[error("I/O error: {place}")]
     Io {
         /// The block, object or path, in words.
@@ -496,7 +496,7 @@ pub enum ControlError {
     DevicesRefused {
         /// A line about each.
         devices: Vec<String>,
-        /// They are refused although somebody insists.
+        /// They were refused in spite of force.
         is_forced: bool,
     },
     /// A pool that is imported somewhere has the device.
@@ -567,7 +567,7 @@ pub enum ControlError {
         /// What.
         what: String,
     },
-    /// Nobody answers on the socket. Made by clients, never sent.
+    /// No daemon answers on the socket. Made by clients, never sent.
     #[error("cannot reach the Cenote daemon: {reason}")]
     Unreachable {
         /// Why not.

@@ -44,7 +44,7 @@ pub struct HistoryRecord {
     pub time: u64,
     /// What.
     pub body: HistoryBody,
-    /// Who: the user id.
+    /// The id of the user that gave the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<u64>,
     /// On which host.

@@ -114,7 +114,7 @@ pub enum HttpAct {
         /// How many seconds downloads may still take.
         grace: u64,
     },
-    /// Read certificates and style sheets again, and begin access logs anew.
+    /// Read certificates and style sheets again, and reopen access logs.
     Reload,
 }
 
@@ -169,7 +169,7 @@ pub struct HttpFigures {
 /// A site that is served.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HttpSiteStatus {
-    /// What was asked for; the dataset by the name that it has now.
+    /// The requested settings; the dataset by the name that it has now.
     pub site: HttpSite,
     /// The dataset or snapshot that it shows.
     #[serde(default, skip_serializing_if = "Option::is_none")]

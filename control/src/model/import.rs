@@ -61,11 +61,11 @@ pub struct Rewound {
     pub lost_seconds: u64,
 }
 
-/// What is known of the states before one that cannot be read.
+/// Whether there is an older state that can be read, if the newest one cannot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OlderState {
-    /// Nobody looked.
+    /// It was not checked.
     #[default]
     Unknown,
     /// None can be read.
@@ -106,7 +106,7 @@ pub struct ImportOptions {
     /// Go back to the checkpoint.
     #[serde(default)]
     pub checkpoint_rewind: bool,
-    /// Do without a missing log device (`-m`).
+    /// Import without a missing log device (`-m`).
     #[serde(default)]
     pub missing_log: bool,
     /// Do not mount anything (`-N`).

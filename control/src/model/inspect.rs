@@ -58,7 +58,7 @@ pub struct MissingPool {
     /// Why that failed; empty if it was not tried.
     #[serde(default)]
     pub reason: String,
-    /// Whether it may succeed by itself later.
+    /// Whether a later attempt may succeed.
     #[serde(default)]
     pub may_come: bool,
     /// Whether a daemon that died had it, which is another message.

@@ -15,7 +15,7 @@ pub enum MetricKind {
     Durations,
     /// A histogram of sizes in bytes.
     Sizes,
-    /// A number under somebody else's name, who does not say which kind it is.
+    /// A number under a name of another program, which does not define its kind.
     Untyped,
 }
 

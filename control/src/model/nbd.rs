@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Where a server listens, and who may come in.
+/// Where a server listens, and which clients it admits.
 ///
 /// Nothing set stands for the daemon's own server, which listens beside the control socket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,7 +41,7 @@ pub enum NbdAct {
         /// Where.
         listen: NbdListen,
     },
-    /// Say what is served, and to whom.
+    /// Report the exports and their clients.
     Status,
     /// Serve it no longer.
     Stop {

@@ -23,8 +23,8 @@ pub struct OpenedPool {
     pub missing_log: bool,
     /// Intent logs are replayed in memory.
     pub replay: bool,
-    /// The keys that are loaded. Whoever may connect to the daemon could read the files that they
-    /// open through it as well.
+    /// The keys that are loaded. This reveals nothing new: a client of the daemon could read the
+    /// encrypted files through it as well.
     pub keys: Vec<LoadedKey>,
 }
 

@@ -48,7 +48,7 @@ impl PoolHealth {
     }
 }
 
-/// One pool with the properties that were asked for.
+/// One pool with the requested properties.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolRow {
     /// Its name.
@@ -63,13 +63,13 @@ pub struct PoolRow {
     pub health: PoolHealth,
     /// Its properties, in any order.
     pub properties: Vec<Property>,
-    /// Its vdevs, when they were asked for.
+    /// Its vdevs, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vdevs: Option<VdevTree>,
 }
 
 impl PoolRow {
-    /// The property `name`, if it was asked for.
+    /// The property `name`, if it was requested.
     pub fn property(&self, name: &str) -> Option<&Property> {
         self.properties
             .iter()
@@ -194,13 +194,13 @@ pub struct PoolStatus {
     pub vdevs: VdevTree,
     /// Entries in the error log.
     pub error_count: u64,
-    /// The errors themselves, when they were asked for.
+    /// The errors themselves, if requested.
     #[serde(default)]
     pub errors: Vec<DataError>,
-    /// Intent logs with records, when they were looked at.
+    /// Intent logs with records, when they were last checked.
     #[serde(default)]
     pub intent_logs: Vec<IntentLogReport>,
-    /// The deduplication table, when it was asked for.
+    /// The deduplication table, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dedup: Option<DedupSummary>,
     /// Values that wait for the administrator's yes.

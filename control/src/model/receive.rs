@@ -1,4 +1,4 @@
-//! Receiving a stream: what is asked, and what is told meanwhile.
+//! Receiving a stream: the request, and the progress that is reported.
 
 use serde::{Deserialize, Serialize};
 
@@ -29,7 +29,7 @@ pub struct Receive {
     /// Go back to the snapshot that the stream builds upon (`-F`).
     #[serde(default)]
     pub force: bool,
-    /// Keep what came of a stream that is cut (`-s`).
+    /// Keep the received part of an interrupted stream (`-s`).
     #[serde(default)]
     pub resumable: bool,
     /// Only say what would be done (`-n`).
@@ -44,7 +44,7 @@ pub struct Receive {
     /// Do not set the holds of the stream (`-h`).
     #[serde(default)]
     pub without_holds: bool,
-    /// Mend damaged blocks of a snapshot that is there (`-c`).
+    /// Repair damaged blocks of an existing snapshot (`-c`).
     #[serde(default)]
     pub corrective: bool,
     /// Receive as a clone of this snapshot (`-o origin=`).
@@ -81,7 +81,7 @@ pub enum ReceiveNote {
         /// The time that it took, in nanoseconds.
         nanoseconds: u64,
     },
-    /// A line for who wants to know more.
+    /// A line for verbose output.
     Detail(String),
     /// What went wrong beside the stream itself.
     Complaint(String),

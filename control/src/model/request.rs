@@ -23,7 +23,7 @@ pub enum Depth {
     /// The roots themselves.
     #[default]
     Roots,
-    /// At most so many levels below.
+    /// At most this many levels below.
     Levels(u64),
     /// Everything below.
     All,
@@ -142,7 +142,7 @@ pub enum Request {
     Events {
         /// Of this pool only.
         pool: Option<String>,
-        /// Go on until the client leaves.
+        /// Continue until the client disconnects.
         follow: bool,
     },
     /// What went wrong with a pool, also before this daemon. Answer: `ErrorHistory`.
@@ -353,10 +353,10 @@ pub enum Request {
     },
 }
 
-/// Who may make a request.
+/// Which clients may make a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Anybody: it reads what is in memory or in the pool's metadata, and its cost is bounded.
+    /// Any user: it reads data in memory or the pool's metadata, at a bounded cost.
     Look,
     /// The daemon's user and root: it opens devices, reads contents, or shows what is private.
     Read,
@@ -365,7 +365,7 @@ pub enum Access {
 }
 
 impl Request {
-    /// Who may make it.
+    /// Which clients may make it.
     ///
     /// One arm for each request, without a wildcard: a new one does not compile without its class.
     pub fn access(&self) -> Access {

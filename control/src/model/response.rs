@@ -77,7 +77,7 @@ pub enum Response {
     },
     /// Devices are used again, or not.
     Online {
-        /// Each with its state, in the order asked for.
+        /// Each with its state, in the order of the request.
         states: Vec<(String, VdevState)>,
         /// Name and reason of the others.
         failures: Vec<(String, ControlError)>,
@@ -89,25 +89,25 @@ pub enum Response {
         /// Name and reason of the datasets that could not be mounted.
         failures: Vec<(String, ControlError)>,
     },
-    /// What a dataset would be made with, beside what was asked for.
+    /// The properties that a dataset would be created with, beside the requested ones.
     Planned {
         /// Bytes of a volume: whole blocks.
         volume_size: Option<u64>,
-        /// Bytes that are reserved for a volume because nobody said otherwise.
+        /// Bytes that are reserved for a volume by default.
         reserved: Option<u64>,
     },
     /// Values that may act from now on.
     Approved {
         /// In order of dataset.
         values: Vec<WaitingValue>,
-        /// Name and reason of the datasets that could not be looked at.
+        /// Name and reason of the datasets that could not be read.
         failures: Vec<(String, ControlError)>,
     },
     /// Pools that could be imported.
     Candidates {
         /// In the order they were found.
         candidates: Vec<ImportCandidate>,
-        /// Places that could not be looked at, and why, a line each.
+        /// Places that could not be searched, and why, a line each.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         unreadable: Vec<String>,
     },

@@ -1,7 +1,7 @@
 //! Key material on its way to the daemon.
 //!
-//! A secret is never part of a text: those who write and read JSON copy what it holds into buffers
-//! of their own, which nobody wipes. It travels beside the text, which has its number.
+//! A secret is never part of a text: JSON readers and writers copy values into buffers of their
+//! own, which are not wiped. It travels beside the text, which refers to it by number.
 
 use std::cell::RefCell;
 use std::fmt;

@@ -1,4 +1,4 @@
-//! Sending a snapshot as a stream: what is asked, and what is told meanwhile.
+//! Sending a snapshot as a stream: the request, and the progress that is reported.
 
 use serde::{Deserialize, Serialize};
 
@@ -55,12 +55,12 @@ pub struct Send {
     /// Only say what would be sent (`-n`).
     #[serde(default)]
     pub dry_run: bool,
-    /// Say beforehand what is sent and about how much that is (`-v`, `-P`).
+    /// First report the contents and estimated size of the stream (`-v`, `-P`).
     #[serde(default)]
     pub estimates: bool,
 }
 
-/// Something that is told of what is sent.
+/// A progress report of a send.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SendNote {

@@ -1,4 +1,4 @@
-//! Settings, as the daemon tells of them.
+//! Settings, as the daemon reports them.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub struct SettingRow {
     pub range: Option<[u64; 2]>,
     /// What it does, or why it does nothing.
     pub effect: String,
-    /// What is used in place of the value, because there is not so much memory.
+    /// The value in use instead, because there is not enough memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub taken: Option<u64>,
 }

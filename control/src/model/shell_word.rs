@@ -1,6 +1,6 @@
 //! Names in commands that people are advised to type.
 //!
-//! A pool's name may have blanks, and a device's path comes from a label that somebody else may
+//! A pool's name may have blanks, and a device's path comes from a label that another machine may
 //! have written. In a command the name has to be one word, and nothing in it may be run. Advice has
 //! its commands in single quotes, so names get double quotes.
 

@@ -54,7 +54,7 @@ pub struct Hold {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeptBy {
-    /// Somebody holds it.
+    /// Holds (`zfs hold`).
     Holds,
     /// Datasets began as it.
     Clones,
@@ -78,6 +78,6 @@ pub struct SnapshotSpace {
     /// What destroying it together with those of its dataset that come before it in the answer
     /// gives back, in addition to what those give back.
     pub frees: u64,
-    /// Why it stays, and with it what others would give back that it refers to.
+    /// Why it stays; then the space that it shares with others is not freed either.
     pub kept_by: Option<KeptBy>,
 }

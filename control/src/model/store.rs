@@ -17,7 +17,7 @@ pub struct StoreStatus {
     pub host: String,
     /// When it was made, in seconds since 1970.
     pub written: u64,
-    /// Whether it is nobody's: the one who wrote last has released it.
+    /// Whether it has no owner: the last writer has released it.
     #[serde(default)]
     pub released: bool,
     /// Whether it is only read, as of that commit.
@@ -39,7 +39,8 @@ pub struct StoreStatus {
     /// For how many seconds the store has not answered; none while it does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreachable_seconds: Option<u64>,
-    /// The object that was asked for in vain for longest: its name, the seconds, the last answer.
+    /// The object with the longest series of failed requests: its name, the seconds, the last
+    /// answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub awaited: Option<(String, u64, String)>,
     /// What was said when a request failed last.
@@ -60,7 +61,7 @@ pub struct StoreStatus {
     /// Why nothing can be written to it any more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,
-    /// A local log that was put aside, because another host went on without it.
+    /// A local log that was put aside, because another host took the device over without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_aside: Option<String>,
     /// Bytes in that log that never came into the store.
@@ -72,7 +73,7 @@ pub struct StoreStatus {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StoreAct {
-    /// Nothing: only tell.
+    /// Only report the status.
     Status,
     /// Write what is dirty, and upload everything.
     Sync,
@@ -96,11 +97,11 @@ pub struct StoreFault {
 /// The outcome of a verification of a device in a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreVerified {
-    /// Data objects that were looked at.
+    /// Data objects that were checked.
     pub objects: u64,
     /// Bytes of them.
     pub bytes: u64,
-    /// Pages of the map that were looked at.
+    /// Pages of the map that were checked.
     pub pages: u64,
     /// Objects with something wrong.
     pub faulty: u64,
@@ -135,14 +136,14 @@ pub struct StoreRequests {
     pub latencies: Vec<u64>,
 }
 
-/// All that is known of a device in a store.
+/// A full report on a device in a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreReport {
     /// How it is.
     pub status: StoreStatus,
     /// Bytes of data objects that addresses point to, at most.
     pub live_bytes: u64,
-    /// Whether it is exactly so much.
+    /// Whether the number is exact.
     #[serde(default)]
     pub live_exact: bool,
     /// Bytes of data objects that are not removed.

@@ -38,7 +38,7 @@ pub struct UblkStatus {
     /// Why there can be no disks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unavailable: Option<String>,
-    /// Whether the property `cenote:ublk` asks for disks.
+    /// Whether the property `cenote:ublk` enables disks.
     #[serde(default)]
     pub is_wanted: bool,
 }
@@ -61,7 +61,7 @@ pub struct UblkDisk {
     pub is_by_property: bool,
     /// Whether it is mounted, or a program has it open.
     pub is_open: bool,
-    /// Nothing asks for it any more: it goes when it is closed.
+    /// It is no longer requested: it is removed when it is closed.
     #[serde(default)]
     pub is_leaving: bool,
     /// Requests that were carried out.

@@ -65,11 +65,11 @@ impl<T: Into<Value>> From<Option<T>> for Value {
     }
 }
 
-/// Who set a property (column SOURCE).
+/// Where a property's value comes from (column SOURCE).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// Nobody can: read-only, or not applicable. Shown as `-`.
+    /// It cannot be set: read-only, or not applicable. Shown as `-`.
     #[default]
     None,
     /// The built-in default.
@@ -91,7 +91,7 @@ pub struct Property {
     pub name: String,
     /// The effective value.
     pub value: Value,
-    /// Who set it.
+    /// Where the value comes from.
     pub source: Source,
     /// The value a stream brought, whether or not it is in effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]

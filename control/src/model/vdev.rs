@@ -36,7 +36,7 @@ pub enum VdevKind {
     Disk,
     /// A regular file.
     File,
-    /// A leaf and the spare that stands in for it.
+    /// A leaf and the spare that replaces it temporarily.
     Spare,
     /// A leaf and its replacement.
     Replacing,
@@ -44,7 +44,7 @@ pub enum VdevKind {
     Indirect,
     /// A slot whose vdev was a removed log.
     Hole,
-    /// A slot about which nothing is known.
+    /// A slot without any information.
     Missing,
 }
 
@@ -95,7 +95,7 @@ pub enum AllocationClass {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum VdevState {
-    /// Nothing is known yet.
+    /// Not opened yet.
     Unknown,
     /// Not opened.
     Closed,
@@ -328,7 +328,7 @@ pub struct Vdev {
     /// For spares, what it is doing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spare: Option<SpareUse>,
-    /// Of a leaf, its requests by class, where they were asked for.
+    /// Of a leaf, its requests by class, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub requests: Vec<ClassRequests>,
     /// The vdevs it is made of, in order of id.
@@ -474,7 +474,7 @@ impl VdevTree {
     }
 }
 
-/// One vdev with the properties that `zpool get PROPERTY POOL VDEV` asked for.
+/// One vdev with the requested properties (`zpool get PROPERTY POOL VDEV`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VdevRow {
     /// The vdev, without its children.

@@ -37,7 +37,7 @@ pub struct VerifyProgress {
 /// One kind of copy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CopyCheck {
-    /// Looked at.
+    /// Checked.
     pub checked: u64,
     /// Did not match.
     pub bad: u64,

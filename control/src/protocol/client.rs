@@ -13,7 +13,7 @@ use crate::model::{ControlError, Part, Request, Response};
 /// A call did not bring an answer.
 #[derive(Debug, Error)]
 pub enum CallError {
-    /// Nobody listens on the socket.
+    /// No daemon listens on the socket.
     #[error("the daemon is not running")]
     NotRunning,
     /// The socket cannot be used.
@@ -28,7 +28,7 @@ pub enum CallError {
     /// The receiver of parts gave up.
     #[error("interrupted")]
     Interrupted,
-    /// The answer is of another kind than the request asks for.
+    /// The answer is of another kind than the request expects.
     #[error("the daemon gave an answer to another question")]
     Mismatch,
 }

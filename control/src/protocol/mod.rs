@@ -1,16 +1,16 @@
 //! The unix-socket protocol between the daemon and its clients.
 //!
-//! A frame is a 32-bit little-endian length and so many bytes of JSON. A client sends one request
+//! A frame is a 32-bit little-endian length and that many bytes of JSON. A client sends one request
 //! and reads frames until the last: parts of a long answer, then the answer or the refusal. It may
 //! then send another. Closing the connection cancels what is under way. File descriptors (streams
 //! to write into, files to read from) travel beside the first byte of the request's frame as
 //! `SCM_RIGHTS`; stream data never crosses the socket as messages.
 //!
-//! There are two sockets. On the first the user that runs the daemon and root are served
-//! (`SO_PEERCRED`), whatever they ask. On the second, which is made if the daemon's user wants it,
-//! anybody is served what [`Access::Look`](crate::model::Access) allows. Frames, descriptors and
-//! connections are bounded, so that a client cannot make the daemon run out of anything; a client
-//! for whom there is no room waits until there is.
+//! There are two sockets. On the first the user that runs the daemon and root may make all requests
+//! (`SO_PEERCRED`). On the second, which is created if it is enabled, any user may make the
+//! requests of [`Access::Look`](crate::model::Access). Frames, descriptors and connections are
+//! bounded, so that a client cannot exhaust the daemon's resources. If there is no room for a
+//! client, it waits.
 
 mod client;
 mod frame;

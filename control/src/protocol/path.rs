@@ -28,7 +28,7 @@ pub fn socket_of_process() -> PathBuf {
     socket_path(is_root, |name| std::env::var_os(name))
 }
 
-/// The socket beside it on which anybody may look.
+/// The socket beside it with read-only access for all users.
 pub fn view_path(socket: &Path) -> PathBuf {
     let mut path = socket.as_os_str().to_owned();
     path.push(".view");
@@ -44,7 +44,7 @@ pub fn note_path(socket: &Path) -> PathBuf {
 
 /// The file beside it that a daemon holds locked.
 ///
-/// Whoever can open a file can lock it: only the daemon's user can open this one.
+/// A process that can open a file can lock it: only the daemon's user can open this one.
 pub fn lock_path(socket: &Path) -> PathBuf {
     let mut path = socket.as_os_str().to_owned();
     path.push(".lock");

@@ -23,7 +23,7 @@ use crate::model::{Access, ControlError, Part, Request, Response};
 /// How often waiting threads look whether the daemon is to stop.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How often a server without room looks whether there is room again.
+/// How often a full server checks whether there is room again.
 const FULL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// How long an auto-started daemon waits for its first client.
@@ -32,7 +32,7 @@ const FIRST_CLIENT_WAIT: Duration = Duration::from_secs(20);
 /// How long it waits without a pool after a client: the next one may import what this one found.
 const NEXT_CLIENT_WAIT: Duration = Duration::from_secs(2);
 
-/// Who asks.
+/// The process at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer {
     /// The user id.
@@ -41,14 +41,14 @@ pub struct Peer {
     pub pid: i32,
 }
 
-/// The way back to whoever asks, while a request is handled.
+/// The way back to the client, while a request is handled.
 pub trait Reply {
     /// Sends a share of the answer.
     ///
-    /// Fails with `Interrupted` when nobody is there any more; the handler should then give up.
+    /// Fails with `Interrupted` when the client has disconnected; the handler should then stop.
     fn part(&mut self, part: Part) -> Result<(), ControlError>;
 
-    /// Whether whoever asked has gone; long work should look now and then.
+    /// Whether the client has disconnected; long operations should check from time to time.
     fn cancelled(&self) -> bool;
 
     /// Takes the descriptor that came at `index` beside the request.
@@ -65,10 +65,10 @@ pub trait Service: Send + Sync {
         reply: &mut dyn Reply,
     ) -> Result<Response, ControlError>;
 
-    /// Answers one request of [`Access::Look`] to somebody who may only look.
+    /// Answers one request of [`Access::Look`] on the read-only socket.
     ///
     /// # Errors
-    /// Without an implementation nobody may.
+    /// The default refuses all.
     fn look(&self, request: Request, reply: &mut dyn Reply) -> Result<Response, ControlError> {
         let _ = (request, reply);
         Err(ControlError::PermissionDenied)
@@ -91,7 +91,7 @@ pub trait Service: Send + Sync {
 pub enum DisksAtEnd {
     /// They go.
     Go,
-    /// Those that are open wait for the next daemon; the others go.
+    /// Open ones wait for the next daemon; the others are removed.
     OpenStay,
     /// All wait for the next daemon.
     Stay,
@@ -107,13 +107,13 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// The end that a signal brings, or that comes by itself.
+    /// The end after a signal, or when the last pool is gone.
     pub const UNASKED: Self = Self {
         force: true,
         disks: DisksAtEnd::OpenStay,
     };
 
-    /// The end that [`Request::DaemonStop`] asks for.
+    /// The end after [`Request::DaemonStop`].
     pub fn asked(force: bool, is_restart: bool) -> Self {
         let disks = match is_restart {
             true => DisksAtEnd::Stay,
@@ -130,7 +130,7 @@ pub struct ServeOptions {
     pub auto: bool,
     /// Connections served at once; more wait until one ends.
     pub connections_max: usize,
-    /// Connections of those who may only look, served at once; more wait.
+    /// Connections on the read-only socket that are served at the same time; more wait.
     pub viewers_max: usize,
 }
 
@@ -144,7 +144,7 @@ impl Default for ServeOptions {
     }
 }
 
-/// The server cannot start or go on.
+/// The server cannot start or continue.
 #[derive(Debug, Error)]
 pub enum ServeError {
     /// Another daemon serves this socket.
@@ -175,15 +175,15 @@ fn hint(source: &std::io::Error) -> &'static str {
 pub struct Server {
     listener: UnixListener,
     path: PathBuf,
-    /// For those who may only look, with its path.
+    /// The read-only socket, with its path.
     view: Option<(UnixListener, PathBuf)>,
     /// Whether a daemon left its socket there: it did not end in order.
     took_over: bool,
-    /// Held for as long as we serve: whoever holds it may replace the sockets.
+    /// Held for as long as we serve: only its holder may replace the sockets.
     _lock: File,
 }
 
-/// Whether there is a socket at `path`, whoever serves it.
+/// Whether there is a socket at `path`, served or not.
 pub fn is_socket(path: &Path) -> bool {
     path.symlink_metadata()
         .is_ok_and(|found| found.file_type().is_socket())
@@ -210,9 +210,9 @@ pub fn clear_left_sockets(path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// A socket at `path`, in the place of one that nobody serves any more; `mode` says who may use it.
+/// Creates a socket at `path` with the permissions `mode`, and replaces a leftover one.
 fn listen(path: &Path, mode: u32) -> std::io::Result<UnixListener> {
-    // We hold the lock, so a socket here belongs to nobody; anything else is somebody's file.
+    // We hold the lock, so a socket here is a leftover; anything else is a user's file.
     match path.symlink_metadata() {
         Ok(found) if found.file_type().is_socket() => std::fs::remove_file(path)?,
         _ => {}
@@ -253,7 +253,7 @@ impl Server {
         })
     }
 
-    /// Has it listen on a second socket, on which anybody may look.
+    /// Listens on a second socket as well, with read-only access for all users.
     ///
     /// # Errors
     /// The socket cannot be made.
@@ -286,7 +286,7 @@ impl Server {
 
     /// Serves until `stop` is set, a client asks to stop, or (`auto`) the last pool is gone.
     ///
-    /// Whoever sets `stop` from outside has had its say: the service is then shut down by force.
+    /// If `stop` was set from outside, the service is shut down by force.
     pub fn run(&self, service: Arc<dyn Service>, options: ServeOptions, stop: Arc<AtomicBool>) {
         let shared = Arc::new(Shared {
             service,
@@ -324,7 +324,7 @@ impl Server {
         let own = has_room.then_some(&self.listener);
         polled.extend(own.map(|own| PollFd::new(own, PollFlags::IN)));
         polled.extend(view.map(|view| PollFd::new(view, PollFlags::IN)));
-        // Without any room the next end of a connection is looked for.
+        // Without any room, wait a short time for a connection to end.
         let wait = if polled.len() < 1 + usize::from(self.view.is_some()) {
             FULL_INTERVAL
         } else {
@@ -399,7 +399,7 @@ fn readable(descriptor: impl AsFd, wait: Duration) -> bool {
     matches!(poll(&mut polled, Some(&timespec(wait))), Ok(count) if count > 0)
 }
 
-/// Who is at the other end.
+/// The process at the other end.
 fn peer_of(stream: &UnixStream) -> Option<Peer> {
     let credentials = rustix::net::sockopt::socket_peercred(stream).ok()?;
     Some(Peer {
@@ -409,7 +409,7 @@ fn peer_of(stream: &UnixStream) -> Option<Peer> {
 }
 
 fn refuse(stream: &UnixStream, refusal: ControlError) {
-    // The client may have gone; there is nobody else to tell.
+    // The client may have disconnected; then the error is of no use.
     let _ = send(stream, &Frame::Refused(refusal), &[]);
 }
 
@@ -432,7 +432,7 @@ fn admit(stream: UnixStream, shared: &Arc<Shared>) {
     drop(spawned);
 }
 
-/// The same for somebody who may only look.
+/// The same for the read-only socket.
 fn admit_viewer(stream: UnixStream, shared: &Arc<Shared>) {
     let is_set = stream.set_nonblocking(false).is_ok()
         && stream.set_write_timeout(Some(IDLE_MAX)).is_ok()
@@ -459,7 +459,7 @@ impl Drop for Viewing {
     }
 }
 
-/// Answers somebody who may only look.
+/// Answers a client of the read-only socket.
 fn show(stream: UnixStream, shared: &Shared, peer: Peer) {
     let mut idle_since = Instant::now();
     while !shared.stop.load(Ordering::Acquire) && idle_since.elapsed() < IDLE_MAX {

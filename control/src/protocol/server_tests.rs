@@ -302,7 +302,7 @@ fn on_the_second_socket_one_may_only_look() {
 fn one_daemon_for_each_socket_and_stale_sockets_are_replaced() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path().join("s");
-    // A socket that nobody holds the lock of: what a killed daemon leaves.
+    // A socket without a lock holder: the leftover of a killed daemon.
     drop(UnixListener::bind(&path).expect("a socket"));
     assert!(path.exists());
     let server = Server::bind(&path).expect("replaces the stale socket");

@@ -1,8 +1,8 @@
-//! Room for those who may only look.
+//! Limits for clients of the read-only socket.
 //!
-//! They are nobody's: any user of the machine, hostile ones too. So connections are counted by
-//! user, few requests are carried out at once, each has a time by which it must be done, and
-//! whoever does not read its answer is dropped.
+//! These can be any user of the machine, even a hostile one. So connections are counted by user,
+//! few requests are carried out at once, and each has a deadline. A client that does not read its
+//! answer is disconnected.
 
 use cenote_base::rt::{Condvar, Instant, Mutex, MutexGuard, ranks};
 use std::collections::HashMap;
@@ -29,7 +29,7 @@ struct Counts {
     users: HashMap<u32, (usize, usize)>,
 }
 
-/// Who looks.
+/// The clients of the read-only socket.
 #[derive(Debug, Default)]
 pub(super) struct Viewers {
     counts: Mutex<Counts, ranks::ServerViewers>,

@@ -1,4 +1,4 @@
-//! What a person is told.
+//! A message to the administrator.
 
 use cenote_control::model::Event;
 
@@ -21,7 +21,7 @@ pub enum AlarmKind {
     Scrub,
     /// A daemon died with pools imported.
     Daemon,
-    /// Somebody tries whether alarms arrive.
+    /// A test whether alarms arrive.
     Test,
 }
 

@@ -1,9 +1,9 @@
 //! A way's own job, with the alarms that wait for it.
 //!
-//! The queue has [`QUEUE_MAX`] places. What comes when it is full is dropped and counted, so that
-//! whoever makes alarms never waits; the next alarm that gets through tells how many were lost.
-//! An alarm that fails is tried again after each of the plan's times and then counts as failed.
-//! While it waits, those behind it wait too: they would meet the same receiver.
+//! The queue has [`QUEUE_MAX`] places. If it is full, new alarms are dropped and counted, so that
+//! raising an alarm never waits; the next alarm that gets through reports how many were lost. An
+//! alarm that fails is tried again after each of the plan's times and then counts as failed. While
+//! it waits, those behind it wait too: they go to the same receiver.
 
 use super::alarm::Alarm;
 use super::trial::unused;
@@ -42,7 +42,7 @@ struct State {
     sent: u64,
     failed: u64,
     dropped: u64,
-    /// Of those that failed or were dropped, what nobody was told of yet.
+    /// Failed or dropped alarms that were not reported yet.
     untold: u64,
     last_error: Option<String>,
 }
@@ -76,7 +76,7 @@ impl Courier {
         self.plan.on.contains(&alarm.kind) && alarm.severity >= self.plan.least
     }
 
-    /// Has an alarm sent, if there is a place for it.
+    /// Queues an alarm, if there is room.
     pub fn put(&self, alarm: Alarm) {
         let mut state = self.shared.lock();
         if state.queue.len() < QUEUE_MAX {
@@ -115,7 +115,7 @@ impl Courier {
         state.queue.drain(..).collect()
     }
 
-    /// Gives what waits a last chance until `end`; whether all of it was tried.
+    /// Tries waiting alarms a last time until `end`; returns whether all were tried.
     pub fn finish(&self, end: Instant) -> bool {
         self.shared.lock().ends = true;
         self.work();
@@ -218,7 +218,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-    /// A receiver that hangs until it is released, and then fails so many times.
+    /// A receiver that hangs until it is released, and then fails a number of times.
     #[derive(Default)]
     struct Receiver {
         is_released: AtomicBool,
@@ -295,7 +295,7 @@ mod tests {
         assert!(courier.finish(Instant::now() + Duration::from_secs(60)));
         let state = courier.state();
         assert_eq!((state.sent, state.failed, state.waiting), (1, 1, 0));
-        assert_eq!(*receiver.lost.lock(), [1], "it is told of the other");
+        assert_eq!(*receiver.lost.lock(), [1], "the lost one is reported");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The alarms of a daemon: who looks for them, and the ways that they are handed to.
+//! The alarms of a daemon: the job that detects them, and the ways to send them.
 
 use super::alarm::{Alarm, AlarmSeverity};
 use super::courier::Courier;
@@ -75,7 +75,7 @@ impl Alarms {
         hand_on(&self.lock().couriers, alarm);
     }
 
-    /// What a client asks for.
+    /// Handles a client's request.
     pub fn act(&self, act: AlarmAct, env: &dyn Env) -> Result<Response, ControlError> {
         match act {
             AlarmAct::List => {}
@@ -97,7 +97,7 @@ impl Alarms {
         Response::ErrorHistory { records }
     }
 
-    /// Reads the plan anew; with one that is wrong everything stays as it was.
+    /// Reads the plan again; if it is invalid, nothing changes.
     fn reload(&self) -> Result<(), ControlError> {
         if let Some(source) = &self.source {
             let plan = source.load().map_err(|error| {
@@ -151,7 +151,7 @@ fn hand_on(couriers: &[Courier], alarm: Alarm) {
 }
 
 impl State {
-    /// Goes on by this plan; what waits for a way goes on to the one of the same name.
+    /// Switches to this plan; waiting alarms move to the way of the same name.
     fn take_up(&mut self, plan: AlarmPlan) {
         let before = std::mem::take(&mut self.couriers);
         let start = |way| Courier::start(way, &plan.retries);

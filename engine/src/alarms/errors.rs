@@ -1,9 +1,9 @@
-//! Errors of devices, gathered: a failing disk makes thousands, and one message tells them all.
+//! Errors of devices, gathered: a failing disk makes thousands, and one message reports them all.
 //!
-//! The first error about a device is told after [`AlarmLimits::gather`], with those that came
-//! until then; what follows is counted and told in one message each [`AlarmLimits::repeat`]. They
-//! are counted by the devices' own counters, so that no limit of events hides any. Damaged data is
-//! treated in the same way, for each pool.
+//! The first error of a device is reported after [`AlarmLimits::gather`], with those that came
+//! until then. Later errors are counted and reported in one message each [`AlarmLimits::repeat`].
+//! They are counted by the devices' own counters, so that no limit of events hides any. Damaged
+//! data is treated in the same way, for each pool.
 
 use super::alarm::{AlarmKind, AlarmSeverity};
 use super::text::{Draft, device_name};
@@ -26,9 +26,9 @@ pub(super) type Errors = [u64; 3];
 /// Errors that belong into one message.
 #[derive(Debug, Default)]
 struct Group {
-    /// Of the first that nobody was told of.
+    /// The time of the first one that was not reported yet.
     since: Duration,
-    /// When they were last told of.
+    /// When errors were last reported.
     told: Option<Duration>,
     untold: Errors,
     /// The newest event about them.
@@ -45,7 +45,7 @@ impl Group {
             }
     }
 
-    /// Whether nothing of it needs to be remembered.
+    /// Whether it can be forgotten.
     fn is_over(&self, now: Duration, limits: &AlarmLimits) -> bool {
         let told = self
             .told
@@ -158,7 +158,7 @@ fn record(leaf: &Vdev, [read, write, checksum]: Errors, seconds: u64) -> ErrorRe
     }
 }
 
-/// What counters grew by; they begin anew after `zpool clear`.
+/// The growth of the counters; `zpool clear` resets them.
 fn growth(before: Errors, now: Errors) -> Errors {
     let is_cleared = before.iter().zip(now).any(|(before, now)| now < *before);
     let before = if is_cleared {

@@ -1,9 +1,9 @@
 //! The history of errors: what went wrong with each pool, kept over restarts.
 //!
-//! Counters of devices begin anew with each import, and who looks at them a day later sees nothing.
-//! So what they grew by is written down beside the daemon's other state, in a file for each pool
-//! that is named by its guid: `errors/GUID.jsonl`, a record a line. It is not in the pool, where
-//! an ill pool would have to be written to for each of its errors.
+//! Error counters of devices are reset by each import, so a day later they may show nothing. So
+//! their growth is recorded beside the daemon's other state, in a file for each pool:
+//! `errors/GUID.jsonl`, a record a line. It is not stored in the pool: a faulty pool would have to
+//! be written to for each of its errors.
 //!
 //! What is of the same kind and device within [`SPAN`] is one record, and [`RECORDS_MAX`] of a pool
 //! are kept. Files are written by a job of its own, at most every [`PERIOD`], since their disk
@@ -101,7 +101,7 @@ impl Journal {
     pub fn add(&mut self, pool: u64, record: ErrorRecord) {
         let kept = self.kept(pool);
         kept.is_dirty = true;
-        // What came between belongs to other devices.
+        // Records in between belong to other devices.
         let mut earlier = kept.records.iter_mut().rev();
         if earlier.any(|earlier| merge(earlier, &record)) {
             return;

@@ -15,10 +15,10 @@ use cenote_base::Env;
 use cenote_control::model::{ErrorKind, ErrorRecord, Event, Scan, VdevState, shell_word};
 use std::sync::Arc;
 
-/// What was seen and told.
+/// Which events were judged, and what was reported.
 #[derive(Debug, Default)]
 pub(super) struct Judge {
-    /// The number of the first event that was not looked at yet.
+    /// The number of the first event that was not judged yet.
     next: u64,
     gathered: Gathered,
     levels: Levels,
@@ -136,7 +136,7 @@ fn gathered_under(event: &Event) -> Option<u64> {
     }
 }
 
-/// What an event says that is to be told at once.
+/// The alarm for an event, if it is reported at once.
 fn of_event(
     event_id: u64,
     pool: &str,

@@ -1,7 +1,7 @@
-//! What grows slowly: the space in use, and the time since the last scrub.
+//! Slowly growing values: the space in use, and the time since the last scrub.
 //!
-//! Each is told once when it passes its limit, and again only after it was below in between. A
-//! pool whose fullness swings about the limit counts as below when it is [`SWING`] per cent below.
+//! Each is reported once when it passes its limit, and again only after it was below in between.
+//! Usage that swings about the limit counts as below when it is [`SWING`] percentage points below.
 
 use super::alarm::{AlarmKind, AlarmSeverity};
 use super::text::Draft;
@@ -17,24 +17,24 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Per cent below a limit at which it may be told anew.
+/// Percentage points below a limit at which it may be reported again.
 const SWING: u64 = 2;
 
-/// What was told of a pool.
+/// What was reported about a pool.
 #[derive(Debug, Default)]
 struct Told {
-    /// The limit of fullness that was told last, or 0.
+    /// The limit of usage that was reported last, or 0.
     full: u64,
     scrub: bool,
 }
 
-/// What was told of all pools.
+/// What was reported about all pools.
 #[derive(Debug, Default)]
 pub(super) struct Levels {
     told: HashMap<u64, Told>,
 }
 
-/// Which limit of fullness is to be told, and what was told from now on.
+/// The limit of usage to report now, if any, and the one that counts as reported from now on.
 fn full(percent: u64, limit: u64, told: u64) -> (Option<u64>, u64) {
     if limit == 0 {
         return (None, 0);

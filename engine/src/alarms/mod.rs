@@ -1,17 +1,17 @@
-//! Alarms: whoever looks after pools is told when something is wrong, without having to ask.
+//! Alarms: messages to the administrator when something is wrong with a pool.
 //!
-//! An [`Alarm`](alarm::Alarm) is what a person is told: a line, a few more, and the event behind
-//! it. `judge` makes alarms of the engine's events, once a second; `errors` counts what devices
-//! got wrong, so that a storm of errors is one message; `levels` watches what grows slowly, the
-//! space in use and the time since the last scrub.
+//! An [`Alarm`](alarm::Alarm) is such a message: a subject, a few lines, and the event behind it.
+//! `judge` turns the engine's events into alarms, once a second. `errors` counts errors of devices,
+//! so that a storm of errors is one message. `levels` watches slowly growing values: the space in
+//! use and the time since the last scrub.
 //!
-//! How alarms leave the machine is not the engine's concern: it is handed an [`AlarmPlan`] with
-//! ways that implement [`AlarmWay`]. Each way has a thread and a queue of its own (`courier`).
-//! *Invariant: nothing that a pool does waits for a way.* Whoever makes alarms only puts them into
-//! bounded queues; what finds no place is counted and told with the next alarm that arrives. A way
-//! that fails is tried again after the times of the plan, and then given up for that alarm.
+//! The engine does not know how alarms are sent: it gets an [`AlarmPlan`] with ways that implement
+//! [`AlarmWay`]. Each way has a thread and a queue of its own (`courier`). *Invariant: nothing that
+//! a pool does waits for a way.* Alarms are only put into bounded queues; if a queue is full they
+//! are dropped and counted, and the next alarm that arrives reports the number. A way that fails is
+//! tried again after the times of the plan; then that alarm counts as failed.
 //!
-//! What went wrong is also written down (`journal`), for those who ask later.
+//! Errors are also recorded (`journal`), for later questions.
 //!
 //! Deliberately absent: alarms about things that went well again, apart from scans, and a memory
 //! of alarms over restarts of the daemon.

@@ -5,7 +5,7 @@ use crate::devices::tree::{all_vdevs, vdev_tree};
 use crate::registry::imported::Imported;
 use cenote_control::model::{Event, Vdev, VdevNaming, VdevState, shell_word};
 
-/// Devices that are listed: whoever has more ill ones asks the pool.
+/// The most devices that are listed; `zpool status` shows the rest.
 const DEVICES_MAX: usize = 20;
 
 /// What is to be said, before the state of the pool is added.
@@ -32,7 +32,7 @@ pub(super) fn device_name(vdev: &Vdev) -> String {
 }
 
 impl Draft {
-    /// The message, with what is known of the pool now.
+    /// The message, with the present state of the pool.
     pub fn finish(self, imported: Option<&Imported>, host: &str) -> Alarm {
         let subject = format!("pool {} on {host}: {}", self.pool, self.what);
         let mut text = format!("Pool {}: {}.\n", self.pool, self.what);

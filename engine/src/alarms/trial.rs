@@ -41,7 +41,7 @@ pub(super) fn try_all(ways: &mut [AlarmWayState], senders: &[Arc<dyn AlarmWay>],
     });
 }
 
-/// The ways of a plan, for whoever has no daemon; with an environment they are tried.
+/// The ways of a plan, for commands without a daemon; with an environment they are tested.
 pub fn alarm_ways(plan: &AlarmPlan, tried: Option<&dyn Env>) -> Vec<AlarmWayState> {
     let mut ways: Vec<AlarmWayState> = plan.ways.iter().map(unused).collect();
     if let Some(env) = tried {
@@ -61,7 +61,7 @@ pub(super) fn test_alarm(host: &str, env: &dyn Env) -> Alarm {
         device: None,
         host: host.to_owned(),
         subject: format!("a test from {host}"),
-        text: "This is a test: somebody ran 'cenote alarm test'. Nothing is wrong.\n".to_owned(),
+        text: "This is a test, sent by 'cenote alarm test'. Nothing is wrong.\n".to_owned(),
         event: Event {
             class: class.to_owned(),
             seconds: now.as_secs(),

@@ -25,10 +25,10 @@ pub enum AlarmSendError {
         /// How long it was waited for.
         limit: Duration,
     },
-    /// Whoever was reached did not take it.
+    /// The receiver refused it.
     #[error("{place}: {answer}")]
     Refused {
-        /// Who.
+        /// The receiver.
         place: String,
         /// What was answered.
         answer: String,
@@ -67,7 +67,7 @@ pub struct AlarmLimits {
     pub full_percent: u64,
     /// Days since the last scrub; 0 for never.
     pub scrub_days: u64,
-    /// Errors are gathered for so long before the first message about them.
+    /// How long errors are gathered before the first message about them.
     pub gather: Duration,
     /// Further messages about the same errors are so far apart.
     pub repeat: Duration,
@@ -84,7 +84,7 @@ impl Default for AlarmLimits {
     }
 }
 
-/// What is to be told, and how.
+/// What to report, and how.
 #[derive(Default)]
 pub struct AlarmPlan {
     /// From where on something is an alarm.
@@ -93,7 +93,7 @@ pub struct AlarmPlan {
     pub retries: Vec<Duration>,
     /// The ways; without any there are no alarms.
     pub ways: Vec<AlarmWayPlan>,
-    /// The file that says so.
+    /// The file that the plan comes from.
     pub file: Option<String>,
 }
 
@@ -114,7 +114,7 @@ pub trait AlarmSource: Send + Sync {
     fn load(&self) -> Result<AlarmPlan, AlarmPlanError>;
 }
 
-/// The daemon's plan and where to read it anew.
+/// The daemon's plan and where to read it again.
 #[derive(Default)]
 pub struct AlarmSetup {
     /// The plan to begin with.

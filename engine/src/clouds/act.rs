@@ -1,4 +1,4 @@
-//! `cenote cloud`: what devices in stores have done, and what they are told to do.
+//! `cenote cloud`: the state of devices in stores, and commands for them.
 
 use super::leave::{failed, upload_before};
 use super::status::{devices_of, status};
@@ -13,7 +13,7 @@ use cenote_control::model::{
 use cenote_control::protocol::Reply;
 use std::time::Duration;
 
-/// How often it is looked whether something is done.
+/// How often to check whether an operation is done.
 const POLL: Duration = Duration::from_millis(100);
 
 /// Does something with the devices in stores that a pool has open for writing.
@@ -55,7 +55,7 @@ pub(crate) fn act_on_stores(
     Ok(Response::Stores { stores })
 }
 
-/// Verifies a device, puts again what the store has lost, and verifies it once more then.
+/// Verifies a device, uploads lost objects again, and then verifies it once more.
 fn verify(
     place: &str,
     device: &CloudDevice,
@@ -132,7 +132,7 @@ fn compact(place: &str, device: &CloudDevice, reply: &mut dyn Reply) -> Result<(
     }
 }
 
-/// All that is known of a device in a store.
+/// The report on a device in a store.
 pub(crate) fn report(place: &str, device: &CloudDevice) -> StoreReport {
     let (space, counts) = (device.space(), device.counts());
     let requests = RequestKind::ALL.into_iter().map(|kind| {

@@ -13,13 +13,13 @@ use cenote_pool::Pool;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How often it is told how much is left.
+/// How often progress is reported.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a daemon that leaves waits for stores that do not answer: where the local logs have
 /// room nothing has to wait for them.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(3);
 
-/// Bytes that are uploaded while nobody looks.
+/// Bytes that are uploaded without a progress report.
 const LITTLE: u64 = 1 << 20;
 
 /// From this share on, in hundredths, a local log is full.
@@ -40,12 +40,12 @@ pub(crate) fn keep_rest(devices: &Devices) {
     }
 }
 
-/// Has everything uploaded that a pool has written, and tells how far that is. If it is let go
-/// right after that (`is_last`), so little that nobody would see it go is left to the end of all,
-/// where it costs no request of its own.
+/// Uploads everything that a pool has written, and reports progress. If the pool is exported right
+/// after that (`is_last`), a small rest is left to the export, where it costs no request of its
+/// own.
 ///
 /// # Errors
-/// If whoever asked has lost patience, or a device takes no more changes.
+/// If the client has disconnected, or a device accepts no more changes.
 pub(crate) fn upload_before(
     imported: &Imported,
     devices: &Devices,
@@ -121,8 +121,8 @@ impl<'a> Upload<'a> {
         Part::Progress(what, self.done, self.total)
     }
 
-    /// Takes note of `pending` bytes that are not in the store for good, after `went` were sent,
-    /// with what is around them and what was sent again.
+    /// Notes that `pending` bytes are not safely in the store yet, after `went` bytes were sent in
+    /// total, with headers and repetitions.
     fn advance(&mut self, pending: u64, went: u64) {
         self.total = self.total.max(pending);
         // Until the commit is there, something is always left.
@@ -132,7 +132,7 @@ impl<'a> Upload<'a> {
         self.done = self.done.max(gone).max(went.min(most));
     }
 
-    /// Has the pool written, which takes as long as the upload where flushes wait for the store.
+    /// Syncs the pool, which takes as long as the upload if flushes wait for the store.
     fn watch_sync(
         &mut self,
         imported: &Imported,
@@ -153,7 +153,7 @@ impl<'a> Upload<'a> {
                     continue;
                 };
                 let part = self.part(place, device);
-                // Whoever has lost patience is told so once the pool has written.
+                // A disconnected client is noticed after the sync.
                 let _ = reply.part(part);
             }
         })
@@ -186,8 +186,8 @@ pub(crate) fn failure_of(devices: &Devices) -> Option<ControlError> {
     })
 }
 
-/// Has a pool give up that waits for a device which will never take anything again, until what is
-/// returned is dropped.
+/// Makes a pool give up if it waits for a device that has failed permanently, until the returned
+/// job is dropped.
 pub(crate) fn give_up_with(imported: &Arc<Imported>, devices: &Devices) -> Option<Job> {
     if devices.is_empty() {
         return None;
@@ -236,7 +236,7 @@ fn close_away(devices: &[Weak<CloudDevice>], pools: &[Weak<Pool>]) -> bool {
         return false;
     }
     for device in away {
-        // Whether its log could be flushed is known to nobody then.
+        // An error is ignored: it is not known then whether the log was flushed.
         let _ = device.close(Close::Keep);
     }
     for pool in pools.iter().filter_map(Weak::upgrade) {
@@ -245,27 +245,27 @@ fn close_away(devices: &[Weak<CloudDevice>], pools: &[Weak<Pool>]) -> bool {
     true
 }
 
-/// Has whoever waits for stores that do not answer give up, unless what is returned is dropped
-/// before: at once if `is_stuck`, and else after a while.
+/// Makes threads that wait for unreachable stores give up: at once if `is_stuck`, and otherwise
+/// after a while, unless the returned job is dropped before.
 ///
-/// A pool whose local log is full cannot write its last group; what is lost with that nobody was
-/// told to be durable. A store that answers, however slowly, is waited for.
+/// A pool whose local log is full cannot write its last group; no acknowledged sync is lost with
+/// it. A store that answers, even slowly, is waited for.
 pub(crate) fn hurry(clouds: &Clouds, pools: &[Arc<Imported>], is_stuck: bool) -> Option<Job> {
     let devices = pools.iter().flat_map(|pool| devices_of(clouds, pool));
     let devices: Vec<Weak<CloudDevice>> = devices.map(|one| Arc::downgrade(&one.1)).collect();
     if devices.is_empty() {
         return None;
     }
-    // Whoever waits in a mount has the pool and not the import.
+    // Threads that wait in a mount hold the pool, not the import.
     let pools = pools.iter().map(|pool| Arc::downgrade(&pool.pool));
     let pools: Vec<Weak<Pool>> = pools.collect();
     if is_stuck && close_away(&devices, &pools) {
-        log::error!("a store does not answer: what was not synced is lost");
+        log::error!("a store does not answer: data that was not synced is lost");
         return None;
     }
     let look = move |_: &Control| match close_away(&devices, &pools) {
         true => {
-            log::error!("a store does not answer: what was not synced is lost");
+            log::error!("a store does not answer: data that was not synced is lost");
             Next::Done
         }
         false => Next::After(REPORT_INTERVAL),

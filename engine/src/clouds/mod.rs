@@ -1,7 +1,7 @@
 //! Devices in object stores: opened, kept an eye on, let go.
 //!
-//! Pools see them as devices like others. What they are beside that (what waits to be uploaded, who
-//! holds them, whether their store answers) is asked here, of the devices that are open.
+//! Pools use them like other devices. Their further state is queried here, from the open devices:
+//! pending uploads, the present owner, whether the store answers.
 
 pub(crate) mod act;
 pub(crate) mod leave;

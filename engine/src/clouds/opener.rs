@@ -58,11 +58,11 @@ struct Stores {
     clouds: Arc<Clouds>,
     /// Names that say more than their place.
     names: BTreeMap<PathBuf, PathBuf>,
-    /// Whether devices in stores are taken over when they are looked at.
+    /// Whether devices in stores are taken over when they are opened for reading.
     takes: Option<How>,
     how: How,
     held: Mutex<Held, ranks::HeldStores>,
-    /// Devices in stores that were looked at, for what is known of them.
+    /// Devices in stores that were opened for reading, for their state.
     looked_at: Mutex<BTreeMap<PathBuf, Arc<CloudDevice>>, ranks::SeenStores>,
 }
 
@@ -96,8 +96,8 @@ impl AllOpener {
         }
     }
 
-    /// The same, which takes devices in stores over when they are looked at: what their local logs
-    /// hold is seen then.
+    /// The same, but devices in stores are taken over when they are opened for reading: this shows
+    /// the data in their local logs.
     pub fn taking(&self, how: How) -> Self {
         let stores = Stores {
             clouds: Arc::clone(&self.stores.clouds),

@@ -6,7 +6,7 @@
 //! machine, or another file system in user space, is not recognized.
 //!
 //! A disk whose daemon died answers nothing until it is taken over, which takes an import of its
-//! pool. Whoever looks for pools in `/dev` must not read it before: it would wait for itself.
+//! pool. A search for pools in `/dev` must not read it before: the daemon would wait for itself.
 
 use cenote_base::rt::{Mutex, ranks};
 use cenote_device::{Device, DeviceError, Entry, Opener};
@@ -19,7 +19,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Devices that are looked at below one; more are not stacked.
+/// The most devices below one that are checked; real stacks are smaller.
 const LOOKS_MAX: usize = 256;
 
 /// Says which disks daemons left when they died.
@@ -63,7 +63,7 @@ impl OwnDisks {
 
     /// Refuses a device on one of these disks.
     fn check(&self, path: &Path) -> Result<(), DeviceError> {
-        // What is not there is refused by whoever opens it.
+        // If it does not exist, opening it fails later.
         let Ok(metadata) = fs::metadata(path) else {
             return Ok(());
         };

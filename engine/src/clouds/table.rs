@@ -1,11 +1,11 @@
 //! The devices in stores and in the network that are open for writing, by their places.
 //!
-//! Each in a store is open once, however often it is asked for: a search that has opened it and the
-//! import behind it use the same. The table does not keep a device; its pool does.
+//! Each device in a store is opened only once: a search that has opened it and the import behind it
+//! use the same. The table does not keep a device; its pool does.
 //!
-//! NBD has no locks, so the table is the lock of exports: one that is open for writing here is
-//! refused to others, as a file is. What it has not flushed it sends again after an interruption,
-//! and a second writer would be overwritten by that.
+//! NBD has no locks, so the table is the lock of exports: one that is open for writing here cannot
+//! be opened again, like a file. After an interruption the client repeats unflushed writes, which
+//! would overwrite those of a second writer.
 
 use super::own_disks::OwnDisks;
 use cenote_base::rt::{self, Mutex, MutexGuard, ranks};
@@ -23,10 +23,10 @@ use std::time::Duration;
 
 /// How long a device that is being let go may take until it is opened again.
 const LEAVE_WAIT: Duration = Duration::from_secs(10);
-/// How often it is looked whether it is gone.
+/// How often to check whether it is closed.
 const LEAVE_POLL: Duration = Duration::from_millis(10);
 
-/// How long a store may take to answer when a device is let go that was opened in vain.
+/// How long a store may take to answer when a device is released after a failed open.
 const RELEASE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How a device is opened, beside what its name and the settings say.
@@ -74,7 +74,7 @@ impl Clouds {
 
     /// Opens an export of an NBD server for writing.
     pub fn open_export(&self, path: &Path) -> std::result::Result<Arc<NbdDevice>, DeviceError> {
-        // Which export a name means is known once it is connected.
+        // Only a connection shows which export a name means.
         let device = EXPORTS.open_device(path)?;
         let mut open = self.open();
         open.exports.retain(|device| device.strong_count() > 0);
@@ -165,7 +165,7 @@ impl Held {
         self.0.push(Arc::clone(device));
     }
 
-    /// It succeeded: they are somebody's.
+    /// It succeeded: a pool owns them now.
     pub fn keep(mut self) {
         self.0.clear();
     }
@@ -184,7 +184,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         for device in self.0.drain(..) {
-            // What keeps it from being released is told to whoever opens it next.
+            // If releasing it fails, the next open reports the reason.
             let _ = device.close_within(RELEASE_PATIENCE);
         }
     }

@@ -3,7 +3,7 @@
 //! A pool is expected if `cenote daemon resume` would import it: the default cache file has it, or
 //! a daemon that died had it. Not expected are pools without a place in the default cache file
 //! (`cachefile=none`, `-R`, `-t`, read-only imports), once the machine has started again. A pool
-//! stays expected until it is imported, under whatever name, or exported, destroyed or forgotten.
+//! stays expected until it is imported, under any name, or exported, destroyed or forgotten.
 //!
 //! A pool that a daemon let go when it was stopped is away on purpose, until an import of it fails
 //! or the machine starts again.

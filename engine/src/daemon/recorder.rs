@@ -1,18 +1,18 @@
 //! The record of what this daemon has, kept up to date on disk.
 //!
-//! `cenote_control::record` says what it is for. Pools and mounts are written down before the
-//! request that changes them is answered: pools so that they outlive the machine, mounts so that
-//! they outlive the daemon, which does not wait for the disk (140 KB for 1,000 mounts). Only where
-//! there are more than [`DIRECT_MAX`] mounts is it first written down that mounts changed, and
-//! within a second which there are. Who resumes in between mounts what is written down and what
-//! properties ask for. Mounts that were taken away by umount(8) are noticed within a second, too.
+//! `cenote_control::record` says what it is for. Pools and mounts are recorded before the request
+//! that changes them is answered. Pools are synced, to survive a crash of the machine. Mounts are
+//! only written, to survive the daemon, without waiting for the disk (140 KB for 1,000 mounts).
+//! With more than [`DIRECT_MAX`] mounts, the record first notes that mounts changed, and lists them
+//! within a second. A resume in between mounts those in the record and those that properties
+//! request. Mounts that umount(8) ended are noticed within a second, too.
 //!
 //! A daemon that ends in order writes down what it has before it takes the first mount away, and
 //! nothing more until it has ended or stays: if it is killed half way, all comes back.
 //!
-//! Where the record cannot be written it goes beside the socket, and the daemon says so. If not
-//! even that can be done, the note beside the socket goes away: a socket without daemon, note and
-//! record says that a daemon died and that nobody knows what it had.
+//! If the record cannot be written, it is written beside the socket, and the daemon reports that.
+//! If even that fails, the note beside the socket is removed. A socket without daemon, note and
+//! record means: a daemon died, and its pools and mounts are unknown.
 //!
 //! `expected` says which pools should be here.
 //!
@@ -97,9 +97,9 @@ struct State {
     touched: Duration,
     /// Why it is not where it should be.
     failure: Option<String>,
-    /// The text of the note beside the socket while that is taken away.
+    /// The text of the note beside the socket while the note is removed.
     note: Option<Vec<u8>>,
-    /// The mounts' changes that the record knows, and whether it says that there are others.
+    /// The number of mount changes in the record, and whether it notes that there are newer ones.
     changes: u64,
     mounts_changed: bool,
 }
@@ -140,7 +140,7 @@ impl Recorder {
         Self(kept)
     }
 
-    /// What the daemon before had and nobody has imported since.
+    /// The pools of the previous daemon that have not been imported since.
     pub fn lost(&self) -> Option<Loss> {
         self.0.as_ref()?.lock().record.lost.clone()
     }
@@ -250,8 +250,8 @@ impl Recorder {
         kept.store(&mut state);
     }
 
-    /// Writes down which pools and mounts there are, if that changed. Before the answer to whoever
-    /// changed it.
+    /// Records the present pools and mounts, if they changed. Called before the request that
+    /// changed them is answered.
     pub fn note_pools(&self, context: &Context, mounts: &Mounts) {
         let Some(kept) = &self.0 else {
             return;
@@ -279,7 +279,7 @@ impl Recorder {
         let Some(kept) = &self.0 else {
             return;
         };
-        // Somebody writes: there will be another look.
+        // Another thread is writing; the job runs again later.
         let Some(mut state) = kept.state.try_lock() else {
             return;
         };
@@ -300,7 +300,7 @@ impl Recorder {
         let work = move |_: &Control| {
             let mut state = own.lock();
             state.expected.read(&registry.cache_files, now);
-            // A record that somebody took away is written again; writing says why.
+            // A removed record is written again; an error then shows the reason.
             let is_there = state.record.is_empty() || record::touch(&own.file).is_ok();
             if !is_there {
                 state.changed();
@@ -381,7 +381,7 @@ impl State {
     fn look_at_pools(&mut self, context: &Context, mounts: &Mounts) {
         let pools = context.registry.all();
         self.mounts_changed |= self.changes != mounts.changes();
-        // If some are known already they are as before: they are looked at now and then.
+        // Keep the recorded mounts if there are any: the job updates them.
         let before = &self.record.pools;
         let mounts = |name: &str| -> Vec<RecordedMount> {
             let known = before.iter().find(|pool| pool.name == name);
@@ -419,7 +419,7 @@ impl State {
             let Some(pool) = pool else {
                 continue;
             };
-            // What is back and taken away later is not awaited any more.
+            // A mount that came back and was unmounted later is not awaited any more.
             let is_back = |mount: &RecordedMount| {
                 let mut mounts = pool.mounts.iter();
                 mounts.any(|there| there.place == mount.place)
@@ -467,7 +467,7 @@ impl State {
         if has_fewer || !found.is_empty() {
             self.changed();
         }
-        // After a start of the machine the mounts are those that properties ask for.
+        // After a reboot the mounts are those that properties request.
         if is_same_boot {
             let until = now.saturating_add(RESUME_TIME);
             self.awaited.extend(found.into_iter().map(|pool| Awaited {
@@ -613,7 +613,7 @@ fn options_of(imported: &Imported) -> ImportOptions {
             Some(txg) => Rewind::Txg(txg.0),
             None => Rewind::Never,
         },
-        // Of a pool that is written to it is gone: the rewind was for good.
+        // In a writable pool the checkpoint is gone: the rewind was permanent.
         checkpoint_rewind: options.rewind_to_checkpoint && readonly,
         // What was given up at the import is gone. A log device that is away now may hold what
         // was promised since.
@@ -742,7 +742,7 @@ mod tests {
         assert!(state.record.lost.is_none() && !state.is_stored);
         state.take_up(vec![pool(&["/a"])], 2, start + Duration::from_secs(1));
         assert_eq!(state.record.pools, [pool(&["/a", "/b"])]);
-        // Whoever unmounts one afterwards does not get it back.
+        // A mount that is unmounted afterwards does not come back.
         state.take_up(vec![pool(&["/a"])], 3, start + RESUME_TIME);
         assert_eq!(state.record.pools, [pool(&["/a"])]);
     }

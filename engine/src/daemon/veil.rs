@@ -1,14 +1,14 @@
-//! What those see who may only look.
+//! What clients of the read-only socket can see.
 //!
-//! As in OpenZFS anybody may see pools, datasets and their properties. The names of damaged files
-//! are for root there, and so they are here for the daemon's user; where the files with keys are
-//! is shown to others only if the daemon's user wants that.
+//! As in OpenZFS every user may see pools, datasets and their properties. The names of damaged
+//! files are visible only to root there, and only to the daemon's user here. The locations of key
+//! files are shown to other users only if the daemon's user enables it.
 
 use cenote_control::model::{Access, ControlError, Part, Request};
 use cenote_control::protocol::Reply;
 use std::os::fd::OwnedFd;
 
-/// Names in a request: nobody types more.
+/// The most names in a request; commands need fewer.
 const NAMES_MAX: usize = 256;
 
 /// Properties that say where keys are.

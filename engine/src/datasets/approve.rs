@@ -1,5 +1,5 @@
-//! `cenote approve`: the administrator's yes to values that came from elsewhere, and what waits for
-//! it. `registry::approvals` says what needs one.
+//! `cenote approve`: the administrator approves values that came from elsewhere; and the values
+//! that wait for approval. `registry::approvals` says what needs one.
 
 use crate::command::{By, note};
 use crate::context::Context;

@@ -29,11 +29,11 @@ const COPIES_MAX: u64 = 3;
 /// A property of the contents and what it is to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ContentSetting {
-    /// What somebody may have, in bytes or objects; 0 for no limit.
+    /// A limit of an id, in bytes or objects; 0 for no limit.
     Quota {
         name: String,
         kind: AccountKind,
-        /// `None`: all who have no limit of their own.
+        /// `None`: all ids without a limit of their own.
         id: Option<u64>,
         limit: u64,
         of_objects: bool,
@@ -331,7 +331,7 @@ fn change_files(
     closed
 }
 
-/// Gives a volume another size; what lies behind a smaller one is lost.
+/// Changes a volume's size; data behind a smaller one is lost.
 fn resize(
     imported: &Arc<Imported>,
     dataset: &Dataset,

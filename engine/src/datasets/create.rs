@@ -67,7 +67,7 @@ pub(crate) fn create_dataset(
     }
 }
 
-/// Of a dataset that is there already nothing is made, if it is of the kind that is asked for.
+/// An existing dataset of the requested kind counts as created.
 fn as_asked(
     context: &Context,
     name: &DatasetName,
@@ -83,7 +83,7 @@ fn as_asked(
     }
 }
 
-/// What would come of a dataset; nothing is made.
+/// The plan for a dataset; nothing is made.
 fn plan_dataset(
     context: &Context,
     imported: &Imported,
@@ -159,7 +159,7 @@ pub(crate) fn with_parents<T>(
             dry_run: false,
         };
         for name in made.iter().rev() {
-            // What has something in it by now stays; the error that led here is the one to tell.
+            // A dataset that is no longer empty stays; the first error is the one to report.
             let _ = destroy_dataset(context, mounts, name.as_str(), how, &by.unnoted());
         }
     }

@@ -275,7 +275,7 @@ fn clones_of(
         let snapshot = head.open_snapshot(&entry).map_err(of_dsl)?;
         for clone in snapshot.next_clones().map_err(of_dsl)? {
             let clone = imported.dsl().dataset_of(clone).map_err(of_dsl)?;
-            // What stands there is the oldest of the clone's snapshots, or the clone.
+            // This is the clone's oldest snapshot, or the clone itself.
             let clone = clone.name().dataset();
             // What is being received goes with the dataset that it is for.
             let is_received = clone.last_component() == RECEIVE_CHILD;
@@ -300,7 +300,8 @@ fn destroy_one(
     noted: &mut NotedOnce<'_>,
 ) -> Result<(), ControlError> {
     if name.parent().is_none() {
-        // The root of a pool goes with the pool only; what was asked for is all else in it.
+        // The root of a pool goes with the pool only; the request is then about everything else in
+        // it.
         return destroy_snapshots_of(context, mounts, name, noted);
     }
     let (imported, dataset) = context.registry.dataset(name)?;

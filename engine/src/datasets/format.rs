@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// The feature of project ids.
 pub(crate) const PROJECT_QUOTA: &str = "org.zfsonlinux:project_quota";
-/// Blocks of a volume when nobody says otherwise.
+/// The default block size of a volume.
 pub(crate) const VOLUME_BLOCK_SIZE: u64 = 16 << 10;
 /// Those that a volume can have.
 const VOLUME_BLOCK_SIZES: std::ops::RangeInclusive<u64> = 512..=16 << 20;
@@ -48,7 +48,8 @@ pub(crate) fn file_system_format(
             seconds: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
             nanoseconds: now.subsec_nanos(),
         },
-        // Whoever the daemon runs as: root's for root, and others can use what they made.
+        // The daemon's user owns the root directory, so an unprivileged user can use its file
+        // systems.
         uid: rustix::process::geteuid().as_raw().into(),
         gid: rustix::process::getegid().as_raw().into(),
         version,

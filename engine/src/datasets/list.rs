@@ -1,8 +1,8 @@
 //! `zfs list` and `zfs get`: walking the datasets and reporting their properties.
 //!
 //! The walk keeps its own stack and sends what it finds in batches, so that a pool with a million
-//! snapshots costs neither depth nor memory. A dataset that cannot be read is one failure among
-//! the answers and does not stop the others.
+//! snapshots costs neither depth nor memory. A dataset that cannot be read is one failure among the
+//! answers and does not stop the listing.
 
 use cenote_control::model::{
     ControlError, Dataset as Row, DatasetKind, Depth, KindSet, Part, Property, PropertySelection,
@@ -239,7 +239,7 @@ impl Listing<'_> {
         }
     }
 
-    /// The row of a dataset, if its kind is asked for.
+    /// The row of a dataset, if its kind is requested.
     fn made(
         &self,
         imported: &Arc<Imported>,

@@ -1,8 +1,8 @@
 //! Going back to a snapshot.
 //!
-//! Mounts stay where they can ([`exchange_contents`]): whoever has a file open goes on with it if
-//! the snapshot has the same. Where they cannot, they and those below are taken away and made
-//! again, which is refused while something uses them.
+//! Mounts stay where they can ([`exchange_contents`]): an open file stays usable if the snapshot
+//! has the same file. Other mounts, and those below them, are unmounted and mounted again, which is
+//! refused while they are in use.
 //!
 //! What is newer goes only after the mounts were asked, so that a refusal because of these loses
 //! nothing.

@@ -186,7 +186,7 @@ pub(crate) fn inherit_property(
     (recursive, received): (bool, bool),
     by: &By<'_>,
 ) -> Result<Response, ControlError> {
-    // Values that came with a stream are in effect where no others are, inheritable or not.
+    // Received values are in effect if there are no local ones, inheritable or not.
     let taken_away = match (inherit_setting(property), received) {
         (Err(SettingError::NotInherited(_)), true) => Setting {
             name: property.to_owned(),
@@ -234,11 +234,11 @@ fn revert(
         name: name.clone(),
         property: property.to_owned(),
     };
-    // Which value comes back is known when it has.
+    // The value that takes effect is known only afterwards.
     let effect = Effect::of_property(property, None);
     change_mounted(mounts, &imported, name, effect, || {
         run(&imported, task, by)?;
-        // Whoever asks for the stream's value need not know it.
+        // `zfs inherit -S` does not name the received value, so it approves any.
         let said = [(property.to_owned(), None)];
         context.registry.approvals.said(&imported, name, &said);
         Ok(())

@@ -1,12 +1,11 @@
-//! What is done about devices that fail, with nobody there: they are given up when they made too
-//! many errors, spares take their places, and with `autoreplace` a blank disk in the place of a
-//! lost one does. Devices in use that lack something get it, however it came about. Log devices
-//! that were given up for a failure are used again when they answer.
+//! Automatic handling of failing devices. Devices with too many errors are faulted, and spares
+//! replace them; with `autoreplace` a blank disk in the place of a lost one does. Devices in use
+//! that lack data are resilvered, for any cause. Log devices that were faulted are used again when
+//! they answer.
 //!
-//! It is looked for once a second; what is to be done takes
-//! transaction groups and so is a job of its own, one at a time. What was tried for a device
-//! in vain is not tried again before the device was well in between. Nothing is done about a
-//! device that an administrator took offline.
+//! The agent checks once a second. An action needs transaction groups and so is a job of its own,
+//! one at a time. If it fails for a device, it is not repeated until the device was healthy in
+//! between. A device that an administrator took offline is left alone.
 
 use super::limits::{Limits, Record, Verdict};
 use super::owner::is_nobodys;
@@ -49,7 +48,7 @@ enum Step {
 struct Seen {
     records: HashMap<(u64, Guid), Record>,
     lost_since: HashMap<(u64, Guid), Duration>,
-    /// What was done for a lost device already, well or in vain.
+    /// Lost devices that were already handled, with or without success.
     tried: HashSet<(u64, Guid)>,
     /// What devices in use lack, since when, and whether a resilver was begun for just that.
     lacking: HashMap<u64, (Range<Txg>, Duration, bool)>,
@@ -139,8 +138,8 @@ impl Seen {
         asked
     }
 
-    /// What is due in one of the `pools`. Spares in `promised` are for somebody else, who may not
-    /// get them after all: then they are free at the next look.
+    /// The due actions for one of the `pools`. Spares in `promised` are for other devices; if those
+    /// do not use them, they are free at the next check.
     fn steps(
         &mut self,
         imported: &Imported,
@@ -189,7 +188,7 @@ impl Seen {
     }
 }
 
-/// Whether errors of a device are on record.
+/// Whether a device has recorded errors.
 fn has_errors(imported: &Imported, device: Guid) -> bool {
     let tree = vdev_tree(&imported.pool);
     let found = leaves(&tree)
@@ -217,7 +216,7 @@ fn step_for(
         let mut configs = tree.leaves();
         let config = configs.find(|config| config.guid == lost)?;
         let is_unlabelled = at_last_path(config) == Some(Stranger::Unlabelled);
-        // Nobody is there to say that what it holds can go.
+        // Only a blank disk may be overwritten: there is no administrator to confirm.
         let is_blank = |place: &PathBuf| is_unlabelled && is_nobodys(place);
         if let Some(place) = config.path.clone().filter(is_blank) {
             return Some(Step::Replace { lost, place });
@@ -236,7 +235,7 @@ fn step_for(
     let mut free: Vec<&Vdev> = free
         .filter(|spare| !promised.contains(&Guid(spare.guid)))
         .collect();
-    // Distributed ones are the quickest; of the others the smallest that does.
+    // Distributed ones are the fastest; of the others prefer the smallest that fits.
     free.sort_by_key(|spare| (spare.kind != VdevKind::DraidSpare, spare.space.physical));
     let spares: Vec<Guid> = free.iter().map(|spare| Guid(spare.guid)).collect();
     (!spares.is_empty()).then_some(Step::Spare { lost, spares })
@@ -263,7 +262,7 @@ fn take(imported: &Arc<Imported>, events: &Events, step: Step) {
             imported.resilver_tried.store(txgs.end.0, Ordering::Release);
         }
         Step::Judge(leaf, verdict) => {
-            // Somebody may have said meanwhile that the device is well.
+            // `zpool clear` may have reset its errors meanwhile.
             let own = Arc::clone(imported);
             let is_due = move || has_errors(&own, leaf);
             match pool.blame(leaf, verdict == Verdict::Faulted, is_due) {

@@ -71,7 +71,7 @@ fn device_of(imported: &Imported, tree: &VdevTree, name: &str) -> Result<Vdev, C
     })
 }
 
-/// A side of a mirror that a new one can be attached to: the first that is a device by itself.
+/// A side of a mirror that a new one can be attached to: the first that is a single device.
 fn side_of(group: &Vdev) -> Option<Vdev> {
     let is_mirror = group.kind == VdevKind::Mirror;
     let mut sides = group.children.iter();
@@ -117,7 +117,7 @@ fn offline(
     Ok(Response::Failures { failures, done })
 }
 
-/// The allocation unit that a new device is to be taken for, if the command says so.
+/// The `ashift` for a new device, if the command has one.
 fn asked_ashift(attached: &AttachedDevice) -> Result<Option<u32>, ControlError> {
     let mut shift = None;
     for (name, value) in &attached.properties {
@@ -225,7 +225,7 @@ fn detach(
     Ok(Response::Done)
 }
 
-/// Takes a spare that is a device of `pool` for good by now from the lists of the other pools.
+/// Removes a spare that is now a permanent device of `pool` from the lists of the other pools.
 fn keep_for_good(context: &Context, pool: &Pool, spare: Guid, actor: &Actor) {
     let lists = |pool: &Pool| {
         let spares = pool.dsl().auxiliary_vdevs(keys::SPARES).unwrap_or_default();

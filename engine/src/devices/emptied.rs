@@ -1,8 +1,9 @@
 //! A device that lost its content while its pool has it open, and is to be replaced with itself.
 //!
-//! What a pool has open nobody else may take, whatever its labels say: they may be damaged. One
-//! whose labels are all gone has nothing of the pool any more, and who says that it is to replace
-//! itself knows. So the pool lets it go as a faulted one, and finds a blank device in its place.
+//! A device that a pool has open cannot be used for anything else, even without valid labels: they
+//! may be damaged. But if all labels are gone, it has no data of the pool any more, and a request
+//! to replace it with itself confirms that. So the pool faults and closes it, and finds a blank
+//! device in its place.
 
 use crate::clouds::opener::outside_stores;
 use crate::context::Context;
@@ -15,7 +16,7 @@ use cenote_pool::{Actor, Offline};
 use cenote_vdev::DeviceLabels;
 use std::path::Path;
 
-/// Has the pool let a device go that is in use without labels, if it is the one at `place`.
+/// Makes the pool close a device in use that has lost its labels, if it is the one at `place`.
 ///
 /// # Errors
 /// If the pool needs what the device still has.
@@ -30,7 +31,7 @@ pub(super) fn let_go(
     if !is_itself || !imported.pool.vdevs().is_open(device) {
         return Ok(());
     }
-    // What cannot be read is not known to be empty; why, who opens it next says.
+    // If it cannot be read, it may not be empty; the next open reports the error.
     let Ok(opened) = outside_stores(&context.clouds).open(Path::new(place)) else {
         return Ok(());
     };

@@ -17,10 +17,10 @@ const DEGREES: [u64; 18] = [
     100, 99, 97, 93, 88, 83, 77, 71, 64, 57, 50, 43, 36, 29, 22, 14, 7, 0,
 ];
 const SECTOR_SHIFT: u32 = 9;
-/// Metaslabs of one vdev that are looked at: OpenZFS makes at most 131072.
+/// The most metaslabs of one vdev that are read: OpenZFS makes at most 131072.
 const METASLABS_MAX: u64 = 1 << 17;
 
-/// The fragmentation of a top-level vdev in per cent; `None` where its maps do not tell.
+/// The fragmentation of a top-level vdev in per cent; `None` if its space maps do not have it.
 fn of_vdev(pool: &Pool, vdev: &VdevConfig) -> Option<u64> {
     let ashift = vdev.ashift?;
     let Some(array) = vdev.metaslab_array else {

@@ -78,7 +78,7 @@ fn failed(error: impl ToString) -> DeviceRefusal {
     DeviceRefusal::Failed { reason }
 }
 
-/// The name of the pool that a device's labels tell, and the pool's state.
+/// The name and state of the pool in a device's labels.
 fn pool_of(labels: &DeviceLabels) -> (String, PoolState) {
     let config = labels
         .newest_config()

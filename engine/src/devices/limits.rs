@@ -1,9 +1,9 @@
 //! When a device made too many errors: the properties `io_n`, `checksum_n`, `slow_io_n` and the
 //! times beside them.
 //!
-//! A device is allowed so many errors within so many seconds. Its counters are looked at now and
-//! then; what they grew by since the oldest look within the time is what counts. A disk that
-//! makes an error a month is never given up for it, and one that makes ten in a minute is.
+//! A device may have N errors within T seconds. Its counters are sampled from time to time; their
+//! growth since the oldest sample within T counts. A disk that makes an error a month is never
+//! given up for it, and one that makes ten in a minute is.
 
 use cenote_base::Guid;
 use cenote_dsl::{Stored, property::StoredProperties};
@@ -12,7 +12,7 @@ use cenote_pool::Pool;
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Errors that are too many when nobody says otherwise, and the seconds (vdevprops(7)).
+/// The default limit of errors, and its seconds (vdevprops(7)).
 const COUNT: u64 = 10;
 const SECONDS: u64 = 600;
 /// The seconds for slow requests, which nothing follows from unless their number is set.
@@ -23,7 +23,7 @@ const LOOKS_MAX: usize = 128;
 /// Errors of a device: failed reads and writes, wrong checksums, slow requests.
 pub(super) type Errors = [u64; 3];
 
-/// So many within so long; `None` if nothing follows from any number.
+/// A number of errors within a time; `None` if nothing follows from any number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limit {
     count: Option<u64>,
@@ -115,7 +115,7 @@ impl Record {
             let limit = limits.0[kind];
             let since = now.saturating_sub(limit.within);
             let all = self.looks.back().map_or(0, |(_, errors)| errors[kind]);
-            // The last look before the time began tells what there was then.
+            // The last sample before that time has the errors of then.
             let before = self.looks.iter().rev().find(|(at, _)| *at < since);
             let before = before.map_or(0, |(_, errors)| errors[kind]);
             limit.count.is_some_and(|count| all - before >= count)

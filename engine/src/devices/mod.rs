@@ -1,8 +1,8 @@
 //! The devices of pools, and the vdevs that they form.
 //!
-//! `tree` tells a pool's vdevs in the clients' terms. New devices are opened and judged before
-//! anything on them is lost (`open`, `owner`, `replication`). Devices that nothing depends on
-//! can be removed (`remove`).
+//! `tree` describes a pool's vdevs in the clients' terms. New devices are opened and judged before
+//! anything on them is lost (`open`, `owner`, `replication`). Devices that nothing depends on can
+//! be removed (`remove`).
 
 pub(crate) mod add;
 pub(crate) mod agent;

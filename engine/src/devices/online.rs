@@ -17,8 +17,7 @@ fn contains(vdev: &Vdev, guid: u64) -> bool {
     vdev.guid == guid || vdev.children.iter().any(|child| contains(child, guid))
 }
 
-/// Uses devices again, and with `expand` all that they have become. The answer tells in which
-/// state each is.
+/// Uses devices again, and with `expand` their full present size. The answer has the state of each.
 pub(crate) fn online(
     context: &Context,
     online: &OnlineDevices,

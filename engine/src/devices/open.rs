@@ -19,16 +19,16 @@ use std::sync::Arc;
 const SIZE_MIN: u64 = 64 << 20;
 /// Sizes that differ by no more than this are the same: disks of one model are not quite alike.
 const SIZE_RANGE_MAX: u64 = 16 << 20;
-/// Data devices of a dRAID group when nobody says otherwise.
+/// The default number of data devices in a dRAID group.
 const DRAID_DATA: u64 = 8;
 
-/// Why a device cannot be used, whatever is on it.
+/// Why a device cannot be used, with any content.
 enum Closed {
     /// There is no such path.
     Absent,
     /// Pools need larger ones.
     Small,
-    /// Somebody has it.
+    /// It is in use.
     Taken(Claim),
     /// The system does not open it.
     Failed(String),
@@ -56,7 +56,7 @@ pub(crate) struct Devices {
     pub vdevs: Vec<cenote_pool::NewVdev>,
     pub spares: Vec<NewLeaf>,
     pub caches: Vec<NewLeaf>,
-    /// Those of them that are in stores, released if nothing comes of them.
+    /// Those of them that are in stores; they are released if the operation fails.
     pub held: Held,
 }
 
@@ -142,8 +142,8 @@ fn is_shared(claim: &Claim, destination: Destination<'_>) -> bool {
     }
 }
 
-/// Refuses devices that somebody uses; what is left are sentences about their past. A device that
-/// a pool lacks may be attached to it again.
+/// Refuses devices that are in use; returns sentences about former uses. A device that a pool lacks
+/// may be attached to it again.
 fn refuse_taken(
     claims: Vec<Claim>,
     force: bool,
@@ -178,7 +178,7 @@ fn refuse_taken(
     }
 }
 
-/// Opens a device; beside it who has it or had it.
+/// Opens a device; returns its present and former users with it.
 fn open_device(
     context: &Context,
     path: &str,
@@ -307,7 +307,8 @@ impl Devices {
             NewVdevRole::Special => AllocationClass::Special,
             NewVdevRole::Dedup => AllocationClass::Dedup,
         };
-        // Of what was named: devices that somebody uses are no leaves, and are refused as such.
+        // Count the named devices: those in use are not among the leaves, and are refused
+        // separately.
         let shape = shape(&vdev.kind, vdev.devices.len())?;
         self.vdevs.push(cenote_pool::NewVdev {
             shape,

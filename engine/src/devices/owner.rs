@@ -1,15 +1,15 @@
-//! Whose a device is, before anything on it is lost.
+//! The owner of a device, checked before it is overwritten.
 //!
-//! Three may have it. The **kernel**: it is mounted, swap, a volume of LVM or MD, behind a loop
-//! device, or a part of it is. A **pool**: its labels say so, and what is imported knows better
-//! than labels. **Other software**: it left a signature. Who uses the device now keeps it,
-//! whoever insists; what only tells of the past yields to force.
+//! There are three kinds of owners. The **kernel**: it is mounted, swap, a volume of LVM or MD,
+//! behind a loop device, or a part of it is. A **pool**: its labels name it; the configuration of
+//! an imported pool overrides labels. **Other software**: it left a signature. A device that is in
+//! use now cannot be taken, even with force; traces of former uses yield to force.
 //!
-//! A pool has what its configuration names, by guid. Labels of a pool that is imported, with the
-//! guid of a device that it does not have any more (replaced, detached, removed while it was
-//! away), are the past. A pool that is not imported here may be in use by another host: with the
-//! property `multihost` it shows that by heartbeats, which are waited for before force is used.
-//! Without it nobody can know, and force decides.
+//! A pool owns the devices in its configuration, by guid. Labels of an imported pool are a former
+//! use if their guid is no longer in it (replaced, detached, removed while it was missing). A pool
+//! that is not imported here may be in use by another host: with the property `multihost` it shows
+//! that by heartbeats, and force waits for them first. Without it this cannot be found out, and
+//! force decides.
 
 use super::tree::is_in_tree;
 use crate::host::hostid;
@@ -39,9 +39,9 @@ pub(super) enum Claim {
     Absent {
         /// The pool's name.
         pool: String,
-        /// What is said to whoever would have it back.
+        /// The message if it is to return to that pool.
         text: String,
-        /// What is said to others.
+        /// The message for any other use.
         others: String,
     },
     /// It is a spare of imported pools that waits to be used: other pools can have it as a spare,
@@ -49,10 +49,10 @@ pub(super) enum Claim {
     Spare {
         /// The pools' names.
         pools: Vec<String>,
-        /// What is said to whoever would have it for something else.
+        /// The message for any other use.
         text: String,
     },
-    /// It was somebody's: force takes it.
+    /// It was used before: force takes it.
     Past(String),
 }
 
@@ -66,7 +66,7 @@ pub(super) fn claim_of_kernel(path: &str) -> Option<Claim> {
     Some(Claim::Kernel(format!("{path} {used}")))
 }
 
-/// Who else has a device that could be opened for writing, or had it.
+/// Other present and former users of a device that could be opened for writing.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -176,7 +176,7 @@ fn pool_with(registry: &Registry, path: &str) -> Option<String> {
     let pools = registry.all();
     let has = |imported: &Arc<Imported>| {
         let pool = &imported.pool;
-        // What is not open may be another device by now: its labels tell.
+        // A path that is not open may be another device by now: its labels show that.
         let shape = pool.vdevs();
         let tree = pool.vdev_tree();
         let leaves = tree.leaves().map(|leaf| leaf.guid);
@@ -237,7 +237,7 @@ fn claim_of_list(registry: &Registry, path: &str, labels: &DeviceLabels) -> Opti
     })
 }
 
-/// Why a device that somebody has open cannot be had: perhaps for which pool.
+/// The claim on a device that another process has open, with its pool if the labels name one.
 pub(super) fn claim_of_opener(registry: &Registry, opener: &dyn Opener, path: &str) -> Claim {
     let unknown = || Claim::Active(format!("{path} is in use by another process"));
     let Ok(device) = opener.open(Path::new(path)) else {

@@ -166,7 +166,7 @@ fn nature(pool: &Pool, vdev: &Vdev, all: &[&Vdev], name: &str) -> Option<Propert
         "ashift" => Property::read_only(name, vdev.ashift),
         "asize" => Property::read_only(name, asize(pool, vdev)),
         "psize" => Property::read_only(name, space.physical),
-        // OpenZFS tells what a vdev could grow by in lists only.
+        // OpenZFS shows by how much a vdev can grow in lists only.
         "expandsize" => Property::read_only(name, 0),
         "bootsize" => Property::new(name, 0, Source::Default),
         "fragmentation" => {

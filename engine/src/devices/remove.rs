@@ -28,7 +28,7 @@ pub(crate) fn remove_devices(
     let mut failures = Vec::new();
     let mut done = 0;
     for name in devices {
-        // Each removal changes the tree that the next name is looked for in.
+        // Each removal changes the tree in which the next name is looked up.
         let target = target(&imported, &vdev_tree(&imported.pool), name);
         let removed = target.and_then(|target| match dry_run {
             true => check(&imported, &target),
@@ -45,8 +45,8 @@ pub(crate) fn remove_devices(
     Ok(Response::Failures { failures, done })
 }
 
-/// The device that a user means. One in a list is meant before one in the tree: a spare that
-/// stands in for another device is in both, and is refused as a spare.
+/// The device that a user means. Lists come before the tree: a spare in use is in both, and is
+/// refused as a spare.
 fn target(imported: &Imported, tree: &VdevTree, name: &str) -> Result<Target, ControlError> {
     let spares = tree.spares.iter();
     if let Some(spare) = spares.into_iter().find(|spare| answers_to(spare, name)) {

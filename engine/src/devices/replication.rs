@@ -16,7 +16,7 @@ pub(crate) struct Replication {
 }
 
 impl Replication {
-    /// That of a new vdev; `None` for what holds no data.
+    /// That of a new vdev; `None` if it holds no data.
     pub fn of_new(vdev: &NewVdev) -> Option<Self> {
         if matches!(
             vdev.role,
@@ -41,7 +41,7 @@ impl Replication {
         })
     }
 
-    /// That of a pool's vdev; `None` for what holds no data.
+    /// That of a pool's vdev; `None` if it holds no data.
     pub fn of_config(top: &VdevConfig) -> Option<Self> {
         if top.is_log {
             return None;

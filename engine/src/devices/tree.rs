@@ -65,7 +65,8 @@ pub(crate) fn shared_tree(pools: &[Arc<Imported>], pool: &Pool) -> VdevTree {
             (spare.state, spare.aux) = (VdevState::Online, VdevAux::None);
             continue;
         }
-        // The label told of the past if the pool that it names is here and does not use the spare.
+        // The label is outdated if the pool that it names is imported here and does not use the
+        // spare.
         let user = found
             .get(&Guid(spare.guid))
             .and_then(|found| found.used_by.as_ref());
@@ -469,7 +470,7 @@ fn set_found(vdev: &mut Vdev, config: &VdevConfig, pool: &Pool) {
     }
 }
 
-/// The spares that stand in for devices of the tree.
+/// The spares that replace devices of the tree.
 fn spares_in_use(pool: &Pool) -> Vec<Guid> {
     let tree = pool.vdev_tree();
     let spares = tree.walk().filter(|vdev| vdev.is_spare);

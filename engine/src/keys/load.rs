@@ -22,7 +22,7 @@ pub(crate) fn load_key(
     let dsl = found.dsl();
     dsl.load_key(found.directory(), key.expose(), dry_run)
         .map_err(of_dsl)?;
-    // The key is there, whatever becomes of the volumes that waited for it.
+    // The key stays loaded even if replaying the volumes that waited for it fails.
     match imported.replay_volumes().into_iter().next() {
         Some((_, error)) if !dry_run => Err(error),
         _ => Ok(Response::Done),
@@ -38,7 +38,7 @@ pub(crate) fn unload_key(
     let (imported, found) = registry.dataset(&parse_name(dataset)?)?;
     let root = found.directory().id();
     let is_locked = |id| {
-        // Of what cannot be read nobody can say that it needs no key.
+        // A dataset that cannot be read may need the key.
         let Ok(dataset) = imported.dsl().dataset_of(id) else {
             return true;
         };

@@ -13,7 +13,7 @@ use cenote_ondisk::crypto_key::{EncryptionSuite, KeyFormat};
 
 /// The value `off` of the property `encryption`.
 const ENCRYPTION_OFF: u64 = 2;
-/// Rounds by which a passphrase is stretched when nobody says otherwise, and the fewest.
+/// The default number of PBKDF2 iterations for a passphrase, and the minimum.
 const ITERATIONS: u64 = 350_000;
 const ITERATIONS_MIN: u64 = 100_000;
 pub(crate) const KEY_LOCATION: &str = "keylocation";
@@ -117,8 +117,8 @@ pub(crate) fn is_place_of_key(text: &str) -> bool {
     text == PROMPT || schemes.iter().any(|scheme| text.starts_with(scheme))
 }
 
-/// Whether a new dataset is encrypted, and how; what says so is taken out of its settings. A key
-/// that is given later is missing from the answer.
+/// Whether a new dataset is encrypted, and how; these properties are taken out of its settings. A
+/// key that is given later is missing from the answer.
 pub(crate) fn new_encryption(
     name: &DatasetName,
     parent: Option<&Directory>,

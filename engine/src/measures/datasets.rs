@@ -137,7 +137,7 @@ fn snapshots(
         .collect();
     read.sort_by_key(|(id, figures)| (Reverse(figures.data_lookups()), *id));
     for (id, figures) in read.iter().take(SNAPSHOTS_MAX) {
-        // Who is not found was destroyed meanwhile, or is a head that a receive hides.
+        // A dataset that is not found was destroyed meanwhile, or is the hidden head of a receive.
         if let Ok(snapshot) = dsl.dataset_of(ObjectId(id.0))
             && snapshot.is_snapshot()
         {

@@ -1,7 +1,7 @@
-//! What the daemon measures, collected when somebody asks.
+//! What the daemon measures, collected on request.
 //!
-//! Nothing is kept here. Each answer walks what there is at the moment, so that a pool, vdev,
-//! dataset or mount that is gone has no series any more. [`table`] describes all measurements.
+//! Nothing is kept here. Each answer walks the present state, so that a pool, vdev, dataset or
+//! mount that no longer exists has no series. [`table`] describes all measurements.
 
 pub(crate) mod answer;
 mod cache;

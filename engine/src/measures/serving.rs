@@ -34,7 +34,7 @@ pub(super) fn mounts(mounts: &Mounts, sink: &mut dyn Sink) {
         sink.number(&MOUNT_READ, &labels, figures.read_bytes);
         sink.number(&MOUNT_WRITTEN, &labels, figures.written_bytes);
         for (operation, requests) in figures.operations {
-            // What nobody asked for has no series: there are forty operations.
+            // Unused operations have no series: there are forty operations.
             if requests.count() > 0 {
                 let labels = [&pool, &dataset, operation];
                 sink.distribution(&MOUNT_REQUESTS, &labels, requests);

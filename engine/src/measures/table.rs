@@ -1,7 +1,7 @@
 //! All measurements of the daemon: names, kinds, labels and one sentence each.
 //!
-//! `docs/operations/monitoring.md` has this table, and a test compares them. Names are for ever:
-//! dashboards of others are made of them.
+//! `docs/operations/monitoring.md` has this table, and a test compares them. Names must never
+//! change: users' dashboards depend on them.
 
 use cenote_base::metrics::{Kind, Measure};
 
@@ -177,7 +177,7 @@ measures! {
     ARC_LOOKUPS = Counter "cenote_arc_lookups_total" ["pool" "for" "kind" "outcome"]
         "Lookups: hit (in memory), wait (another reader brought it), miss (read from a device).";
     ARC_SEQUENTIAL_READS = Counter "cenote_arc_sequential_reads_total" ["pool" "outcome"]
-        "Reads that may be read ahead of: hit (went on where one ended), miss (began elsewhere).";
+        "Reads that may be read ahead of: hit (continued where one ended), miss (began elsewhere).";
     ARC_READ_AHEAD = Counter "cenote_arc_read_ahead_blocks_total" ["pool"]
         "Blocks that were read from devices ahead of sequential readers.";
 
@@ -297,7 +297,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// What `promtool check metrics` asks for, beside what a type system can.
+    /// The rules of `promtool check metrics` that types do not enforce already.
     #[test]
     fn names_and_labels_are_as_prometheus_wants_them() {
         let mut names = HashSet::new();

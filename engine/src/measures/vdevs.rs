@@ -71,7 +71,7 @@ fn one(vdev: &Vdev, [pool, name, guid]: [&str; 3], sink: &mut dyn Sink) {
     sink.number(&VDEV_SCAN_REPAIRED, &labels, counters.scan_repaired);
 }
 
-/// A class that nobody has used has no series: most devices see three of the seven.
+/// An unused class has no series: most devices see three of the seven.
 fn class_of(
     [pool, name, guid]: [&str; 3],
     class: &str,

@@ -1,5 +1,4 @@
-//! Mounts that allow something else while they are used: `mount -o remount`, and what properties
-//! say anew.
+//! Changing the options of a mount that is in use: `mount -o remount`, and changed properties.
 
 use super::options::{check_options, switches, temporary};
 use super::table::{Mounts, Place};

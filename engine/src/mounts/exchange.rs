@@ -1,7 +1,7 @@
-//! A head that gets other contents under its mounts: by a rollback, or by what was received.
+//! A head that gets other contents under its mounts: by a rollback or a receive.
 //!
-//! Mounts that can are told to hold requests back meanwhile, and go on with the new contents where
-//! they are; what is mounted below them stays. Elsewhere all of it is unmounted and mounted again.
+//! Mounts that support it hold requests back meanwhile, and resume with the new contents in place;
+//! mounts below them stay. Other mounts, and those below them, are unmounted and mounted again.
 
 use super::follow::{mount_back, mounted_below, unmount_for_change};
 use super::mounter::Mounted;
@@ -19,10 +19,10 @@ use std::sync::Arc;
 /// Mounts of the dataset whose contents change.
 type Own = [(String, Arc<dyn Mounted>)];
 
-/// Lets `change` give the head another object set, after `prepare` with the mounts in their
-/// places or away, whichever `change` will find.
+/// Lets `change` give the head another object set, after `prepare`. Both run with the mounts in the
+/// same state: in place, or unmounted.
 ///
-/// With `force` mounts that cannot go on where they are end although they are used.
+/// With `force` mounts that cannot stay are ended although they are in use.
 pub(crate) fn exchange_contents(
     mounts: &Mounts,
     imported: &Arc<Imported>,
@@ -30,7 +30,7 @@ pub(crate) fn exchange_contents(
     prepare: impl FnOnce() -> Result<(), ControlError>,
     change: impl FnOnce() -> Result<(), ControlError>,
 ) -> Result<(), ControlError> {
-    // Clients of a volume would go on with other contents.
+    // Clients of a volume would continue with other contents.
     let _disks = imported.free_dataset(head, false)?;
     // Clients of a site ask again.
     let _freed = imported.hold_trees(true, |tree| tree == id)?;
@@ -42,7 +42,7 @@ pub(crate) fn exchange_contents(
     )?;
     let own = mounts.newest_first(|entry| entry.dataset == head.as_str());
     if own.iter().all(|(_, mounted)| mounted.can_exchange()) {
-        // What comes first needs the mounts, so they are asked before it, too.
+        // `prepare` needs the mounts, so check before it that they can hold back.
         hold_back(&own)?;
         own.iter().for_each(|(_, mounted)| mounted.go_on());
         prepare()?;
@@ -50,7 +50,7 @@ pub(crate) fn exchange_contents(
         let may_write = !mounts.newest_first(is_writer).is_empty();
         exchange(imported, id, (&own, may_write), change)?;
     } else {
-        // They have the files open, and the head is closed only when nobody has it.
+        // They keep the files open, and the head can be closed only when it is unused.
         drop(own);
         let mounted = mounted_below(mounts, head);
         unmount_for_change(mounts, imported, head, (&mounted, force))?;
@@ -101,7 +101,7 @@ fn hold_back(own: &Own) -> Result<(), ControlError> {
     Ok(())
 }
 
-/// Lets all mounts of a head go on with what `change` makes of it, or with what it was.
+/// Resumes all mounts of a head with the result of `change`, or with the old state.
 fn exchange(
     imported: &Arc<Imported>,
     id: ObjectId,
@@ -147,7 +147,7 @@ fn open_again(
             Ok((files, gone)) => mounted.take_up(Arc::clone(files), &ids, gone),
             Err(_) => {
                 mounted.go_on();
-                // The error that led here is the one to tell.
+                // The first error is the one to report.
                 let _ = mounted.unmount(true);
             }
         }

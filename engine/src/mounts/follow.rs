@@ -21,7 +21,7 @@ pub(crate) fn unmount_for_change(
     let wanted = |entry: &Entry| entry.own_place && datasets.contains(&entry.dataset);
     for (_, mounted) in mounts.newest_first(wanted) {
         if let Err(error) = mounts.unmount_one(mounted, force) {
-            // The first error is the one to tell.
+            // The first error is the one to report.
             let _ = mount_back(mounts, imported, name, datasets, false);
             return Err(error);
         }
@@ -80,13 +80,13 @@ pub(crate) fn mount_these(registry: &Registry, mounts: &Mounts, datasets: &[Stri
                 false,
             )
         });
-        // The error that stopped the unmounting is the one to tell.
+        // The error that stopped the unmounting is the one to report.
         drop(found);
     }
 }
 
-/// Mounts what was mounted `before` of a dataset and all below it, as far as it still is to be
-/// mounted, and with `others` whatever has its place from the dataset.
+/// Mounts again what was mounted `before` of a dataset and all below it, if it still is to be
+/// mounted. With `others`, also mounts datasets whose mountpoint derives from this one.
 pub(crate) fn mount_back(
     mounts: &Mounts,
     imported: &Arc<Imported>,

@@ -90,8 +90,8 @@ pub(crate) fn mount_all(
     Ok(Response::Failures { failures, done })
 }
 
-/// The mount namespace of a process, if it is known and not the daemon's: what a container names is
-/// a directory of the container.
+/// The mount namespace of a process, if it is known and not the daemon's: a path from a container
+/// is a directory of the container.
 fn namespace_of(process: i32) -> Option<OwnedFd> {
     let theirs = format!("/proc/{process}/ns/mnt");
     let is_ours = std::fs::read_link(&theirs).ok()? == std::fs::read_link(OWN_NAMESPACE).ok()?;
@@ -101,7 +101,7 @@ fn namespace_of(process: i32) -> Option<OwnedFd> {
     std::fs::File::open(theirs).ok().map(OwnedFd::from)
 }
 
-/// Mounts what is to be mounted by itself, parents first.
+/// Mounts the datasets that are mounted automatically, parents first.
 pub(crate) fn mount_below(
     mounts: &Mounts,
     imported: &Arc<Imported>,
@@ -155,7 +155,7 @@ pub(crate) fn mount_wanted(
     (failures, done)
 }
 
-/// Refuses a file system of which nobody can say whether and where it is to be mounted.
+/// Refuses a file system whose mount properties cannot be read.
 fn check_properties(head: &Dataset) -> Result<(), ControlError> {
     let hidden = head.is_inconsistent() || head.is_redacted().unwrap_or(false);
     let status = head.dsl().key_status(head.directory());
@@ -184,7 +184,7 @@ fn lacks_properties(dataset: &Dataset) -> bool {
         .any(|property| dataset.property(property).is_err())
 }
 
-/// Whether `zfs mount -a` takes the dataset: others are passed over silently.
+/// Whether `zfs mount -a` mounts the dataset; others are skipped silently.
 pub(crate) fn mounts_by_itself(mounts: &Mounts, head: &Dataset) -> bool {
     text_of(head, Property::CanMount).as_deref() == Some("on") && has_place(mounts, head)
 }

@@ -1,8 +1,8 @@
-//! Mounts: the table of them, and how they are made, changed and taken away.
+//! Mounts: the table of them, and how they are made, changed and unmounted.
 //!
-//! [`mounter`] is the seam to whoever puts file systems into the directory tree. The table lies at
-//! the bottom (`table`); `make`, `change`, `follow` and `unmount` go by it, by properties
-//! (`options`) and by directories (`places`).
+//! [`mounter`] is the interface to the frontend that mounts file systems. The table is at the
+//! bottom (`table`); `make`, `change`, `follow` and `unmount` use it, properties (`options`) and
+//! directories (`places`).
 
 pub(crate) mod change;
 pub(crate) mod exchange;

@@ -1,8 +1,8 @@
-//! The seam to whoever puts file systems into the directory tree.
+//! The interface to the frontend that mounts file systems.
 //!
-//! The service decides what is mounted where and under which restrictions; how a mount is made is
-//! not its business. A [`Mounter`] is told once for each mount and answers with a handle, which
-//! the service keeps until it unmounts or until the mount is found to have ended by itself.
+//! The service decides what is mounted where and under which restrictions, but not how. It calls a
+//! [`Mounter`] once for each mount and gets a handle. It keeps the handle until it unmounts or
+//! finds that the mount has ended.
 
 use super::snapshot_changes::SnapshotChanges;
 use crate::registry::damage::DamageLog;
@@ -29,7 +29,7 @@ pub struct MountSwitches {
     pub read_only: bool,
     /// Access times are kept.
     pub atime: bool,
-    /// The mount does not note reads, whatever the properties say.
+    /// The mount does not update access times, in spite of the properties.
     pub noatime: bool,
     /// Extended attributes are shown.
     pub xattr: bool,
@@ -64,7 +64,7 @@ pub struct MountJob {
     pub available: u64,
     /// Makes, destroys and renames its snapshots.
     pub snapshots: Box<dyn SnapshotChanges>,
-    /// Whom to tell of damage that reads meet.
+    /// Where to report damage that reads find.
     pub damage: Arc<DamageLog>,
 }
 
@@ -118,33 +118,32 @@ pub trait Mounted: Send + Sync {
     /// Where it is.
     fn mount_point(&self) -> &Path;
 
-    /// Whether it is still there; somebody may have unmounted it from outside.
+    /// Whether it is still there; it may have been unmounted from outside.
     fn is_there(&self) -> bool;
 
     /// Whether it is in the directory tree. What was unmounted from outside an instant ago is not,
     /// and may still be there.
     fn is_in_tree(&self) -> bool;
 
-    /// Changes what it allows, while it is used. `false` if that is not possible without mounting
-    /// it anew: some of it holds for a mount's life, and not everybody may change a mount.
+    /// Changes what it allows, while it is used. `false` if that needs a new mount: some options
+    /// are fixed for a mount's life, and changing a mount needs privileges.
     fn change(&self, switches: &MountSwitches) -> Result<bool, ControlError>;
 
-    /// Lets go of snapshots of the dataset that are gone, or have another name, wherever somebody
-    /// looked into them.
+    /// Closes accessed snapshots of the dataset that were destroyed or renamed.
     fn forget_snapshots(&self);
 
     /// Whether it can stay while its file system becomes another state of itself.
     fn can_exchange(&self) -> bool;
 
-    /// Holds requests back, and waits for those under way; false if these do not end, and all goes
-    /// on. [`Self::take_up`] or [`Self::go_on`] is to follow.
+    /// Holds requests back, and waits for those under way. If these do not end in time, resumes and
+    /// returns false. Otherwise [`Self::take_up`] or [`Self::go_on`] must follow.
     fn hold_back(&self) -> bool;
 
-    /// Goes on with `files`, another state of its file system. Of the files that were `open`, some
+    /// Resumes with `files`, another state of its file system. Of the files that were `open`, some
     /// are `gone` there.
     fn take_up(&self, files: Arc<FileSystem>, open: &[ObjectId], gone: &[ObjectId]);
 
-    /// Goes on with what there was.
+    /// Resumes with the old state.
     fn go_on(&self);
 
     /// Takes it away; with `force` although files are open. It is there after that only if another
@@ -154,7 +153,7 @@ pub trait Mounted: Send + Sync {
     /// [`ControlError::MountBusy`] if something uses it; the mount then stays.
     fn unmount(&self, force: bool) -> Result<(), ControlError>;
 
-    /// Who has it in other mount namespaces, one process of each, as far as that can be seen.
+    /// Its holders in other mount namespaces, one process of each, as far as they are visible.
     fn holders(&self) -> Vec<Holder> {
         Vec::new()
     }
@@ -162,7 +161,7 @@ pub trait Mounted: Send + Sync {
     /// What it did.
     fn figures(&self) -> MountFigures;
 
-    /// Ends it for good, wherever it is: who uses it gets errors. Whether it has ended.
+    /// Ends it in all namespaces: its users get errors. Returns whether it has ended.
     fn end(&self) -> bool;
 }
 

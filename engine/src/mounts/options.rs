@@ -6,7 +6,7 @@ use cenote_dsl::{Dataset, Property, PropertyValue};
 use super::mounter::MountSwitches;
 use crate::registry::imported::Imported;
 
-/// Mount options that are obeyed, or that ask for nothing (cli/contract-zfs 7).
+/// Mount options that are obeyed, or that have no effect (cli/contract-zfs 7).
 const OPTIONS: [&str; 22] = [
     "atime",
     "defaults",
@@ -85,7 +85,7 @@ pub(crate) fn switches(
         Some(is_on) => is_on,
         None => text_of(dataset, property).as_deref() != Some("off"),
     };
-    // What nobody can say is not allowed.
+    // If the property cannot be read, it is not allowed.
     let allowed = |on: &str, off: &str, property| match last_of(&given, on, off) {
         Some(is_on) => is_on,
         None => dataset.property(property).is_ok() && chosen(on, off, property),

@@ -34,7 +34,7 @@ pub(crate) fn has_place_of(dataset: &Dataset, name: &DatasetName) -> Result<bool
 /// Takes away directories that were there for mounts only; one with files in it stays.
 pub(crate) fn remove_places(places: &[PathBuf]) {
     for place in places {
-        // What cannot be removed harms nobody.
+        // A directory that cannot be removed is harmless.
         let _ = std::fs::remove_dir(place);
     }
 }
@@ -58,7 +58,7 @@ pub(crate) fn own_mount_point(
 }
 
 /// Refuses a place that leads out of the alternative root: by dots in a property, or by a symbolic
-/// link, as a file system that is mounted above may hold. Where a pool comes from nobody knows.
+/// link in a file system that is mounted above. Pools are not trusted.
 pub(crate) fn check_within(root: &Path, place: &Path) -> Result<(), ControlError> {
     let mut at = root.to_owned();
     for part in place.strip_prefix(root).unwrap_or(place).components() {
@@ -74,8 +74,8 @@ pub(crate) fn check_within(root: &Path, place: &Path) -> Result<(), ControlError
     Ok(())
 }
 
-/// Whether a mount is there whose server is gone: a directory that nobody can look at, and that
-/// the new mount takes the place of.
+/// Whether there is a mount whose server has died: it cannot be accessed, and the new mount
+/// replaces it.
 fn is_dead_mount(place: &Path) -> bool {
     let found = place.symlink_metadata();
     found.is_err_and(|error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()))

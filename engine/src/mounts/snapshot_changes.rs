@@ -1,4 +1,4 @@
-//! What whoever serves a mount may ask about the snapshots of its file system.
+//! Requests of a mount about the snapshots of its file system.
 
 /// What is to become of a snapshot's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,11 +18,11 @@ pub enum SnapshotNameChange<'a> {
 
 /// Makes, destroys and renames the snapshots of one file system.
 pub trait SnapshotChanges: std::fmt::Debug + Send + Sync {
-    /// Carries a change out for a user, and waits until it is on disk. The mount that asked is not
-    /// told to forget anything: its kernel waits for this.
+    /// Carries a change out for a user, and waits until it is on disk. Nothing is invalidated in
+    /// the requesting mount: its kernel waits for this call.
     ///
     /// # Errors
-    /// An errno: `EACCES` where `zfs_admin_snapshot` forbids it, `EPERM` for who is neither root
-    /// nor the daemon's user, `EBUSY` for snapshots that are held, cloned, mounted or being sent.
+    /// An errno: `EACCES` where `zfs_admin_snapshot` forbids it, `EPERM` for users other than root
+    /// and the daemon's, `EBUSY` for snapshots that are held, cloned, mounted or being sent.
     fn change(&self, user: u32, change: SnapshotNameChange<'_>) -> Result<(), i32>;
 }

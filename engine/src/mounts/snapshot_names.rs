@@ -19,7 +19,7 @@ use std::sync::{Arc, Weak};
 pub(crate) struct SnapshotNames {
     mounts: Weak<Mounts>,
     imported: Weak<Imported>,
-    /// The file system, whatever it is called by now.
+    /// The file system, under its present name.
     head: ObjectId,
 }
 
@@ -124,7 +124,7 @@ impl Run<'_> {
         done.map(drop).map_err(|error| errno_of(&error))
     }
 
-    /// Nobody is to read a snapshot under this name any more.
+    /// Ends the mounts of a snapshot under this name.
     fn unmount(&self, snapshot: &DatasetName) -> Result<(), Errno> {
         let of_it = self
             .mounts

@@ -18,9 +18,9 @@ pub(crate) struct Entry {
     pub pool: String,
     pub dataset: String,
     pub own_place: bool,
-    /// Its directory follows from the dataset's name: nobody chose it, so it goes with the name.
+    /// Its directory derives from the dataset's name, so a rename moves it.
     pub is_derived: bool,
-    /// What it was mounted with, or mounted anew with since.
+    /// The options of its mount, or of the last remount.
     pub options: MountOptions,
     pub read_only: bool,
     /// Properties that its options overrule, and what they are then.
@@ -44,14 +44,14 @@ pub(crate) struct Mounts {
     elsewhere: Mutex<Vec<Entry>, ranks::MountsElsewhere>,
     /// How often mounts came, went or changed.
     changes: AtomicU64,
-    /// Datasets that somebody is mounting.
+    /// Datasets that are being mounted.
     being_mounted: Mutex<BTreeSet<String>, ranks::MountTurns>,
     turn_ended: Condvar,
     /// Makes mounts.
     pub mounter: Box<dyn Mounter>,
 }
 
-/// The right to mount a dataset; others who want to mount it wait until this is dropped.
+/// The right to mount a dataset; other threads wait until this is dropped.
 pub(crate) struct MountTurn<'a> {
     mounts: &'a Mounts,
     dataset: String,
@@ -78,8 +78,8 @@ impl Mounts {
         })
     }
 
-    /// Waits until nobody else mounts the dataset: from the look at whether it is mounted to the
-    /// entry in the table only one may.
+    /// Waits until no other thread mounts the dataset: only one may be between checking whether it
+    /// is mounted and the entry in the table.
     pub fn turn(&self, dataset: &str) -> MountTurn<'_> {
         let names = self.being_mounted.lock();
         let is_taken = |names: &mut BTreeSet<String>| names.contains(dataset);
@@ -97,7 +97,7 @@ impl Mounts {
         Weak::clone(&self.itself)
     }
 
-    /// The entries that are still there: somebody may have unmounted from outside.
+    /// The entries that are still mounted: some may have been unmounted from outside.
     fn lock(&self) -> MutexGuard<'_, Vec<Entry>> {
         let mut entries = self.entries.lock();
         entries.retain(|entry| entry.mounted.is_there());
@@ -298,14 +298,14 @@ impl Mounts {
         self.changed();
     }
 
-    /// Has all mounts of a pool let go of snapshots that are gone or renamed.
+    /// Makes all mounts of a pool close snapshots that were destroyed or renamed.
     pub fn forget_snapshots(&self, pool: &str) {
         for (_, mounted) in self.newest_first(|entry| entry.pool == pool) {
             mounted.forget_snapshots();
         }
     }
 
-    /// Changes what is known of a mount.
+    /// Changes the entry of a mount.
     pub fn update(&self, mounted: &Arc<dyn Mounted>, change: impl FnOnce(&mut Entry)) {
         let mut entries = self.lock();
         let mut found = entries.iter_mut();
@@ -330,7 +330,7 @@ impl Mounts {
             .collect()
     }
 
-    /// Forgets mounts that have ended wherever they were, so that their files are closed.
+    /// Removes mounts that have ended in all namespaces, so that their files are closed.
     pub fn forget_ended(&self) {
         drop(self.lock_elsewhere());
     }
@@ -348,7 +348,7 @@ impl Mounts {
         self.forget_ended();
     }
 
-    /// Unmounts and lets go of the mount, so that its files and keys are closed.
+    /// Unmounts and drops the mount, so that its files and keys are closed.
     pub fn unmount_one(&self, mounted: Arc<dyn Mounted>, force: bool) -> Result<(), ControlError> {
         mounted.unmount(force)?;
         self.forget(&mounted);

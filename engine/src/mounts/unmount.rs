@@ -85,7 +85,7 @@ fn is_legacy(registry: &Registry, dataset: &str) -> bool {
     found.is_ok_and(|(_, found)| text_of(&found, Property::MountPoint).as_deref() == Some("legacy"))
 }
 
-/// What came of unmounting everything.
+/// The result of unmounting everything.
 pub(crate) struct Unmounted {
     /// What is not mounted any more.
     pub datasets: Vec<String>,
@@ -93,7 +93,7 @@ pub(crate) struct Unmounted {
     pub failures: Vec<(String, ControlError)>,
 }
 
-/// Unmounts all file systems but those that mount(8) looks after.
+/// Unmounts all file systems but those with `mountpoint=legacy`.
 pub(crate) fn unmount_all(registry: &Registry, mounts: &Mounts, force: bool) -> Unmounted {
     let mut failures = Vec::new();
     let mut unmounted = Vec::new();
@@ -140,7 +140,7 @@ impl Elsewhere {
     }
 }
 
-/// Ends mounts that only other mount namespaces have, for good.
+/// Ends mounts that only exist in other mount namespaces.
 ///
 /// # Errors
 /// If one of them is in the way, or does not end.
@@ -150,7 +150,7 @@ pub(crate) fn end_elsewhere(
     elsewhere: Elsewhere,
 ) -> Result<(), ControlError> {
     let found = mounts.elsewhere(wanted);
-    // All or none: where one is in the way, the others are left alone.
+    // All or none: if one cannot be ended, the others are left alone.
     for (dataset, mounted) in &found {
         match in_the_way(mounted.as_ref(), elsewhere) {
             Some(holder) if mounted.is_there() => {
@@ -169,8 +169,8 @@ pub(crate) fn end_elsewhere(
     Ok(())
 }
 
-/// Who keeps a mount that only other mount namespaces have from being ended: a process, or one that
-/// cannot be seen.
+/// The holder that prevents ending a mount in other mount namespaces: a process, or an invisible
+/// one.
 fn in_the_way(mounted: &dyn Mounted, elsewhere: Elsewhere) -> Option<Option<Holder>> {
     let holders = match elsewhere {
         Elsewhere::End => return None,
@@ -200,7 +200,7 @@ fn mounted_elsewhere(dataset: String, holder: Option<Holder>) -> ControlError {
     }
 }
 
-/// Unmounts a dataset wherever it is mounted; nothing uses it then.
+/// Ends all mounts of a dataset; nothing uses it then.
 pub(crate) fn unmount_dataset(
     mounts: &Mounts,
     dataset: &str,

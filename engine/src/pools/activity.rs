@@ -12,7 +12,7 @@ use cenote_ondisk::device_removal::{MAPPING_ENTRY_SIZE, MappingHeader, RemovalSt
 use cenote_ondisk::scan::{FLAG_PAUSED, ScanFunction, ScanState};
 use cenote_pool::Pool;
 
-/// The last or running scan: of all blocks, or of those that are known to be damaged.
+/// The last or running scan: of all blocks, or of the known damaged ones.
 pub(crate) fn scan_of(pool: &Pool) -> Option<Scan> {
     let scan = block_scan_of(pool);
     let errors = error_scrub_of(pool);

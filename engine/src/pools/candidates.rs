@@ -82,7 +82,7 @@ fn open_tree(candidate: &PoolCandidate) -> Option<(Arc<Shape>, VdevTree)> {
     Some((vdevs, tree))
 }
 
-/// Shows devices where they were found; the others keep the path where they were last known.
+/// Shows devices where they were found; the others keep their last known path.
 fn set_found_paths(root: &mut Vdev, paths: &HashMap<Guid, PathBuf>) {
     let mut stack = vec![root];
     while let Some(vdev) = stack.pop() {
@@ -93,7 +93,7 @@ fn set_found_paths(root: &mut Vdev, paths: &HashMap<Guid, PathBuf>) {
     }
 }
 
-/// Names missing disks that are top-level vdevs by where they were last, as far as that is known.
+/// Names missing disks that are top-level vdevs by their last known path, if there is one.
 fn set_last_paths(root: &mut Vdev, missing: &[MissingVdev]) {
     let unknown = |vdev: &&mut Vdev| vdev.kind == VdevKind::Missing && vdev.path.is_none();
     for vdev in root.children.iter_mut().filter(unknown) {

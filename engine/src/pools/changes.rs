@@ -1,9 +1,8 @@
-//! Changes that nobody commands: devices that go and come, scans that begin and end.
+//! Changes without a command: devices that fail and return, scans that begin and end.
 //!
-//! They are found by looking, once a second: what is there now against what was there
-//! at the last look. So none is missed, however it came about, and what happens in the layers
-//! below needs no way up. What came and went between two looks is not seen; scans leave their
-//! times behind and are.
+//! They are found by comparing the present state with that of the last check, once a second. So no
+//! cause is missed, and lower layers need not report changes. A change that is undone between two
+//! checks is not noticed, except for scans: these leave their times behind.
 
 use super::activity::scan_of;
 use crate::devices::tree::{all_vdevs, vdev_tree};

@@ -1,8 +1,7 @@
-//! Which features the property `compatibility` asks for: all, none, or those that each of some
-//! sets has (zpool-features(7), "Compatibility feature sets").
+//! Which features the property `compatibility` allows: all, none, or those in each of some sets
+//! (zpool-features(7), "Compatibility feature sets").
 //!
-//! A set is a file of an administrator's or of an OpenZFS installation, or one of those that are
-//! known by their names without any file.
+//! A set is a file of an administrator's or of an OpenZFS installation, or one that is built in.
 
 use cenote_control::model::ControlError;
 use cenote_ondisk::feature_sets::feature_set;
@@ -43,7 +42,7 @@ struct Set {
     is_distributed: bool,
 }
 
-/// The features that a value of `compatibility` asks for; the usual ones if it is empty.
+/// The features that a value of `compatibility` allows; the default ones if it is empty.
 ///
 /// # Errors
 /// If a set cannot be had.

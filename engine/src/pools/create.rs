@@ -129,7 +129,7 @@ fn make(
         context.divide_memory();
         of_create(error)
     })?;
-    // A pool that is nowhere but here would not be found by others.
+    // Until it is uploaded, other hosts could not find the pool.
     let uploaded = held.upload();
     uploaded.map_err(|error| {
         let reason = error.to_string();
@@ -211,7 +211,7 @@ impl Properties {
         if let Some(root) = &new.altroot {
             properties.take(pool_setting("altroot", root, true)?);
         }
-        // What is somewhere else for a while is not to be found by itself.
+        // A pool with a temporary name or root must not be imported automatically.
         if new.temporary_name.is_some() || properties.altroot.is_some() {
             properties
                 .cache_file
@@ -220,7 +220,7 @@ impl Properties {
         Ok(properties)
     }
 
-    /// What a store keeps costs money, also when nobody needs it any more.
+    /// Objects in a store cost money even when they are not needed any more.
     fn default_to_autotrim(&mut self) {
         if !self.stored.iter().any(|(name, _)| name == "autotrim") {
             self.stored.push(("autotrim".to_owned(), Stored::Number(1)));
@@ -282,8 +282,8 @@ fn is_any_in_store(new: &NewPool) -> bool {
     devices.any(|device| is_in_store(device))
 }
 
-/// The features of a new pool: the usual ones, or those that the files name, and then what was
-/// asked for one by one.
+/// The features of a new pool: the default ones, or those in the files, and then those that were
+/// requested one by one.
 fn chosen_features(
     none: bool,
     properties: &Properties,
@@ -299,7 +299,8 @@ fn chosen_features(
             features.push(feature);
         }
     }
-    // What an enabled one builds upon is enabled with it, unless somebody said that it is not.
+    // The features that an enabled one depends on are enabled with it, unless they were explicitly
+    // disabled.
     let is_off = |guid: &str| {
         properties
             .enabled

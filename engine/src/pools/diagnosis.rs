@@ -47,8 +47,8 @@ pub(crate) fn not_used(tree: &VdevConfig, outsiders: &[Outsider]) -> Vec<Diagnos
     outsiders.iter().filter_map(diagnosis).collect()
 }
 
-/// The same where devices without which nothing can be read are missing: the pool's configuration
-/// may tell of them what no label does.
+/// The same if devices are missing that are needed to read anything: the pool's configuration may
+/// have facts about them that are in no label.
 pub(crate) fn diagnoses_of_missing(
     candidate: &PoolCandidate,
     missing: &[MissingVdev],
@@ -62,7 +62,7 @@ pub(crate) fn diagnoses_of_missing(
     };
     let absent = missing.iter().filter(|missing| !is_there(missing));
     let mut diagnoses: Vec<_> = absent.map(missing_diagnosis).collect();
-    // What the labels do not tell of is among the missing already.
+    // Devices that are in no label are among the missing already.
     let is_new = |known: &Diagnosis| {
         known.guid != 0 && !missing.iter().any(|missing| missing.guid.0 == known.guid)
     };
@@ -117,7 +117,7 @@ fn diagnosis(
     }
 }
 
-/// Where a leaf stands in the tree: `raidz1-0/1`.
+/// The position of a leaf in the tree: `raidz1-0/1`.
 fn place_of(root: &VdevConfig, guid: Guid, leaf: &VdevConfig) -> String {
     let top = root
         .children
@@ -149,7 +149,7 @@ fn label_fault(candidate: &PoolCandidate, guid: Guid) -> Option<Fault> {
     (good != 0b1111).then_some(Fault::Labels { good })
 }
 
-/// A feature by its guid, with what it is for if that is known.
+/// A feature by its guid, with its description if it is known.
 pub(crate) fn feature_name(guid: String) -> FeatureName {
     let known = cenote_ondisk::features::by_guid(&guid);
     let description = known.map_or("", |known| known.description).to_owned();

@@ -1,8 +1,8 @@
 //! Faults that reads meet, as events: `ereport.fs.zfs.checksum`, `.io` and `.data`.
 //!
-//! A failing disk can give thousands of wrong blocks in a second, and readers wait for whoever
-//! notes one. So as many as [`FAULTS_MAX`] are noted of a pool in a second, as OpenZFS does
-//! (`zfs_zevent_len_max` and its rate limit of 20), and the rest is counted by the vdev only.
+//! A failing disk can give thousands of wrong blocks in a second, and noting one delays readers. So
+//! at most [`FAULTS_MAX`] are noted for a pool in a second, as OpenZFS does (`zfs_zevent_len_max`
+//! and its rate limit of 20); the rest is only counted by the vdev.
 
 use crate::events::Events;
 use crate::registry::imported::Imported;
@@ -67,7 +67,7 @@ impl FaultSink for Ereports {
     }
 }
 
-/// The fields of OpenZFS's reports that are known here, as `zpool events -v` prints them.
+/// The supported fields of OpenZFS's reports, as `zpool events -v` prints them.
 fn details(imported: &Imported, fault: &BlockFault) -> Vec<(String, String)> {
     let mut more: Vec<(&str, String)> = Vec::new();
     if let Some(leaf) = fault.leaf {

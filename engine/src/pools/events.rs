@@ -1,10 +1,10 @@
-//! `zpool events`: what happened to pools, sent to whoever asks.
+//! `zpool events`: what happened to pools, sent to the client.
 
 use crate::context::Context;
 use cenote_control::model::{ControlError, Part, Response};
 use cenote_control::protocol::Reply;
 
-/// Sends the events of all pools or one, and with `follow` those to come until nobody listens.
+/// Sends the events of all pools or one, and with `follow` new ones until the client disconnects.
 pub(crate) fn events(
     context: &Context,
     pool: Option<&str>,

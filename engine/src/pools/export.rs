@@ -23,7 +23,7 @@ const LEAVE_WAIT: Duration = Duration::from_secs(1);
 /// How often it looks.
 const LEAVE_POLL: Duration = Duration::from_millis(20);
 
-/// Refuses to let a pool go that somebody else lets go, and may take back.
+/// Waits a little for another export of the pool, which may still fail; then refuses.
 fn begin_leaving(imported: &Imported) -> Result<MutexGuard<'_, ()>, ControlError> {
     let rounds = LEAVE_WAIT.as_millis() / LEAVE_POLL.as_millis();
     for _ in 0..rounds {
@@ -46,7 +46,7 @@ pub(crate) fn export(
 ) -> Result<Response, ControlError> {
     let imported = context.registry.pool(pool)?;
     let _leaving = begin_leaving(&imported)?;
-    // Somebody else may just have done it.
+    // Another request may have exported it just before.
     context.registry.pool(pool)?;
     let devices = devices_of(&context.clouds, &imported);
     let failure = failure_of(&devices);
@@ -65,7 +65,7 @@ pub(crate) fn export(
     let _giving_up = give_up_with(&imported, &devices);
     let is_suspended = is_suspended || failure.is_some();
     if is_suspended {
-        // Whoever waits for devices would wait for ever.
+        // Threads that wait for devices would wait for ever.
         imported.pool.give_up();
     }
     let _disks = imported.free_all(how.force)?;
@@ -134,7 +134,7 @@ pub(crate) fn destroy_pool(
     force: bool,
 ) -> Result<Response, ControlError> {
     if !context.registry.pool(pool)?.pool.is_writable() {
-        // As in OpenZFS: nothing can be written that says so, and it is let go.
+        // As in OpenZFS: the destroy cannot be recorded in the pool, so it is exported.
         let how = ExportHow {
             force,
             keep_rest: false,
@@ -160,7 +160,7 @@ pub(crate) fn destroy_pool(
     Ok(Response::Done)
 }
 
-/// Frees a pool of those who have volumes open, but for disks that stay for the next daemon.
+/// Disconnects all users of the pool's volumes, except disks that stay for the next daemon.
 fn free_at_end(imported: &Imported, ending: Ending) -> Result<(), ControlError> {
     match ending.disks {
         DisksAtEnd::Go => imported.free_all(ending.force).map(drop),

@@ -1,4 +1,4 @@
-//! Devices that have become larger while nobody said so: the property `autoexpand`.
+//! Devices that have grown on their own: the property `autoexpand`.
 
 use crate::events::Events;
 use crate::registry::imported::Imported;
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 const AUTOEXPAND: &str = "autoexpand";
 const ON: Stored = Stored::Number(1);
-/// How often devices are asked for their size.
+/// How often the size of devices is checked.
 const PERIOD: Duration = Duration::from_secs(2);
 
 /// Expands a pool's vdevs if their devices have grown.
@@ -20,7 +20,7 @@ fn look(pool: &Weak<Imported>, events: &Events) -> Next {
     };
     match expand_all(&imported, events) {
         Ok(()) => Next::After(PERIOD),
-        // It goes on when the pool does.
+        // Continue when the pool resumes.
         Err(_) if imported.pool.suspended().is_some() => Next::After(PERIOD),
         Err(error) => {
             let name = imported.name();

@@ -95,7 +95,7 @@ pub(crate) fn import(
     })
 }
 
-/// The datasets that an import for writing goes on without.
+/// The unreadable datasets that a writable import skips.
 fn unreadable_heads(imported: &Imported) -> impl Iterator<Item = String> {
     let heads = imported.pool.unreadable_heads().iter();
     heads.map(|(head, reason)| {
@@ -120,7 +120,7 @@ fn or_store_failure(error: ControlError, failure: Option<String>) -> ControlErro
     }
 }
 
-/// A pool that is already here cannot be told from one that is nowhere, unless by its name.
+/// An imported pool is not among the candidates, so only its name shows that it is imported.
 fn pick_by_name(
     context: &Context,
     candidates: Vec<PoolCandidate>,
@@ -176,7 +176,7 @@ fn import_one(
         is_writethrough: wants_writethrough(&candidate.tree),
     }));
     let mut pool_options = pool_options(options);
-    // Until it is known that the import succeeds.
+    // Released unless the import succeeds.
     let mut held = Held::default();
     let candidate = match pool_options.read_only {
         true => candidate,
@@ -234,7 +234,7 @@ fn cache_file_of(options: &ImportOptions) -> Option<String> {
     let mut given = options.properties.iter();
     let cache_file = given.find(|(name, _)| name == "cachefile");
     let cache_file = cache_file.map(|(_, value)| value.clone());
-    // What is somewhere else for a while is not to be found by itself.
+    // A pool with a temporary name or root must not be imported automatically.
     let is_temporary = options.altroot.is_some() || options.temporary_name;
     let default = is_temporary.then(|| "none".to_owned());
     // An empty name stands for the default file.
@@ -295,7 +295,7 @@ fn check_name(name: Option<&str>) -> Result<(), ControlError> {
     })
 }
 
-/// Refuses a directory that means another one to the daemon than to whoever named it.
+/// Refuses a relative path: it would mean different directories for the client and the daemon.
 fn check_altroot(root: Option<&str>) -> Result<(), ControlError> {
     match root.filter(|root| !root.starts_with('/')) {
         None => Ok(()),

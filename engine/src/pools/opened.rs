@@ -10,7 +10,8 @@ use std::path::Path;
 pub(crate) fn pool_opened(registry: &Registry, pool: &str) -> Result<Response, ControlError> {
     let imported = registry.pool_or_guid(pool)?;
     let pool = &imported.pool;
-    // Whoever asks reads the disks. A pool that is suspended can still be read as it was last.
+    // The client reads the disks itself, so sync first. A suspended pool can still be read in its
+    // last state.
     if pool.is_writable() && pool.suspended().is_none() {
         let synced = pool.sync();
         synced.map_err(|error| of_sync(imported.name(), error))?;
@@ -33,7 +34,7 @@ pub(crate) fn pool_opened(registry: &Registry, pool: &str) -> Result<Response, C
             .collect(),
         offset: imported.offset,
         txg: pool.txg().0,
-        // Of a pool that is written to it is gone: the rewind was for good.
+        // In a writable pool the checkpoint is gone: the rewind was permanent.
         checkpoint: pool.options().rewind_to_checkpoint && !pool.is_writable(),
         missing_log: pool.options().missing_logs,
         replay: imported.replays_in_memory(),

@@ -94,7 +94,7 @@ fn all_properties(imported: &Imported) -> Result<Vec<Property>, ControlError> {
     Ok(properties)
 }
 
-/// A feature that nobody here knows.
+/// A feature that is unknown here.
 fn unsupported(dsl: &Dsl, guid: &str, active: bool) -> Property {
     use cenote_dsl::FeatureTable;
     let table = dsl.features().get(guid).map(|feature| feature.table);

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 /// Why an import failed, in the clients' terms.
 ///
-/// Where metadata is damaged, older states are tried: whether one can be read is what
-/// somebody in need of the files wants to know.
+/// If metadata is damaged, older states are tried, so that the message can say whether a rewind
+/// would help.
 pub(crate) fn refusal(
     env: &Arc<dyn Env>,
     candidate: &PoolCandidate,
@@ -55,7 +55,7 @@ fn is_readable(env: &Arc<dyn Env>, candidate: &PoolCandidate, options: &ImportOp
     import(candidate, &options, Arc::clone(env)).is_ok()
 }
 
-/// The newest state that a rewind would find, beyond what the options looked at already.
+/// The newest state that a rewind would find, beyond those that the options covered already.
 fn older_state(
     env: &Arc<dyn Env>,
     candidate: &PoolCandidate,

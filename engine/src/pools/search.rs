@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Where devices are looked for when no place is named.
 const PLACES: [&str; 2] = ["/dev/disk/by-id", "/dev"];
 
-/// Devices that a line about what was not looked at names.
+/// The most devices that a line about unsearched places names.
 const NAMED_MAX: usize = 8;
 
 /// What a search came to.
@@ -30,7 +30,7 @@ pub(crate) struct Found {
     /// Pools by their guid that have a device in common with another one: that one's name. A
     /// device was a smaller one's copy, or has got partitions.
     pub sharers: HashMap<Guid, String>,
-    /// Places that could not be looked at, and why, a line each.
+    /// Places that could not be searched, and why, a line each.
     pub unreadable: Vec<String>,
     /// Why one of those is a store and cannot be opened.
     pub store_failure: Option<String>,
@@ -126,7 +126,7 @@ pub(crate) fn take(
     }
     paths.sort();
     let guid = candidate.guid;
-    // What was opened for reading is in nobody's way.
+    // Close the devices that were opened for reading before they are opened again.
     drop(candidate);
     let found = scan(&paths, opener);
     if let Some(failure) = found.failures.iter().find_map(of_store) {
@@ -139,8 +139,8 @@ pub(crate) fn take(
     })
 }
 
-/// Failures that a person should know of: of places that were named, and for want of permission.
-/// Drives without a medium and the like are passed over.
+/// Failures to report: those of named places, and missing permissions. Drives without a medium and
+/// the like are passed over.
 fn unreadable(search: &Search, failures: &[DeviceError]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut denied: Vec<String> = Vec::new();

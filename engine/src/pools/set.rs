@@ -35,7 +35,7 @@ pub(crate) fn set_pool_property(
     Ok(Response::Done)
 }
 
-/// Has a pool that was just opened do as its properties say.
+/// Applies its properties to a pool that was just opened.
 pub(crate) fn obey_properties(context: &Context, imported: &Arc<Imported>) {
     obey_fail_mode(context, imported);
     obey_autoexpand(&context.events, imported);
@@ -129,7 +129,7 @@ fn boot_file_system(imported: &Imported, name: &str) -> Result<u64, ControlError
     }
 }
 
-/// Sets what stands in the pool's configuration or is a feature, and notes the command.
+/// Sets a property in the pool's configuration, or a feature, and records the command.
 fn set_in_configuration(
     imported: &Arc<Imported>,
     setting: PoolSetting,
@@ -149,7 +149,7 @@ fn set_in_configuration(
             }
             pool.enable_feature(feature, &by.actor, by.command)
         }
-        // The cache file is set already; the others are those of pools that are made.
+        // The cache file is set already; the others can only be set by `zpool create`.
         _ => pool.run_command(Nothing, &by.actor, by.command).map(drop),
     };
     set.map_err(|error| of_sync(imported.name(), error))

@@ -111,7 +111,7 @@ fn status_of(
     })
 }
 
-/// Where the errors on record are, each object once.
+/// The places of the recorded errors, each object once.
 fn places(
     mounts: &Mounts,
     imported: &Imported,

@@ -66,7 +66,7 @@ fn use_again(imported: &Imported, meant: &[Guid]) -> Result<(), ControlError> {
         vdev.kind.is_leaf() && is_lost && !shape.is_open(Guid(vdev.guid)) && is_meant
     });
     let lost = lost.map(|vdev| Guid(vdev.guid)).collect();
-    // What is not to be had is not used, and the others are all the same.
+    // Devices that are still missing are skipped; the others are used again anyway.
     let looked = imported.pool.look_for(lost).unwrap_or_default();
     let by = (&Actor::default(), "");
     let cleared = imported.pool.clear_faults(meant, looked.devices, by);

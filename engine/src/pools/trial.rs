@@ -7,7 +7,7 @@ use cenote_pool::{Buffers, Pool, PoolCandidate};
 const TRIAL_CACHE_BYTES: u64 = 8 << 20;
 const TRIAL_BUFFER_BYTES: u64 = 40 << 20;
 
-/// Options for a look at a pool, whoever uses it and whether or not log devices are missing.
+/// Options for reading a pool for inspection, even if it is in use or lacks log devices.
 pub(crate) fn trial() -> cenote_pool::ImportOptions {
     cenote_pool::ImportOptions {
         read_only: true,

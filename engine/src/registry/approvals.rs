@@ -1,21 +1,21 @@
 //! Which values of properties may act on this machine.
 //!
 //! Some values are not about a dataset but about the machine that has its pool: `cenote:nbd=on`
-//! serves a volume, writable, on the daemon's port; `failmode=panic` ends the daemon. A pool that
-//! was made elsewhere and a stream bring such values, too, and nobody here has said yes to them.
-//! So a value acts only if that yes is on record (`cenote_control::approvals`): for this value of
-//! this property of this dataset of this pool, by guids. What a user sets through the daemon is a
-//! yes ([`Approvals::said`]), and so is `cenote approve`. Without it **a value counts as if it were
-//! not there**: the one that the dataset would inherit is in force. So a volume inherits a yes, as
-//! does one that is received later, and a value that serves less (`off`, `none`) needs none.
+//! serves a volume, writable, on the daemon's port; `failmode=panic` ends the daemon. Such values
+//! can also come with a pool from elsewhere or a stream, without a decision of this machine's
+//! administrator. So a value acts only if its approval is on record (`cenote_control::approvals`):
+//! for this value of this property of this dataset of this pool, by guids. Setting a value through
+//! the daemon approves it ([`Approvals::said`]), and so does `cenote approve`. Without approval **a
+//! value counts as if it were not there**: the one that the dataset would inherit is in force. So
+//! volumes inherit approved values, even if they are received later, and a value that serves less
+//! (`off`, `none`) needs no approval.
 //!
-//! The record is this machine's. A pool that is exported and imported again keeps its yes, and one
-//! that another machine changed meanwhile waits with what is new. A pool that this machine had
-//! before there was a record goes on as it was: what is in force in it when it is first imported is
-//! taken down.
+//! The record is this machine's. A pool that is exported and imported again keeps its approvals;
+//! values that another machine set meanwhile wait for approval. Pools from before there was a
+//! record keep working: the values in force at their first import are recorded as approved.
 //!
-//! *Invariant: no yes comes from a pool, a stream, or a record that cannot be read.* If the record
-//! cannot be written, what is said is kept until the daemon ends, and the log says so.
+//! *Invariant: no approval comes from a pool, a stream, or a record that cannot be read.* If the
+//! record cannot be written, new approvals are kept until the daemon ends, and this is logged.
 //!
 //! Deliberately absent: properties that act as OpenZFS lets them act (`mountpoint`, `canmount`,
 //! `setuid`, …), for which an import has `-N`, `-R` and `-o`, and a receive `-u`, `-x` and `-o`.
@@ -47,7 +47,8 @@ pub(crate) const SNAPSHOTS: &str = "snapdev";
 /// There are.
 pub(crate) const VISIBLE: &str = "visible";
 
-/// What a pool does without its devices. Of a pool, it counts as its root's.
+/// What a pool does if its devices fail. It belongs to the pool, and counts as a property of its
+/// root dataset.
 pub(crate) const FAIL_MODE: &str = "failmode";
 /// The daemon ends.
 pub(crate) const PANIC: &str = "panic";
@@ -56,7 +57,7 @@ const PANIC_NUMBER: Stored = Stored::Number(2);
 /// The properties of datasets that need a yes.
 pub(crate) const ACTING: [&str; 5] = [SERVED, DISK, UPSTREAM, SNAPSHOTS, VOLUME_MODE];
 
-/// Whether a value has this machine do more than it does without it.
+/// Whether this machine does more with this value than without it.
 fn acts(property: &str, value: &str) -> bool {
     match property {
         SERVED | DISK => value == "on",
@@ -79,7 +80,7 @@ fn words(property: &str, stored: &Stored) -> String {
     }
 }
 
-/// What settings say that needs a yes; `None` for values that are taken away.
+/// What settings say that needs a yes; `None` for values that are removed.
 pub(crate) fn said(settings: &[Setting]) -> Vec<(String, Option<String>)> {
     let meant = settings.iter();
     let meant = meant.filter(|setting| ACTING.contains(&setting.name.as_str()));
@@ -210,13 +211,17 @@ impl Approvals {
                 state.known.pools_before = before().into_iter().collect();
                 write(&file, &mut state);
                 if state.is_ahead {
-                    // The next daemon would take others for pools of before.
+                    // The record was not written: the next daemon would count newer pools among
+                    // these.
                     state.known.pools_before.clear();
                 }
             }
             Err(error) => {
                 let file_name = file.display();
-                log::error!("{file_name}: {error}; values that are set anew are approved again");
+                log::error!(
+                    "{file_name}: {error}; earlier approvals do not count; set the values again, \
+                     or run 'cenote approve'"
+                );
                 if error.kind() != ErrorKind::InvalidData {
                     return Self::default();
                 }
@@ -270,7 +275,7 @@ impl Approvals {
         }
     }
 
-    /// What a user of this machine set, or took away (`None`), on a dataset.
+    /// Notes the values that a user of this machine set or removed (`None`) on a dataset.
     pub fn said(&self, imported: &Imported, name: &DatasetName, said: &[(String, Option<String>)]) {
         if said.is_empty() {
             return;
@@ -439,8 +444,7 @@ impl ApprovedIn<'_> {
         says_panic(dsl) && (self.approvals.is_before(self.pool) || approved().unwrap_or(false))
     }
 
-    /// The values that a head has of its own, and that nobody said yes to; of those that act
-    /// although nobody did, none.
+    /// The unapproved local values of a head; without those that act without approval.
     ///
     /// # Errors
     /// They cannot be read.

@@ -140,7 +140,7 @@ pub fn forget_cached(file: &Path, socket: &Path, guids: &[u64]) -> Result<(), Co
     let fail = |error| io(file, error);
     let _held = hold(file).map_err(fail)?;
     let mut list = read(file)?;
-    // Entries without our mark stay, whatever their guids are.
+    // Entries without our mark stay, with any guid.
     for pool in cached_pools(file, socket)?
         .iter()
         .filter(|pool| is_meant(pool))
@@ -155,8 +155,8 @@ const HOLD_WAIT: Duration = Duration::from_secs(5);
 
 /// Has a cache file to ourselves, so that two daemons do not change it at once.
 ///
-/// Whoever can open a file can lock it. So this is a file beside it that no other user can open,
-/// and not its directory; and nobody waits for ever, as a pool is to be exported meanwhile.
+/// A process that can open a file can lock it. So the lock is a file beside it that no other user
+/// can open, and not its directory. The wait is limited, as a pool must be exportable meanwhile.
 fn hold(file: &Path) -> std::io::Result<File> {
     fs::create_dir_all(file.parent().unwrap_or(Path::new("/")))?;
     let mut beside = file.as_os_str().to_owned();
@@ -184,7 +184,7 @@ fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let mut new = file.as_os_str().to_owned();
     new.push(".tmp");
     let new = PathBuf::from(new);
-    // What a daemon that was killed left; whoever writes has the file locked.
+    // Remove the leftover of a killed daemon; the lock excludes other writers.
     let _ = fs::remove_file(&new);
     let mut target = File::options().write(true).create_new(true).open(&new)?;
     target.write_all(bytes)?;
@@ -192,7 +192,7 @@ fn replace(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
     fs::rename(&new, file)
 }
 
-/// Writes a list into a cache file. An empty file goes away.
+/// Writes a list into a cache file. An empty file is removed.
 fn store(file: &Path, list: &NvList) -> std::io::Result<()> {
     match list.is_empty() {
         true => match fs::remove_file(file) {
@@ -222,7 +222,7 @@ impl Imported {
 }
 
 impl Registry {
-    /// Writes the cache file of a pool anew: it was imported, exported or changed its devices.
+    /// Rewrites the cache file of a pool that was imported or exported, or whose devices changed.
     pub fn renew_cache_file(&self, imported: &Arc<Imported>) -> Result<(), ControlError> {
         let written = match imported.own_cache_file(&self.cache_files) {
             Some(file) => self.write_cache_file(&file, imported),
@@ -283,8 +283,8 @@ impl Registry {
         }
     }
 
-    /// Writes the configurations of our pools that are in a file beside those that others have in
-    /// it; `changed` is one that may not be in it any more.
+    /// Writes the configurations of our pools into a cache file, and keeps foreign entries;
+    /// `changed` is a pool that may not belong in it any more.
     fn write_cache_file(&self, file: &Path, changed: &Imported) -> Result<(), ControlError> {
         let fail = |error| io(file, error);
         let _held = hold(file).map_err(fail)?;
@@ -308,8 +308,8 @@ impl Registry {
     }
 }
 
-/// Has a list hold these pools of ours, and none of the other pools that are ours by guid. Why one
-/// of them is not in it, if somebody else's pool has its name there.
+/// Puts these pools of ours into a list, and removes other entries with our guids. Returns why one
+/// is not in it, if a foreign pool has its name there.
 fn merge(list: &mut NvList, ours: &[u64], new: Vec<(String, NvList)>) -> Option<String> {
     let is_ours = |config: &NvList| {
         let guid = config.get_u64("pool_guid");
@@ -403,12 +403,12 @@ mod tests {
     fn only_whoever_may_write_a_cache_file_can_lock_it() {
         let directory = tempfile::tempdir().expect("a directory");
         let file = directory.path().join("zpool.cache");
-        let other = File::open(directory.path()).expect("anybody can");
+        let other = File::open(directory.path()).expect("any user can");
         rustix::fs::flock(&other, FlockOperation::LockExclusive).expect("locked");
         let _held = hold(&file).expect("not in the way");
         let lock = directory.path().join("zpool.cache.lock");
         let mode = lock.metadata().expect("a file").permissions().mode();
-        assert_eq!(mode & 0o077, 0, "nobody else can open it");
+        assert_eq!(mode & 0o077, 0, "no other user can open it");
     }
 
     #[test]

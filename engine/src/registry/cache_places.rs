@@ -1,6 +1,6 @@
 //! Which cache files a daemon uses, and what marks its entries in them.
 //!
-//! `cache_file` has the theory; this is what the table of pools knows of it.
+//! `cache_file` has the theory; this is the part of the table of pools.
 
 use cenote_base::rt::{Mutex, ranks};
 use std::collections::BTreeMap;

@@ -9,7 +9,7 @@ use cenote_volume::VolumeError;
 use std::error::Error;
 use std::sync::Arc;
 
-/// What readers of one pool are given to tell of damage.
+/// Takes the damage reports of readers of one pool.
 #[derive(Debug)]
 pub struct DamageLog(Arc<ErrorNotes>);
 

@@ -1,4 +1,4 @@
-//! Datasets' files and volumes, opened by who needs them first, and closed.
+//! Opening datasets' files and volumes at their first use, and closing them.
 
 use super::heads::{Contents, StaysOpen, settings_of};
 use super::imported::Imported;
@@ -20,7 +20,7 @@ fn wrong_kind(dataset: &Dataset) -> ControlError {
 }
 
 impl Imported {
-    /// The files of a dataset, after its log's replay if that was asked for.
+    /// The files of a dataset, after its log's replay if that was requested.
     pub fn files(&self, dataset: &Dataset) -> Result<Arc<FileSystem>, ControlError> {
         if self.can_change(dataset) {
             return self.open_head(dataset);
@@ -69,7 +69,7 @@ impl Imported {
         }
     }
 
-    /// The volume in a head, opened for writing after its log's replay. Whoever lets go of it calls
+    /// The volume in a head, opened for writing after its log's replay. After dropping it, call
     /// [`Self::close_unmounted`].
     pub fn open_volume(&self, dataset: &Dataset) -> Result<Arc<Volume>, ControlError> {
         match self.open_contents(dataset)? {
@@ -99,7 +99,7 @@ impl Imported {
                     .map(|volume| Contents::Volume(Arc::new(volume)))
                     .map_err(of_volume),
             };
-            // Nobody has it open: it can be destroyed.
+            // It is not open then, and can be destroyed.
             contents.inspect_err(|_| open.release())
         })
     }
@@ -125,7 +125,7 @@ impl Imported {
         Ok(())
     }
 
-    /// Begins to count in open file systems what features that were just enabled ask for.
+    /// Starts the accounting of just enabled features in open file systems.
     pub fn complete_all_accounts(&self) {
         for id in self.heads.ids() {
             let turn = self.heads.turn(id);
@@ -152,8 +152,7 @@ impl Imported {
         }
     }
 
-    /// Closes the heads of an encryption root that nobody uses any more, so that its key can be
-    /// unloaded.
+    /// Closes the unused heads of an encryption root, so that its key can be unloaded.
     pub fn close_idle_heads(&self, root: ObjectId) -> Result<(), ControlError> {
         let mut of_root = Vec::new();
         for id in self.heads.ids() {
@@ -175,7 +174,7 @@ impl Imported {
     /// Closes all heads.
     ///
     /// # Errors
-    /// If one of them is used. With `force` it is closed all the same, as [`Self::end_head`] does.
+    /// If one of them is used. With `force` it is closed anyway, as [`Self::end_head`] does.
     pub fn close_all_heads(&self, force: bool) -> Result<(), ControlError> {
         for id in self.heads.ids() {
             self.end_head(id, force)?;
@@ -183,8 +182,8 @@ impl Imported {
         Ok(())
     }
 
-    /// Closes a head whose mounts are gone. With `force` also one that somebody still has: where
-    /// a mount was cut off, its session keeps the files, and no request reaches them.
+    /// Closes a head whose mounts are gone. With `force` also one that is still in use: the session
+    /// of a mount that was cut off keeps the files, but no request reaches them.
     pub fn end_head(&self, id: ObjectId, force: bool) -> Result<(), ControlError> {
         match self.close_head(id) {
             Err(ControlError::DatasetBusy { .. }) if force => {
@@ -216,10 +215,10 @@ impl Imported {
         }
     }
 
-    /// Closes a head whose mounts are held back, and go on with another state of it.
+    /// Closes a head whose mounts are held back, and will resume with another state of it.
     ///
     /// # Errors
-    /// If it is a volume that somebody uses.
+    /// If it is a volume in use.
     pub fn close_held_head(&self, id: ObjectId) -> Result<(), ControlError> {
         let closed = self.heads.close_held(id);
         closed.map_err(|error| self.stays_open(id, error))

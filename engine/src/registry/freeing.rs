@@ -1,4 +1,4 @@
-//! Datasets freed of those who have them open, before they are changed as a whole.
+//! Ending the uses of open datasets before these are changed as a whole.
 
 use super::imported::Imported;
 use super::served::{DisksHeld, Grip, LetsGo};
@@ -8,7 +8,7 @@ use cenote_control::model::{ControlError, Refusal, UblkRefusal};
 use cenote_dsl::DatasetName;
 use std::sync::Arc;
 
-/// A refusal in the words of those who change datasets: theirs of a disk that is open.
+/// Turns the refusal of an open disk into the error of commands that change datasets.
 fn of_disk(dataset: &str, error: ControlError) -> ControlError {
     match error {
         ControlError::Refused(Refusal::Ublk(UblkRefusal::InUse { .. })) => {
@@ -100,7 +100,7 @@ impl Imported {
 
     /// The name of an open dataset, if it is meant.
     fn name_if(&self, id: ObjectId, is_meant: impl Fn(&DatasetName) -> bool) -> Option<String> {
-        // Of what cannot be named any more nobody can say that it is not meant.
+        // A dataset whose name cannot be read counts as meant.
         let name = self.dsl().dataset_of(id).map(|found| found.name().clone());
         name.as_ref()
             .map_or(true, is_meant)

@@ -1,15 +1,14 @@
 //! Heads that are open for writing, and what is in them: files or a volume.
 //!
-//! A head is opened for writing once for all who use it (its mounts, or the clients of a volume),
-//! and closed when the last of them is gone: everything is then on disk. What is written to a
-//! closed head could never be written down, and would stop the pool. So closing takes the contents
-//! from everybody: they are owned here alone when the head is closed, or, where its mounts are to
-//! get another state of it, take no more changes from those who still have them.
+//! A head is opened for writing once for all its users (its mounts, or the clients of a volume). It
+//! is closed, with everything on disk, when the last of them has ended. A write to a closed head
+//! could never be synced, and would stop the pool. So closing takes the contents from all users.
+//! Either only this table has them when the head is closed; or, if its mounts are to get another
+//! state of it, they accept no more changes.
 //!
-//! Opening and closing read and write, which can take as long as a device likes. So nobody holds
-//! the table's lock meanwhile. Whoever opens, closes or changes a head takes its [`Turn`]: an entry
-//! in the table that others who want the same head wait for. Whoever takes the turns of several
-//! heads does so in the order of their numbers.
+//! Opening and closing do I/O, which can take any time. So the table's lock is not held meanwhile.
+//! A thread that opens, closes or changes a head takes its [`Turn`]: an entry in the table that
+//! other threads wait for. The turns of several heads are taken in the order of their numbers.
 
 use crate::errors::of_dsl;
 use cenote_base::ObjectId;
@@ -27,15 +26,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So long a head that nobody should have any more is waited for: threads that served a mount
-/// which is gone may still be letting go of its files.
+/// How long to wait for a head that should be unused: threads that served an ended mount may still
+/// be closing its files.
 const LETTING_GO: Duration = Duration::from_secs(5);
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Why a head stays open.
 #[derive(Debug)]
 pub(crate) enum StaysOpen {
-    /// Somebody uses it.
+    /// It is in use.
     InUse,
     /// Its changes cannot be written.
     Sync(SyncError),
@@ -49,7 +48,7 @@ pub(crate) enum Contents {
 }
 
 impl Contents {
-    /// Whether nobody has them but the table.
+    /// Whether only the table has them.
     fn is_unused(&self) -> bool {
         match self {
             Self::Files(files) => Arc::strong_count(files) == 1,
@@ -59,7 +58,8 @@ impl Contents {
 
     /// Takes no more changes.
     fn close(&self) {
-        // Where last reads cannot be stored, nothing can: that is the error to tell.
+        // An error here is ignored: if access times cannot be stored, syncing fails too, and
+        // reports it.
         let _ = match self {
             Self::Files(files) => files.close().map_err(drop),
             Self::Volume(volume) => volume.close().map_err(drop),
@@ -86,7 +86,7 @@ impl Contents {
 
 #[derive(Debug)]
 enum Entry {
-    /// Somebody has the turn.
+    /// A thread has the turn.
     Taken,
     Open(Contents),
 }
@@ -99,7 +99,7 @@ pub(crate) struct OpenHeads {
     settled: Condvar,
 }
 
-/// The turn of whoever opens, changes or closes a head. It ends when this is dropped: the head is
+/// The exclusive right to open, change or close a head. It ends when this is dropped: the head is
 /// then open if there are contents, and closed if there are none.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
@@ -121,7 +121,7 @@ impl Drop for Turn<'_> {
 }
 
 impl OpenHeads {
-    /// Waits until nobody else opens, changes or closes a head, and keeps others from it.
+    /// Waits until no other thread opens, changes or closes a head, and excludes others.
     pub fn turn(&self, id: ObjectId) -> Turn<'_> {
         let mut entries = self.entries.lock();
         while matches!(entries.get(&id), Some(Entry::Taken)) {
@@ -161,10 +161,10 @@ impl OpenHeads {
         }
     }
 
-    /// Writes a head's changes to disk and closes it; nobody can open it meanwhile.
+    /// Writes a head's changes to disk and closes it; it cannot be opened meanwhile.
     ///
     /// # Errors
-    /// If somebody uses it and goes on doing so for a while; then it is as it was.
+    /// If it stays in use for a while; then nothing has changed.
     pub fn close(&self, pool: &Pool, id: ObjectId) -> Result<(), StaysOpen> {
         let env = pool.env();
         let until = env.monotonic() + LETTING_GO;
@@ -200,7 +200,7 @@ impl OpenHeads {
         }
     }
 
-    /// Closes a head whoever uses it: what they have takes no changes any more.
+    /// Closes a head even if it is in use: its users can make no more changes.
     pub fn cut_off(&self, id: ObjectId) -> Result<(), SyncError> {
         let mut turn = self.turn(id);
         match turn.contents.take() {
@@ -209,7 +209,7 @@ impl OpenHeads {
         }
     }
 
-    /// Lets nobody change anything any more, in a pool that takes no changes for good.
+    /// Ends all changes, in a pool that will accept none any more.
     pub fn seal(&self) {
         for id in self.ids() {
             // What cannot be stored any more is lost with the pool's last changes.
@@ -219,8 +219,8 @@ impl OpenHeads {
         }
     }
 
-    /// Writes the changes of heads to disk, and closes those that nobody uses any more; nobody can
-    /// open them meanwhile.
+    /// Writes the changes of heads to disk, and closes the unused ones; they cannot be opened
+    /// meanwhile.
     pub fn close_idle(&self, pool: &Pool, ids: &[ObjectId]) -> Result<(), SyncError> {
         let mut ids = ids.to_vec();
         ids.sort_unstable();
@@ -266,14 +266,14 @@ fn end(contents: &Contents) -> Result<(), SyncError> {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub sync: SyncPolicy,
-    /// The log leaves log devices to others: `logbias=throughput`.
+    /// The log does not use log devices: `logbias=throughput`.
     pub avoids_log_devices: bool,
     /// What concerns file systems only.
     pub files: WriteSettings,
 }
 
 impl Settings {
-    /// Has an open dataset go by them, whatever is in it.
+    /// Applies them to an open dataset with any contents.
     pub fn obey(&self, dataset: &OpenDataset) {
         dataset.set_sync_policy(self.sync);
         dataset.set_avoids_log_devices(self.avoids_log_devices);

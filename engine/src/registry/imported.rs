@@ -1,4 +1,4 @@
-//! One imported pool, and what the daemon knows of it beside the pool itself.
+//! One imported pool, and the daemon's state for it.
 
 use super::damage::DamageLog;
 use super::heads::OpenHeads;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::Duration;
 
-/// One imported pool and how it was asked for.
+/// One imported pool and the options of its import.
 #[derive(Debug)]
 pub(crate) struct Imported {
     pub pool: Arc<Pool>,
@@ -55,7 +55,7 @@ pub(crate) struct Imported {
     pub waiting: Waiting,
     /// Trees that sites have open.
     pub trees: OpenTrees,
-    /// Held by whoever lets the pool go, which may take as long as an upload.
+    /// Held while the pool is exported, which may take as long as an upload.
     pub leaving: Mutex<(), ranks::Leaving>,
 }
 
@@ -83,7 +83,7 @@ impl Imported {
         }
     }
 
-    /// The property `cachefile`; `None` if nobody set it.
+    /// The property `cachefile`; `None` if it is not set.
     pub fn cache_file(&self) -> Option<String> {
         let file = self.cache_file.lock();
         file.clone()
@@ -118,7 +118,7 @@ impl Imported {
         let mut ids = Vec::new();
         for name in names {
             let Ok(snapshot) = self.dsl().dataset(name) else {
-                // Whoever is to destroy it says what is wrong with it.
+                // The destroy itself reports the error.
                 continue;
             };
             if self.sent.is_sent(snapshot.id()) {

@@ -1,4 +1,4 @@
-//! What is told of intent logs that a crash left: which there are, and how their replay went.
+//! Reports on intent logs after a crash: which there are, and how their replay went.
 
 use super::imported::Imported;
 use super::walk::walk_heads;
@@ -9,8 +9,9 @@ use cenote_volume::Volume;
 use std::sync::Arc;
 
 impl Imported {
-    /// What a crash left in the datasets' intent logs, which are looked at once, and how the
-    /// replays went so far. Logs that were replayed for good are told of only if that stopped.
+    /// The contents of the datasets' intent logs after a crash, which are read once, and the
+    /// results of their replays so far. Replayed logs are reported only if the replay stopped
+    /// early.
     pub fn intent_logs(&self) -> Vec<IntentLogReport> {
         let found = self.replays.found.get_or_init(|| {
             let mut reports = Vec::new();
@@ -40,8 +41,8 @@ impl Imported {
             && dataset.is_some_and(|dataset| self.intent_log(&dataset).is_some())
     }
 
-    /// The logs of which the replay stops early; those of datasets that nobody opened yet are
-    /// replayed to find out. Datasets without their keys are left out.
+    /// The logs whose replay stops early; those of unopened datasets are replayed in memory to find
+    /// out. Datasets without loaded keys are left out.
     pub fn logs_cut_short(&self) -> Vec<IntentLogReport> {
         if self.pool.is_writable() {
             let mut logs = self.intent_logs();
@@ -78,7 +79,7 @@ impl Imported {
     fn intent_log(&self, head: &Dataset) -> Option<IntentLogReport> {
         let set = head.object_set().ok()?;
         let log = IntentLog::open(&set).ok()??;
-        // In a pool that is written to, what a crash left was claimed; others are being written.
+        // In a writable pool, logs from a crash were claimed; other logs are in use.
         if self.pool.is_writable() && !log.is_claimed() {
             return None;
         }

@@ -1,12 +1,12 @@
 //! The trees of a pool that sites have open.
 //!
-//! Sites keep weak references, and clients' files do, too. So whoever changes a dataset as a whole
-//! takes its trees away here, and nothing below is in use any more. While that lasts no tree is
-//! opened: a mirror has requests at every moment, and one of them would open it again at once.
+//! Sites keep weak references, and clients' files do, too. So a change of a dataset as a whole
+//! closes its trees here, and nothing below is in use any more. Meanwhile no tree can be opened: a
+//! mirror has requests at every moment, and one of them would open it again at once.
 //!
-//! A tree whose files clients read is taken away by force only. A tree that no site shows any more
-//! stays until its last file is closed; after a day its clients are in nobody's way any more: one
-//! that receives a few bytes a second would keep a snapshot for months.
+//! A tree whose files clients read is closed only by force. A tree that no site shows any more
+//! stays until its last file is closed. After a day its clients no longer block changes: one that
+//! receives a few bytes a second would keep a snapshot for months.
 
 use crate::trees::tree::FileTree;
 use cenote_base::ObjectId;
@@ -18,10 +18,10 @@ use std::time::Duration;
 
 /// How long files may still be read before a change is refused because of them.
 const CLOSING: Duration = Duration::from_secs(1);
-/// How long reads that are under way may take when their tree is taken away.
+/// How long reads that are under way may take when their tree is closed.
 const LETTING_GO: Duration = Duration::from_secs(10);
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
-/// How long files of a tree that no site shows any more may keep it from being taken away.
+/// How long open files of a tree that no site shows any more may prevent closing it.
 const KEEPING: Duration = Duration::from_secs(24 * 3600);
 /// How long a request waits for a change to end.
 const OPENING: Duration = Duration::from_secs(5);
@@ -34,7 +34,7 @@ struct Open {
 }
 
 impl Open {
-    /// Whether its files may keep it from being taken away.
+    /// Whether its open files may prevent closing it.
     fn keeps(&self) -> bool {
         self.retired.is_none_or(|since| since.elapsed() < KEEPING)
     }
@@ -144,8 +144,8 @@ impl OpenTrees {
         retired.map(|open| open.tree.dataset).collect()
     }
 
-    /// Ends trees of this dataset that no site shows any more, once their files are closed or so
-    /// much time is over.
+    /// Ends trees of this dataset that no site shows any more, once their files are closed or the
+    /// time is over.
     pub fn end_retired(&self, id: ObjectId, grace: Duration) {
         let is_meant = |open: &Open| open.retired.is_some() && open.tree.dataset == id;
         let is_read = || {

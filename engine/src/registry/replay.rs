@@ -1,9 +1,8 @@
 //! Replays of intent logs that a crash left, in pools that are open for writing.
 //!
 //! A log is replayed when its head is opened for writing, a volume's already when the pool is
-//! imported or its key loaded. Afterwards the log is destroyed, and nothing tells that there
-//! was one. Until then nothing but the replay may change the dataset: what the log has to say
-//! would come too late.
+//! imported or its key loaded. Afterwards the log is destroyed without a trace. Until then only the
+//! replay may change the dataset: records of the log must not overwrite newer changes.
 
 use super::heads::settings_of;
 use super::imported::Imported;
@@ -25,7 +24,7 @@ fn has_log(dataset: &Dataset, dsl: &Dsl) -> Result<bool, DslError> {
     let log = IntentLog::open(&dataset.object_set()?)?;
     Ok(match log {
         Some(log) if log.is_claimed() => true,
-        // A log that the import could not see may lead to blocks of others by now.
+        // A log that the import could not read was not claimed: its blocks may have been reused.
         Some(_) => !dsl.unclaimed_logs()?.contains_key(&dataset.id()),
         None => false,
     })
@@ -76,7 +75,7 @@ impl Imported {
         Ok(())
     }
 
-    /// As [`Self::replay`], by who has the turn of a head that is not open.
+    /// As [`Self::replay`], for a caller that has the turn of a closed head.
     pub(super) fn replay_in_turn(
         &self,
         dataset: &Dataset,

@@ -1,7 +1,7 @@
 //! Snapshots that are being sent, and so must stay.
 //!
-//! They are known in memory only: nothing of a pool has to be changed for being sent, which a
-//! pool that is only read does not allow, and nothing is left behind by a crash.
+//! They are kept in memory only: a send must not change the pool, which may be read-only, and a
+//! crash leaves nothing behind.
 
 use cenote_base::ObjectId;
 use cenote_base::rt::{Mutex, ranks};

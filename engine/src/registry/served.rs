@@ -1,13 +1,13 @@
-//! Volumes that somebody has open: clients of servers, and disks of this machine.
+//! The users of open volumes: clients of servers, and disks of this machine.
 //!
 //! A client of a block device cannot be held back as a mount can: its next request goes to the
 //! volume that it opened. So a volume with clients is not destroyed, renamed or given other
-//! contents, unless whoever wants that disconnects them. This is the list of clients, with a way
-//! to disconnect each.
+//! contents unless they are disconnected first. This is the list of clients, with a way to
+//! disconnect each.
 //!
-//! A disk of this machine (`crate::local_disks`) has its volume open all the time, and is in
-//! nobody's way while nobody has the disk open. So it is asked to let go, and none is made while
-//! its dataset is changed ([`Served::hold`]). Whoever keeps the disks makes it again afterwards.
+//! A disk of this machine (`crate::local_disks`) has its volume open all the time, but only blocks
+//! changes while the disk itself is open. So a change makes it release the volume, and no disk is
+//! created until the change ends ([`Served::hold`]). Then `local_disks` creates it again.
 
 use cenote_base::ObjectId;
 use cenote_base::rt::{Condvar, Mutex, ranks};
@@ -20,18 +20,18 @@ use std::time::Duration;
 /// How long requests of clients that are disconnected may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How long a client may take to leave that nobody disconnects.
+/// How long to wait for a client that disconnects on its own.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Disconnects a client.
 pub type HangUp = Arc<dyn Fn() + Send + Sync>;
 
-/// How a disk is to let go of its volume.
+/// How a disk releases its volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Grip {
     /// Not at all: only whether it would.
     Look,
-    /// Unless it is open; who just closed it is waited for.
+    /// Unless it is open; waits for a program that has just closed it.
     Unused,
     /// The same without waiting.
     UnusedNow,
@@ -50,7 +50,7 @@ pub(crate) trait LetsGo: Send + Sync {
     fn let_go(&self, grip: Grip) -> Result<(), ControlError>;
 }
 
-/// Who has a volume open.
+/// A user of an open volume.
 #[derive(Clone)]
 pub(crate) enum Holder {
     /// A client of a server.
@@ -59,7 +59,7 @@ pub(crate) enum Holder {
     Disk(Weak<dyn LetsGo>),
 }
 
-/// Somebody who has a volume open.
+/// One use of an open volume.
 #[derive(Clone)]
 struct Open {
     dataset: ObjectId,
@@ -87,11 +87,11 @@ struct State {
     holds: u32,
 }
 
-/// Who has volumes of a pool open.
+/// The users of a pool's open volumes.
 #[derive(Default)]
 pub(crate) struct Served {
     state: Mutex<State, ranks::ServedVolumes>,
-    /// Somebody is gone.
+    /// A user has left.
     left: Condvar,
 }
 
@@ -114,8 +114,8 @@ impl fmt::Debug for Served {
 }
 
 impl Served {
-    /// Notes who has a volume open; the number is for [`Self::remove`]. `None` for a disk while
-    /// none is to be made.
+    /// Adds a user of a volume; the number is for [`Self::remove`]. `None` for a disk while none
+    /// may be created.
     pub fn add(&self, dataset: ObjectId, is_by_property: bool, holder: Holder) -> Option<u64> {
         let mut state = self.state.lock();
         if state.holds > 0 && matches!(holder, Holder::Disk(_)) {
@@ -133,7 +133,7 @@ impl Served {
         Some(number)
     }
 
-    /// Somebody does no more, and is gone when what it wrote is on disk.
+    /// A user makes no more requests, and leaves when its writes are on disk.
     pub fn leave(&self, number: u64) {
         if let Some(open) = self.state.lock().known.get_mut(&number) {
             open.is_leaving = true;
@@ -141,7 +141,7 @@ impl Served {
         self.left.notify_all();
     }
 
-    /// Somebody is gone, and what it wrote is taken care of.
+    /// A user has left, and its writes are on disk.
     pub fn remove(&self, number: u64) {
         let gone = self.state.lock().known.remove(&number);
         drop(gone);
@@ -191,8 +191,8 @@ impl Served {
         !are_there
     }
 
-    /// Waits for clients of these that are leaving; false if others are there. A program that just
-    /// ended is still a client for a moment, until the server reads the end of its connection.
+    /// Waits for leaving clients of these; false if other clients are connected. A program that
+    /// just ended is still a client for a moment, until the server reads the end of its connection.
     pub fn await_leaving(&self, datasets: &[ObjectId]) -> bool {
         let is_meant = |open: &&Open| open.hang_up().is_some() && datasets.contains(&open.dataset);
         let is_used = |state: &mut State| {
@@ -209,7 +209,7 @@ impl Served {
         !are_there
     }
 
-    /// Waits until disks that let go of these have closed them; false if they do not.
+    /// Waits until disks that release these have closed them; false if they do not in time.
     pub fn await_disks(&self, datasets: &[ObjectId]) -> bool {
         let is_there = |state: &mut State| {
             let mut disks = state.known.values().filter(|open| open.hang_up().is_none());
@@ -244,21 +244,24 @@ mod tests {
         assert!(served.hang_up(|id, is_by_property| id == ObjectId(1) && is_by_property));
         assert_eq!(calls.load(Ordering::SeqCst), 1);
         assert_eq!(served.datasets(), [(ObjectId(2), false)]);
-        assert!(served.hang_up(|id, _| id == ObjectId(1)), "nobody is there");
+        assert!(
+            served.hang_up(|id, _| id == ObjectId(1)),
+            "there is no client"
+        );
     }
 
     /// `zfs destroy` right behind `nbdcopy` was refused: "dataset is busy".
     #[test]
     fn who_leaves_is_waited_for_and_who_stays_is_not() {
         let served = Arc::new(Served::default());
-        let client = || Holder::Client(Arc::new(|| panic!("nobody is disconnected")));
+        let client = || Holder::Client(Arc::new(|| panic!("no client is disconnected")));
         let leaving = served.add(ObjectId(1), false, client()).expect("a client");
         served.add(ObjectId(2), false, client()).expect("a client");
         let own = Arc::clone(&served);
         let gone = rt::spawn("gone", move || {
             rt::sleep(Duration::from_millis(50));
             own.leave(leaving);
-            // Longer than somebody who stays would be looked at.
+            // Longer than the wait for a client that stays.
             rt::sleep(FAREWELL + Duration::from_millis(200));
             own.remove(leaving);
         });

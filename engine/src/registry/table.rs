@@ -112,7 +112,8 @@ impl Registry {
         Ok((imported, dataset))
     }
 
-    /// What was read of a dataset; a failure because it was destroyed meanwhile says so.
+    /// The result of reading a dataset; an I/O error becomes "no such dataset" if it was destroyed
+    /// meanwhile.
     pub fn unless_gone<T>(
         &self,
         name: &DatasetName,

@@ -1,4 +1,4 @@
-//! Scrubs and resilvers, as `zpool scrub` and `zpool resilver` ask for them.
+//! Scrubs and resilvers: `zpool scrub` and `zpool resilver`.
 //!
 //! The pool does the work, on a thread of its own; commands only begin and end it.
 
@@ -33,7 +33,7 @@ fn scrub_request(pool: &Pool, since_last: bool) -> Result<ScanRequest, ControlEr
     Ok(ScanRequest::Scrub { since, until })
 }
 
-/// What is asked for may need something that not every pool has.
+/// The request may need a feature that not every pool has.
 fn refuse_without_feature(pool: &Pool, command: ScanCommand) -> Result<(), ControlError> {
     let (guid, feature) = match command {
         ScanCommand::Resilver => (features::RESILVER_DEFER, "resilver_defer"),

@@ -1,7 +1,7 @@
 //! Snapshots made and destroyed.
 //!
 //! What one command does to the snapshots of a pool is one task: all of it is in one transaction
-//! group or none. Snapshots of different pools know nothing of each other.
+//! group or none. Snapshots of different pools are independent.
 
 use super::bookmarks::{create_bookmark, destroy_bookmarks};
 use super::clones::{clone_snapshot, promote};
@@ -118,7 +118,7 @@ fn destroy_snapshots(
         let (imported, _) = registry.dataset(&names[0].dataset())?;
         let _freed = imported.free_snapshots(names)?;
         for name in names {
-            // Nobody is to read it any more.
+            // End its mounts first.
             unmount_dataset(mounts, name.as_str(), (false, Elsewhere::EndUnused))?;
         }
         let task = DestroySnapshots {

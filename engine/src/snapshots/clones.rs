@@ -62,7 +62,7 @@ pub(super) fn clone_snapshot(
         let (_, dataset) = context.registry.dataset(&name)?;
         set_contents(&imported, &dataset, &quotas, by).inspect_err(|_| {
             drop(dataset);
-            // The error that led here is the one to tell.
+            // The first error is the one to report.
             let task = DestroyDataset { name: name.clone() };
             let _ = run(&imported, task, &by.unnoted());
         })?;

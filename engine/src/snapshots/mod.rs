@@ -1,5 +1,5 @@
-//! Snapshots: made and destroyed (`change`), what holds them, clones, bookmarks, how they differ,
-//! and what they take (`space`).
+//! Snapshots: creating and destroying them (`change`), holds, clones, bookmarks, differences, and
+//! their space (`space`).
 
 mod bookmarks;
 pub(crate) mod change;

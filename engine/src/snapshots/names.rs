@@ -7,7 +7,7 @@ use cenote_control::model::{ControlError, NameFault, Response};
 use cenote_dsl::{DatasetName, NameKind};
 use std::collections::BTreeMap;
 
-/// Does the same in each pool; a failure tells the snapshot that it is about, or the first.
+/// Does the same in each pool; a failure names its snapshot, or the first one.
 pub(super) fn in_each_pool(
     wanted: BTreeMap<String, Vec<DatasetName>>,
     mut each: impl FnMut(&[DatasetName]) -> Result<(), ControlError>,
@@ -50,7 +50,7 @@ pub(super) fn with_those_below(
     Ok(all)
 }
 
-/// The snapshot that a refusal is about: the one it names, or the first of those asked for.
+/// The snapshot that a refusal is about: the one it names, or the first one of the request.
 fn subject(error: &ControlError, names: &[DatasetName]) -> String {
     let named = match error {
         ControlError::Exists { name } => Some(name),

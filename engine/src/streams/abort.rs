@@ -36,8 +36,8 @@ pub(crate) fn abort_receive(
     Ok(Response::Done)
 }
 
-/// Destroys what streams left that were cut and cannot be gone on with: a daemon that was killed
-/// had no time for it.
+/// Destroys the leftovers of interrupted streams that cannot be resumed: a killed daemon could not
+/// do it.
 pub(crate) fn destroy_leftovers(imported: &Arc<Imported>) {
     if !imported.pool.is_writable() {
         return;

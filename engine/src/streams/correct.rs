@@ -35,7 +35,7 @@ impl Session<'_> {
         if self.asked.dry_run {
             return self.skip(reader, plan);
         }
-        // Stored bytes are looked at: no key is needed.
+        // Stored bytes are compared: no key is needed.
         let set = snapshot.object_set().map_err(of_dsl)?;
         let is_cancelled = || self.link.is_cancelled();
         let corrected = correct(reader, plan.begin, &set, &is_cancelled);

@@ -1,7 +1,7 @@
 //! Where a stream comes from: a client's descriptor, and whether that client is still there.
 //!
-//! The daemon reads from a pipe that somebody else writes to. If nobody writes, nothing would ever
-//! tell that the client has left, so a read waits a little at a time.
+//! The daemon reads from a pipe that another process writes to. A blocked read would never notice
+//! that the client has disconnected, so each read waits only a short time.
 
 use cenote_control::model::{Part, ReceiveNote};
 use cenote_control::protocol::Reply;
@@ -10,13 +10,13 @@ use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::{Error, ErrorKind, Read};
 
-/// For so long a read waits before it looks whether the client is there.
+/// How long a read waits before it checks that the client is still connected.
 const WAIT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000_000,
 };
 
-/// The way to whoever asked.
+/// The connection to the client.
 pub(super) struct Link<'a> {
     reply: RefCell<&'a mut dyn Reply>,
     /// Bytes that were read of the stream.
@@ -31,7 +31,7 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Tells what happens. Somebody who left hears nothing.
+    /// Reports what happens; an error is ignored, as the client may have disconnected.
     pub fn tell(&self, note: ReceiveNote) {
         // That it left is seen where the stream is read.
         let _ = self.reply.borrow_mut().part(Part::Receive(note));

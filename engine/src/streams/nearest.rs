@@ -2,8 +2,8 @@
 //!
 //! A stream knows snapshots by their guids, and all copies of one have the same. What is received
 //! belongs to the copy in its own tree: a clone of the second copy of a tree would otherwise hang
-//! on the first, and be destroyed with it. So the nearest one is taken: that which has most of its
-//! name in common with what is received, and of those the one with the shortest name.
+//! on the first, and be destroyed with it. So the nearest one is taken: the one that shares most of
+//! its name with the received one, and of those the one with the shortest name.
 
 use crate::registry::walk::{is_within, walk_heads};
 use cenote_base::Guid;
@@ -20,7 +20,7 @@ fn distance(to: &DatasetName, from: &DatasetName) -> (Reverse<usize>, usize) {
 }
 
 /// The copy of a snapshot that is nearest to the dataset `to`, among `top` and all below it; one
-/// that `fits` comes before all others.
+/// that `fits` is preferred.
 pub(super) fn nearest(
     dsl: &Arc<Dsl>,
     guid: Guid,

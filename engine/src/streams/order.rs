@@ -33,7 +33,7 @@ pub(super) struct Order {
     pub target: Dataset,
     pub source: Source,
     pub blocks: Options,
-    /// Where to go on, and the bytes that the receiver has.
+    /// Where to resume, and the bytes that the receiver has.
     pub resume: Option<(Resume, u64)>,
     /// If it is a package, of what.
     pub package: Option<PackageOptions>,
@@ -54,7 +54,7 @@ fn cannot_resume(why: StreamRefusal) -> ControlError {
 }
 
 impl Order {
-    /// Looks up what is asked for.
+    /// Looks up the datasets of a request.
     pub fn of(registry: &Registry, asked: &Send) -> Result<Self, ControlError> {
         match &asked.token {
             Some(token) => Self::of_token(registry, token, asked),
@@ -145,8 +145,8 @@ impl Order {
         })
     }
 
-    /// Looks up what a token asks for. Snapshots are found by their guids: they may have been
-    /// renamed since. How blocks may be put is what the token says, and what is asked for besides.
+    /// Looks up the snapshots of a resume token, by their guids: they may have been renamed since.
+    /// The options of the token and of the command together decide how blocks are sent.
     fn of_token(registry: &Registry, text: &str, asked: &Send) -> Result<Self, ControlError> {
         let token = resume_token::from_text(text);
         let token = token.map_err(|problem| cannot_resume(other(problem)))?;

@@ -1,9 +1,9 @@
 //! Where a stream goes: a client's descriptor, and whether that client is still there.
 //!
 //! A pipe whose reader sleeps would hold a blocking write for ever, though the client was stopped
-//! long ago. A pipe is therefore opened anew, for itself alone, so that it does not block here
-//! and nothing changes for those who share the client's end; and a write waits a little at a time.
-//! A socket is told with each write not to block. Files take what they are given.
+//! long ago. A pipe is therefore opened again, for non-blocking writes. This changes nothing for
+//! processes that share the client's descriptor. Each write waits only a short time. Writes to a
+//! socket have a flag not to block. Writes to files do not block.
 
 use cenote_base::rt::Instant;
 use cenote_control::model::{Part, SendNote};
@@ -17,17 +17,17 @@ use std::io::{Error, ErrorKind, Result, Write};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::Duration;
 
-/// For so long a write waits before it looks whether the client is there.
+/// How long a write waits before it checks that the client is still connected.
 const WAIT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 200_000_000,
 };
-/// How often it is told how far a stream is.
+/// How often progress is reported.
 const PERIOD: Duration = Duration::from_secs(1);
 /// What a pipe is asked to hold, in bytes.
 const PIPE_SIZE: usize = 1 << 20;
 
-/// The way to whoever asked.
+/// The connection to the client.
 pub(super) struct Link<'a> {
     reply: RefCell<&'a mut dyn Reply>,
     /// The snapshot whose stream is being sent, and the bytes that were written before it.
@@ -47,7 +47,7 @@ impl<'a> Link<'a> {
     }
 
     pub fn tell(&self, note: SendNote) {
-        // Somebody who left hears nothing, and is missed where the stream is written.
+        // An error is ignored: writing the stream notices that the client has disconnected.
         let _ = self.reply.borrow_mut().part(Part::Send(note));
     }
 
@@ -92,7 +92,7 @@ impl<'a> Output<'a> {
         }
     }
 
-    /// Writes without waiting, where that can be asked for.
+    /// Writes without waiting, if the descriptor supports it.
     fn write_now(&mut self, bytes: &[u8]) -> Result<usize> {
         if !self.is_socket {
             return self.file.write(bytes);

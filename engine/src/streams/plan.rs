@@ -41,7 +41,7 @@ pub(super) enum Course {
     Ignore,
 }
 
-/// One stream and the snapshot that is to come of it.
+/// One stream and the snapshot that it will become.
 pub(super) struct Plan<'a> {
     pub asked: &'a Receive,
     pub imported: &'a Imported,
@@ -53,7 +53,7 @@ pub(super) struct Plan<'a> {
     pub is_top: bool,
     /// Whether the package that it is of begins with nothing.
     pub is_of_beginning: bool,
-    /// What the package tells of its dataset.
+    /// The package's entry for its dataset.
     pub dataset: Option<&'a PackageDataset>,
     /// The dataset.
     pub name: DatasetName,
@@ -72,8 +72,8 @@ impl Plan<'_> {
 
     /// Whether a new dataset is encrypted as its parent is.
     ///
-    /// Properties come with streams of encrypted datasets in raw streams only, so that others tell
-    /// that theirs was not encrypted, and the new one is not either (format/4 7).
+    /// Of encrypted datasets, only raw streams carry properties. So properties in any other stream
+    /// mean that its dataset was not encrypted, and the new one is not either (format/4 7).
     pub fn encryption(&self) -> Encryption {
         let is_told = self
             .dataset
@@ -137,7 +137,7 @@ impl Plan<'_> {
         problem.map_or(Ok(()), |problem| Err(self.refused(problem)))
     }
 
-    /// Refuses keys that are not those of what came before.
+    /// Refuses keys that differ from those of the earlier contents.
     fn check_own_keys(&self, head: &Dataset) -> Result<(), ControlError> {
         let Some(keys) = self.keys()? else {
             return Ok(());
@@ -149,7 +149,7 @@ impl Plan<'_> {
         }
     }
 
-    /// What the package tells of its snapshot.
+    /// The package's entry for its snapshot.
     pub fn told(&self) -> Option<&PackageSnapshot> {
         let mut snapshots = self.dataset?.snapshots.iter();
         snapshots.find(|snapshot| snapshot.guid == self.begin.to_guid)
@@ -161,7 +161,7 @@ impl Plan<'_> {
         last.is_none_or(|last| last.guid == self.begin.to_guid)
     }
 
-    /// Whether the stream goes on with what came of another.
+    /// Whether the stream resumes an interrupted one.
     pub fn is_resuming(&self) -> bool {
         self.begin.features.has(Feature::Resuming)
     }
@@ -172,7 +172,7 @@ impl Plan<'_> {
         self.begin.from_guid.0 == 0 || is_clone || self.asked.origin.is_some()
     }
 
-    /// What is told of the stream when it begins.
+    /// What is reported about the stream when it begins.
     pub fn note(&self) -> ReceiveNote {
         let kind = match self.begin.from_guid.0 {
             0 => "full",
@@ -250,7 +250,7 @@ impl Plan<'_> {
         let lacks = |(feature, guid): &(Feature, &str)| {
             self.begin.features.has(*feature) && enabled.get(guid).is_none()
         };
-        // How far a stream came stands in fields that older pools cannot have.
+        // The state of a resumable receive needs fields that older pools do not support.
         let cannot_note =
             self.asked.resumable && enabled.get(features::EXTENSIBLE_DATASET).is_none();
         match cannot_note || NEEDED.iter().any(lacks) {
@@ -265,7 +265,7 @@ impl Plan<'_> {
         Ok(child.is_some() || target.is_inconsistent())
     }
 
-    /// The head that an earlier stream was received into, if this one goes on with it.
+    /// The head that an interrupted stream was received into, if this one resumes it.
     fn resume(&self, target: Option<Dataset>) -> Result<Course, ControlError> {
         let wrong = || self.refused(INVALID);
         let target = target.ok_or_else(|| self.no_destination())?;

@@ -1,7 +1,7 @@
 //! Properties that come with a stream, those given instead, and those left out (format/4 7.3, 7.5).
 //!
-//! What a stream says is judged as what a user would say: a value that nobody could set is not
-//! stored, and told of.
+//! A stream's values are checked like those of a user: a value that could not be set is not stored,
+//! and is reported.
 //!
 //! A dataset that is there gets them with the contents ([`Postponed`]), so that a stream which
 //! fails changes nothing. A new one gets them before, but for limits on the contents.
@@ -93,8 +93,8 @@ impl Session<'_> {
         given.map(|pair| setting(pair, purpose)).collect()
     }
 
-    /// What came with the stream, and what was asked for beside it, for the dataset that it goes
-    /// into. Limits on the contents are left out while more streams of the dataset are to come.
+    /// The properties of the stream and of the command, for the dataset that it is received into.
+    /// Quotas are left out while more streams of the dataset follow.
     pub fn wanted(&self, plan: &Plan<'_>) -> Result<Postponed, ControlError> {
         let target = plan.target()?;
         let own = own_properties(target.as_ref())?;
@@ -117,7 +117,7 @@ impl Session<'_> {
         Ok(wanted)
     }
 
-    /// What is set and inherited whatever the stream says.
+    /// What the command sets and inherits, regardless of the stream.
     fn own_wanted(
         &self,
         plan: &Plan<'_>,
@@ -181,7 +181,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Stores what came with a stream for a dataset or snapshot.
+    /// Stores the properties of a stream for a dataset or snapshot.
     pub fn store_received(
         &self,
         imported: &Arc<Imported>,
@@ -199,7 +199,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Tells of properties of a stream that cannot be.
+    /// Reports invalid properties of a stream.
     pub fn refuse_properties(&self, name: &DatasetName, refused: Vec<(String, DslError)>) {
         for (property, error) in refused {
             self.refuse_property(name, &property, &error.to_string());
@@ -222,8 +222,8 @@ impl Session<'_> {
             .chain(below.filter(move |_| !is_top))
     }
 
-    /// The values of a stream's list that count. What nobody inherits, as a quota, stays what it
-    /// was where it is left out.
+    /// The values of a stream's list that take effect. If the stream lacks a property that is not
+    /// inherited, such as a quota, it keeps its value.
     fn received_but(
         &self,
         plan: &Plan<'_>,
@@ -306,8 +306,7 @@ pub(super) fn early_and_late(wanted: Postponed) -> (Postponed, Postponed) {
     (early, late)
 }
 
-/// What a stream says that others of the dataset follow: of the limit on the contents only what
-/// makes room.
+/// The values of a stream if more streams of the dataset follow: `refquota` may only rise.
 fn with_rising_limit(mut settings: Vec<Setting>, own: &StoredProperties) -> Vec<Setting> {
     let before = own.all_received().find(|(name, _)| *name == REF_QUOTA);
     let before = before.map(|(_, value)| value.clone());
@@ -328,7 +327,7 @@ fn with_rising_limit(mut settings: Vec<Setting>, own: &StoredProperties) -> Vec<
     settings
 }
 
-/// Whether nobody inherits a property.
+/// Whether a property is not inherited.
 fn is_per_dataset(name: &str) -> bool {
     Property::by_name(name).is_some_and(|property| property.info().class == Class::PerDataset)
 }

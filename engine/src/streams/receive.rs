@@ -158,7 +158,7 @@ impl Session<'_> {
         }
     }
 
-    /// Tells of file systems that are there and not mounted.
+    /// Reports received file systems that could not be mounted.
     pub(super) fn complain_of_mounts(&self, failures: Vec<(String, ControlError)>) {
         for (name, error) in failures {
             let text = format!("cannot mount '{name}': {error}");

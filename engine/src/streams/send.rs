@@ -1,8 +1,8 @@
 //! `zfs send`: a snapshot, or many, to the descriptor that a client hands over (format/4 8).
 //!
-//! What is sent stays until it is sent: snapshots are pinned in memory, and a head is kept as it
-//! is, so it must not be in use. Beforehand it is told, if somebody
-//! wants to know, what goes into the stream and about how much that is.
+//! The source cannot change during a send: snapshots are pinned in memory, and a head is frozen, so
+//! it must not be in use. On request, the contents and estimated size of the stream are reported
+//! first.
 
 use super::order::{Order, Source, refused};
 use super::output::{Link, Output};
@@ -176,7 +176,7 @@ impl Sending<'_> {
         let done = self.order.resume.map_or(0, |(_, bytes)| bytes);
         match size {
             Some(size) => Ok(size.saturating_sub(done)),
-            // It is made once for nobody.
+            // Write the stream once without output, to count its bytes.
             None => self.write_one(std::io::sink()),
         }
     }

@@ -22,7 +22,7 @@ impl Step {
         }
     }
 
-    /// What is told of it.
+    /// The line that reports it.
     pub fn text(&self) -> String {
         match self {
             Self::Promote(name) => format!("promoting {name}"),
@@ -37,8 +37,8 @@ impl Step {
     }
 }
 
-/// What could get out of the way: first what waits for a name, then what has that name, if it is to
-/// go, or waits for something else that is yet to come. What is to stay, stays.
+/// Candidates for a temporary name. First those that wait for a name that is taken or within their
+/// own; then those that have such a name, if a step is due for them. Others keep their names.
 pub(super) fn in_the_way(steps: &[Step], is_taken: impl Fn(&String) -> bool) -> Vec<&String> {
     let is_within = |to: &String, from: &String| {
         to.strip_prefix(from.as_str())
@@ -77,7 +77,7 @@ mod tests {
         ];
         let is_taken = |name: &String| ["t/b", "t/d"].contains(&name.as_str());
         let found = in_the_way(&steps, is_taken);
-        // Nobody asked for anything to be done to t/d.
+        // There is no step for t/d.
         assert_eq!(found, ["t/a", "t/c", "t/e", "t/b"]);
     }
 }

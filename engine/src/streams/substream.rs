@@ -30,7 +30,7 @@ use std::sync::Arc;
 /// Why a stream ended.
 struct Ended {
     error: ControlError,
-    /// What is said if what came of it stays, where it is worth that.
+    /// The message if the received part is kept, if it is worth keeping.
     kept: Option<String>,
 }
 
@@ -80,7 +80,7 @@ impl Session<'_> {
         ended.map_err(|Ended { error, kept }| {
             let is_resumable = self.asked.resumable || !is_new;
             match kept.filter(|_| is_resumable) {
-                // All of it came. It can be gone on with when what was in its way is gone.
+                // It was received in full. It can be resumed when the obstacle is removed.
                 None if is_whole && is_resumable => error,
                 Some(reason) => self.kept(imported, plan, &reason, error),
                 None => self.undo(imported, plan, head, error),
@@ -146,7 +146,7 @@ impl Session<'_> {
         set.map_err(|error| self.undo(imported, plan, head, error))
     }
 
-    /// What a package tells of the snapshot that was made: its properties and holds.
+    /// Applies a package's entry for the new snapshot: its properties and holds.
     fn complete(&self, imported: &Arc<Imported>, plan: &Plan<'_>) -> Result<(), ControlError> {
         let Some(told) = plan.told() else {
             return Ok(());
@@ -167,7 +167,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Makes a snapshot of what came.
+    /// Creates a snapshot of the received contents.
     fn end(
         &self,
         imported: &Arc<Imported>,
@@ -204,7 +204,7 @@ impl Session<'_> {
         let id = target.id();
         let was_volume = target.dataset_type().map_err(of_metadata)? == DatasetType::Volume;
         if was_volume != is_volume {
-            // What was mounted cannot go on with a volume, and a file system is to be mounted.
+            // Mounts cannot continue with a volume; and a file system must be mounted.
             let exchange = || exchange(task);
             replace_contents(self.mounts, imported, (&plan.name, id), exchange)?;
             return match is_volume {
@@ -267,7 +267,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// Destroys what came of a stream; says why it did.
+    /// Destroys the received part of a stream; returns the error that caused it.
     fn undo(
         &self,
         imported: &Arc<Imported>,
@@ -282,14 +282,14 @@ impl Session<'_> {
         let Ok(name) = name else {
             return error;
         };
-        // What is left is told by `zfs list`, and destroyed with the next attempt.
+        // `zfs list` shows the leftover, and the next attempt destroys it.
         if let Err(left) = self.run(imported, plan, DestroyDataset { name }, false) {
             log::warn!("{}: what was received stays: {left}", plan.name);
         }
         error
     }
 
-    /// Says that a stream can be gone on with, and how.
+    /// The error that a stream can be resumed, and how.
     fn kept(
         &self,
         imported: &Arc<Imported>,
@@ -373,7 +373,7 @@ fn open(
     }
 }
 
-/// What is said of a stream that another could go on with; `None` where none could.
+/// The reason in the message about a resumable stream; `None` if it cannot be resumed.
 fn worth_keeping(dataset: &DatasetName, error: &StreamError) -> Option<String> {
     match error {
         StreamError::Full { refusal, .. } => Some(no_room(dataset, *refusal).to_string()),

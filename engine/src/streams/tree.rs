@@ -1,15 +1,14 @@
 //! A tree made like the sender's, before its increments are received (format/4 7.4).
 //!
-//! A package of a whole tree says which snapshots each dataset has. Datasets here are those of the
-//! sender that have a snapshot of the same guid, whatever they are called on either side. So it is
-//! known what the sender did since the last package: which clones were promoted, which snapshots
-//! and datasets have other names, and which are no more. The same is done here; what is destroyed
-//! only if that was asked for (`-F`).
+//! A package of a whole tree says which snapshots each dataset has. A local dataset corresponds to
+//! one of the sender's if both have a snapshot with the same guid; names do not matter. So it is
+//! known what the sender did since the last package: which clones were promoted, and which
+//! snapshots and datasets were renamed or destroyed. The same is done here; destroying needs `-F`.
 //!
-//! One thing can be in the way of another: a name that is still taken, a snapshot whose clone goes
-//! too, a parent that is yet to come. So everything that is due is tried, as often as anything of
-//! it succeeds; names that block each other in a circle are got out of the way by names of our
-//! own. What cannot be done is told, and the streams find out whether it matters.
+//! One thing can be in the way of another: a name that is still taken, a snapshot whose clone is
+//! destroyed too, a parent that does not exist yet. So all due steps are tried again as long as one
+//! succeeds. Names that block each other in a circle are resolved with temporary names. Steps that
+//! fail are reported; the streams then show whether it matters.
 
 use super::naming::name_here;
 use super::nearest::{nearest, snapshot_by_guid};
@@ -28,7 +27,7 @@ use cenote_ondisk::stream::{Begin, flags};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-/// What is tried over and over ends after so many rounds for each dataset and snapshot there is.
+/// The most rounds of attempts for each dataset and snapshot.
 const ROUNDS_EACH: usize = 2;
 
 /// A dataset that is here.
@@ -39,7 +38,7 @@ struct Local<'a> {
     origin: Option<Guid>,
     /// Short names and guids.
     snapshots: Vec<(String, Guid)>,
-    /// What the package tells of it.
+    /// The package's entry for it.
     sent: Option<&'a PackageDataset>,
 }
 
@@ -179,7 +178,7 @@ impl Session<'_> {
             let gone = locals.iter().rev().filter(gone);
             steps.extend(gone.map(|local| Step::DestroyDataset(local.name.to_string())));
         }
-        // While snapshots are not whose they will be, nothing can be told from them.
+        // Promote first: the other steps depend on which dataset has which snapshot.
         if !promotions.is_empty() {
             return Ok(promotions);
         }
@@ -212,7 +211,7 @@ impl Session<'_> {
             Err(DslError::NoSuchDataset { .. }) => Ok(false),
             Err(error) => Err(of_dsl(error)),
         };
-        // Whoever gives the whole name means it.
+        // A complete name in the command is used as it is.
         let is_named = package.is_none() && self.asked.naming == ReceiveNaming::Below;
         if is_named || (package.is_some() && self.asked.dry_run) || is_there(&name)? {
             return Ok(name);
@@ -348,9 +347,9 @@ impl Session<'_> {
         }
     }
 
-    /// Gives one dataset or snapshot whose new name is taken, or is below its old one, a name of
-    /// our own, so that whoever waits for its old one can go on; or else whatever has the name.
-    /// Says whether there was one.
+    /// Gives a temporary name to one dataset or snapshot whose new name is taken, or is below its
+    /// old one, so that its old name becomes free; or else to the one that has the name. Returns
+    /// whether there was one.
     fn give_way(&self, steps: &[Step], locals: &[Local<'_>]) -> Result<bool, ControlError> {
         let number = std::process::id();
         let is_taken = |name: &String| {
@@ -432,7 +431,7 @@ impl<'p> Local<'p> {
             Some(origin) => Some(head.dsl().dataset_of(origin)?.phys().guid),
             None => None,
         };
-        // The newest tells whose it is: older ones may be on their way to a clone.
+        // The newest snapshot decides: older ones may be about to move to a clone.
         let sent = snapshots
             .iter()
             .rev()

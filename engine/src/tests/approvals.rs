@@ -58,7 +58,7 @@ fn inherit(machine: &Machine, dataset: &str, property: &str) {
 }
 
 fn again(machine: &Machine) {
-    machine.export(false).expect("nobody has them open");
+    machine.export(false).expect("they are not in use");
     machine.import();
 }
 
@@ -86,7 +86,7 @@ fn values_of_a_pool_from_elsewhere_wait_for_a_yes_that_stays() {
     two.import();
     assert_eq!(two.names(), [VOLUME]);
 
-    // What it changes is news to the first one, and what it takes away is not.
+    // Values that it sets wait for approval on the first one; values that it removes do not.
     two.set("heads", DISK, "on");
     inherit(&two, VOLUME, DISK);
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Heads that somebody still has when they are to be closed.
+//! Heads that are still in use when they are to be closed.
 
 use super::{ask, engine};
 use crate::Engine;
@@ -71,11 +71,11 @@ fn a_head_in_use_stays_open_and_a_held_one_takes_no_changes() {
     let late = make(&files, b"late");
     assert!(matches!(late, Err(PosixError::Closed)), "{late:?}");
     files.sync().expect("all that was made is on disk");
-    imported.pool.sync().expect("the pool goes on");
+    imported.pool.sync().expect("the pool still works");
     let again = imported.open_head(&dataset).expect("open");
     make(&again, b"after").expect("made");
     drop(again);
-    imported.close_head(dataset.id()).expect("nobody uses it");
-    imported.pool.sync().expect("the pool goes on");
+    imported.close_head(dataset.id()).expect("it is not in use");
+    imported.pool.sync().expect("the pool still works");
     assert!(imported.pool.suspended().is_none());
 }

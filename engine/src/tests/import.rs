@@ -1,4 +1,4 @@
-//! Pools of which devices are missing or logs are not replayed, as clients are told of them.
+//! Reports to clients about pools with missing devices or unreplayed logs.
 
 use super::{ask, engine};
 use crate::Engine;
@@ -122,8 +122,8 @@ fn a_refusal_names_the_devices_that_are_missing() {
     }
 }
 
-/// No label of other devices tells of a disk that is a top-level vdev by itself, and a listing
-/// called it "top-level vdev 1: not found". The pool's own configuration knows where it was.
+/// The labels of other devices do not have a disk that is a top-level vdev, and a listing called it
+/// "top-level vdev 1: not found". The pool's own configuration knows where it was.
 #[test]
 fn a_listing_names_a_missing_disk_by_its_last_path() {
     let Some((directory, _)) = without("stripe-mixed-sizes", &[1]) else {

@@ -422,7 +422,7 @@ fn a_command_makes_a_disk_and_ends_it() {
     let refused = ublk(machine.act(read_only.clone()));
     assert!(matches!(refused, UblkRefusal::InUse { .. }), "{refused}");
     machine.open("heads/vol", false);
-    let served = machine.act(read_only).expect("served anew");
+    let served = machine.act(read_only).expect("served again");
     assert!(served.disks[0].is_read_only);
     let link = served.disks[0].link.clone().expect("a link");
     machine.stop(&[&link], false).expect("by its link");
@@ -480,7 +480,7 @@ fn the_property_makes_disks_of_what_is_below() {
     assert_eq!(machine.names(), ["heads/one/new", "heads/one/new@t"]);
     machine.set("heads/one", "readonly", "on");
     assert!(machine.status().disks.iter().all(|disk| disk.is_read_only));
-    machine.export(false).expect("nobody has them open");
+    machine.export(false).expect("they are not in use");
     assert_eq!(machine.kernel.numbers(), [0; 0]);
     assert!(!machine.has_links());
     machine.import();
@@ -521,7 +521,7 @@ fn an_open_disk_makes_its_volume_busy_and_one_that_is_not_open_does_not() {
     assert_eq!(machine.kernel.numbers(), [0; 0]);
 }
 
-/// A disk that nothing asks for any more stays while it is mounted.
+/// A disk that is no longer requested stays while it is mounted.
 #[test]
 fn a_disk_that_is_open_goes_when_it_is_closed() {
     let machine = Machine::new();
@@ -571,14 +571,14 @@ fn without_a_driver_pools_are_imported_and_the_reason_is_said() {
     assert_eq!(refused.to_string(), "no driver");
     machine.export(false).expect("exported");
     machine.import();
-    // The driver is loaded; whatever changes next makes the disk.
+    // The driver is loaded; the next change creates the disk.
     switch.store(false, Ordering::SeqCst);
     machine.volume("heads/other", &[]);
     assert_eq!(machine.names(), ["heads/vol"]);
 }
 
-/// A disk that was taken over counted as one that a command had asked for, and stayed when the
-/// property was switched off.
+/// A disk that was taken over counted as requested by a command, and stayed when the property was
+/// switched off.
 #[test]
 fn a_disk_that_was_taken_over_goes_with_its_property() {
     let mut machine = Machine::new();
@@ -696,5 +696,5 @@ fn no_pool_is_made_on_an_own_disk() {
     let text = made("own").expect_err("refused").to_string();
     assert!(text.contains("would wait for itself"), "{text}");
     machine.stop(&[], false).expect("stopped");
-    made("own").expect("it is nobody's now");
+    made("own").expect("it is free now");
 }

@@ -1,4 +1,4 @@
-//! What pools share in one daemon, and what it tells other processes of its user.
+//! What pools share in one daemon, and what it reports to other processes of its user.
 
 use super::{ask, engine};
 use crate::Engine;

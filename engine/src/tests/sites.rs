@@ -113,7 +113,7 @@ fn write(files: &FileSystem, id: ObjectId, offset: u64, bytes: &[u8]) {
 }
 
 /// Two answers with one tag must have the same bytes, or a client joins halves of two files. Times
-/// and sizes do not tell: rsync sets both to what they were.
+/// and sizes do not show it: rsync can restore both.
 #[test]
 fn one_tag_never_stands_for_two_contents() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -199,7 +199,7 @@ fn what_is_remembered_of_a_head_is_what_it_has() {
     );
     let two = make(&files, a, b"two", FileKind::Regular, 0o644);
     write(&files, two, 0, b"two");
-    assert!(at_hand("a/two").is_none(), "somebody has to look");
+    assert!(at_hand("a/two").is_none(), "it must be looked up");
     assert!(file(&site, "a/two").is_ok());
     files.unlink(a, b"one").expect("removed");
     assert!(at_hand("a/one").is_none());
@@ -212,7 +212,7 @@ fn what_is_remembered_of_a_head_is_what_it_has() {
     files.set_attributes(a, &forbid).expect("set");
     assert!(at_hand("a/two").is_none());
     assert_eq!(file(&site, "a/two").err(), Some(TreeFault::Forbidden));
-    assert!(two.read(0, 10, false).is_ok(), "who has it reads on");
+    assert!(two.read(0, 10, false).is_ok(), "its reader continues");
     files.unlink(a, b"two").expect("removed");
     assert_eq!(two.read(0, 10, false).err(), Some(TreeFault::Changed));
 }
@@ -252,7 +252,7 @@ fn a_download_is_of_one_version_or_ends() {
 
 type Act = fn(&FileSystem, ObjectId);
 
-/// What happens to a file that is being downloaded, and whether the download goes on.
+/// What happens to a file that is being downloaded, and whether the download continues.
 const ACTS: [(&str, Act, bool); 9] = [
     ("nothing", |_, _| (), true),
     (
@@ -326,15 +326,15 @@ fn files_that_are_read_keep_their_snapshot() {
     let busy = destroy(&engine, "first").expect_err("it is read");
     assert!(busy.contains("heads/one@first"), "{busy}");
     assert_eq!(read(&first), b"first", "and read on");
-    // Under the name that it has by now: the one before is nobody's.
+    // Under its new name: the old one is unused.
     rename(&engine, "first", "old");
     let busy = destroy(&engine, "old").expect_err("it is read");
     assert!(busy.contains("heads/one@old"), "{busy}");
     assert_eq!(imported.retired_tree("heads/one@first"), None);
     assert!(imported.retired_tree("heads/one@old").is_some());
     drop(first);
-    destroy(&engine, "old").expect("nobody reads it");
-    // By force it ends, for who reads it, too.
+    destroy(&engine, "old").expect("it has no reader");
+    // By force it ends, even for its readers.
     let second = file(&site, "file").expect("there");
     let held = imported.hold_trees(true, |_| true).expect("by force");
     assert!(matches!(
@@ -345,7 +345,7 @@ fn files_that_are_read_keep_their_snapshot() {
     drop(held);
     assert_eq!(read(&file(&site, "file").expect("again")), b"other");
     // The newest goes: then it is none.
-    destroy(&engine, "second").expect("nobody reads it");
+    destroy(&engine, "second").expect("it has no reader");
     offer.follow();
     assert!(matches!(
         file(&site, "file"),
@@ -353,8 +353,8 @@ fn files_that_are_read_keep_their_snapshot() {
     ));
 }
 
-/// With `-r`, files below a directory that others may not enter were served where another file
-/// system began below it. A mount would not let them through.
+/// With `-r`, files below a directory without permissions for others were served if another file
+/// system began below it. A mount would not allow that.
 #[test]
 fn a_file_system_below_a_closed_directory_is_closed() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -391,7 +391,7 @@ fn a_file_system_below_a_closed_directory_is_closed() {
             ..SetAttributes::default()
         };
         above.set_attributes(above.root(), &set).expect("set");
-        assert!(at_hand().is_none(), "somebody has to look");
+        assert!(at_hand().is_none(), "it must be looked up");
         assert_eq!(file(&site, "file").is_ok(), is_open);
         let listed = site.list(&[], &mut |_| true);
         assert_eq!(listed.is_ok(), is_open);

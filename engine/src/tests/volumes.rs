@@ -41,8 +41,8 @@ fn set(engine: &Engine, property: &str, value: &str) {
     change(engine, properties);
 }
 
-/// A change of `volsize` closed the head although somebody had the volume open: the next write
-/// could not be stored, and stopped the pool.
+/// A change of `volsize` closed the head although the volume was in use: the next write could not
+/// be stored, and stopped the pool.
 #[test]
 fn a_volume_in_use_gets_another_size_and_stays_open() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -124,7 +124,7 @@ fn an_open_volume_goes_by_its_properties() {
 }
 
 /// A rollback would give the clients of a volume other contents under their feet, and their next
-/// write would fail. Who exports with force cuts them off.
+/// write would fail. An export with force disconnects them.
 #[test]
 fn a_volume_in_use_is_not_exchanged_but_can_be_cut_off() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -141,7 +141,7 @@ fn a_volume_in_use_is_not_exchanged_but_can_be_cut_off() {
     let late = volume.write(0, b"late");
     let is_closed = matches!(late, Err(VolumeError::Dataset(DatasetError::Closed)));
     assert!(is_closed, "{late:?}");
-    imported.pool.sync().expect("the pool goes on");
+    imported.pool.sync().expect("the pool still works");
     assert!(imported.pool.suspended().is_none());
 }
 

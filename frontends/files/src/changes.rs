@@ -1,7 +1,8 @@
 //! Changes of a mounted head, in the file system's terms.
 //!
 //! Snapshots and the control directory never change: `EROFS`. The kernel has checked permissions.
-//! It forgets by itself what a change of its own makes untrue, except for a mode that lost setuid.
+//! It also invalidates what it cached when it makes a change itself, except for a mode that lost
+//! setuid.
 
 use super::DatasetFiles;
 use super::node::Node;
@@ -74,8 +75,8 @@ impl DatasetFiles {
         self.opens.begin(object, flags, (is_shared, exchanges))
     }
 
-    /// Has the kernel send off what was stored through mappings of a file from `offset` on. Whether
-    /// it is known then what is stored there.
+    /// Makes the kernel write back what was stored through mappings of a file from `offset` on.
+    /// Returns whether the stored contents are up to date then.
     ///
     /// Not to be called for a request that changes the file's size: the kernel holds back what it
     /// would send until that is answered.
@@ -133,8 +134,8 @@ impl DatasetFiles {
         self.attr(0, &znode)
     }
 
-    /// The permissions that a file keeps when somebody, of this group if that is known, changes it;
-    /// `None` if all.
+    /// The permissions that a file keeps when a user changes it, whose group is `group` if it is
+    /// known; `None` if all.
     fn without_privileges(
         &self,
         object: ObjectId,
@@ -150,8 +151,8 @@ impl DatasetFiles {
         Ok((!keeps_all && kept != mode).then_some(kept))
     }
 
-    /// Takes the bits away that give a program its owner's rights, before somebody else changes
-    /// its contents. Requests to write say whether that is due; these here only say who asks.
+    /// Clears setuid and setgid before another user changes a program's contents. Write requests
+    /// say whether that is due; the requests handled here only name the user.
     fn drop_privileges(&self, context: &Context<'_>, object: ObjectId) -> Result<(), Errno> {
         if context.uid == 0 {
             return Ok(());
@@ -170,10 +171,10 @@ impl DatasetFiles {
         Ok(())
     }
 
-    /// Makes the kernel ask for the mode again, before the caller has its answer.
+    /// Makes the kernel fetch the mode again, before the caller gets its reply.
     ///
-    /// The kernel starts a program with the mode that it remembers, and no reply to a write, an
-    /// allocation or a copy tells it another one.
+    /// The kernel starts a program with the mode that it cached, and replies to writes, allocations
+    /// and copies cannot update it.
     fn forget_mode(&self, object: ObjectId) {
         if let Some(kernel) = self.kernel.get() {
             let node = Node::Object { tree: 0, object }.encode(self.root());
@@ -286,7 +287,7 @@ impl DatasetFiles {
 
     fn release_object(&self, object: ObjectId) {
         if let Err(error) = self.trees.head().release(object) {
-            // Nobody waits for an answer; what the file held is freed at the next mount.
+            // The request has no reply; the file's space is freed at the next mount.
             (self.errors)(&error);
         }
     }
@@ -463,8 +464,8 @@ impl DatasetFiles {
 
     /// Whether an attribute of that name may be changed on this mount.
     ///
-    /// The kernel checks the caller's rights for each namespace. Of `system.` there are only the
-    /// access lists: whatever else had that prefix could be set by anyone who may write the file.
+    /// The kernel checks the caller's rights for each namespace. Of `system.` only the access lists
+    /// are allowed: any other such name could be set by every user with write permission.
     fn check_xattr_name(&self, name: &[u8]) -> Result<(), Errno> {
         let is_list = [POSIX_ACL_ACCESS, POSIX_ACL_DEFAULT].contains(&name);
         if !self.shows_xattr() || name.starts_with(b"system.") && !is_list {

@@ -24,7 +24,7 @@ use std::sync::{Arc, OnceLock};
 /// Entries of a listing whose attributes are read at once.
 const LISTING_BATCH: usize = 512;
 
-/// Who wants to know of errors that callers only see as an errno.
+/// Receives the errors that callers only see as an errno.
 pub type ErrorSink = Box<dyn Fn(&PosixError) + Send + Sync>;
 
 /// A dataset or snapshot, to be mounted.
@@ -76,10 +76,9 @@ impl DatasetFiles {
         }
     }
 
-    /// Has nobody look into snapshots any more that are gone, nor find those that have another
-    /// name under their old one.
+    /// Ends access to snapshots that no longer exist, and to renamed ones under their old names.
     pub fn forget_snapshots(&self) {
-        // What is not known to be gone stays; who reads it hears of damage.
+        // Snapshots that could not be checked stay; reading damaged ones fails.
         let Ok(changed) = self.trees.forget_gone() else {
             return;
         };
@@ -242,7 +241,7 @@ impl DatasetFiles {
             .lookup(&directory, name)
             .map_err(|error| self.errno(error))?;
         let Some(target) = found else {
-            // What can have no such name is told apart from what merely has none.
+            // A name that is too long is an error; any other name is merely absent.
             return match name.len() > self.name_length_max() {
                 true => Err(Errno::NAMETOOLONG),
                 false => Ok(Lookup::Absent(self.name_lifetime())),
@@ -290,7 +289,7 @@ impl DatasetFiles {
     }
 
     /// Whether an entry cannot be shown: the kernel refuses a whole listing that has a name with a
-    /// slash. The sink of errors is told.
+    /// slash. It is reported to the sink of errors.
     fn hides(&self, entry: &DirectoryEntry) -> bool {
         if entry.has_usable_name() {
             return false;

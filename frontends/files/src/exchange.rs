@@ -1,11 +1,11 @@
 //! Another state of the file system under the same mount: after a rollback.
 //!
 //! Requests are held back at the gate while the old state is closed and the new one opened. Then
-//! the kernel forgets all names at once, and looks for them anew. Files that are open go on if they
-//! are the same in the new state: the same object with the same generation. The handles of others
-//! lead nowhere any more, and their numbers may mean something else; so each handle has the number
-//! of the exchange that it was given out after, and an older one of a file that is gone gets `EIO`,
-//! as from OpenZFS.
+//! the kernel's cached names are invalidated together, and it looks them up again. Open files stay
+//! usable if they are the same in the new state: the same object with the same generation. Handles
+//! of other files are stale, and their object numbers may be reused. So each handle carries the
+//! number of exchanges before it was opened. An older handle of a file that no longer exists gets
+//! `EIO`, as from OpenZFS.
 //!
 //! Kernels before 6.16 cannot forget names without taking away what is mounted below; nor can any
 //! if something is: there the mount has to go, and be made again.
@@ -29,8 +29,8 @@ impl DatasetFiles {
             && kernel.is_some_and(|kernel| kernel.invalidate_all_entries().is_ok())
     }
 
-    /// Holds requests back from now on, and waits for those under way. False if they do not end:
-    /// then all goes on.
+    /// Holds requests back from now on, and waits for those under way. Returns false if they do not
+    /// end in time: then requests are served again.
     pub fn hold_back(&self) -> bool {
         if let Some(kernel) = self.kernel.get() {
             // What was stored through mappings belongs to the state that goes.
@@ -41,12 +41,12 @@ impl DatasetFiles {
         self.gate.close(PATIENCE)
     }
 
-    /// Goes on with what there was.
+    /// Resumes with the old state.
     pub fn go_on(&self) {
         self.gate.open();
     }
 
-    /// Goes on with another state of the file system; of the files that were `open`, some are
+    /// Resumes with another state of the file system; of the files that were `open`, some are
     /// `gone`.
     pub fn take_up(&self, files: Arc<FileSystem>, open: &[ObjectId], gone: &[ObjectId]) {
         let before = self.trees.exchange_head(files);
@@ -61,8 +61,7 @@ impl DatasetFiles {
         let Some(kernel) = self.kernel.get() else {
             return;
         };
-        // A mount that ends meanwhile remembers nothing, and neither does one that somebody
-        // mounts on in this instant find its names again.
+        // Errors are ignored: a mount that has just ended has no cache.
         let _ = kernel.invalidate_all_entries();
         let root = self.root();
         for object in open.iter().filter(|object| **object != root) {
@@ -71,7 +70,7 @@ impl DatasetFiles {
         let _ = kernel.invalidate_node(NodeId::ROOT);
     }
 
-    /// Refuses a handle of a file that an exchange took away.
+    /// Refuses a handle of a file that disappeared in an exchange.
     pub(super) fn check_handle(&self, object: ObjectId, handle: Handle) -> Result<(), Errno> {
         match self.exchanges.is_gone(object, handle) {
             true => Err(Errno::IO),

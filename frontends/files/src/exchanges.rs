@@ -1,4 +1,4 @@
-//! The exchanges that a mount has seen, and what they took away from those who had it open.
+//! The exchanges that a mount has seen, and the open files that disappeared in them.
 
 use cenote_base::ObjectId;
 use cenote_base::rt::{RwLock, ranks};
@@ -32,7 +32,7 @@ impl Exchanges {
         self.count.load(Ordering::Acquire)
     }
 
-    /// Whether a handle is of a file that an exchange took away.
+    /// Whether a handle is of a file that disappeared in an exchange.
     pub fn is_gone(&self, object: ObjectId, handle: Handle) -> bool {
         if self.count() == 0 {
             return false;

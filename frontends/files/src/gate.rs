@@ -1,7 +1,7 @@
 //! The gate that requests pass, so that what is behind it can be exchanged between two of them.
 //!
 //! A request that comes while the gate is closed waits in front of it. Passing an open gate is one
-//! addition; only who closes it, or finds it closed, takes the lock.
+//! addition; the lock is taken only to close it, or when it is closed.
 
 use cenote_base::rt::{Condvar, Instant, Mutex, MutexGuard, ranks};
 use std::sync::atomic::{AtomicUsize, Ordering};

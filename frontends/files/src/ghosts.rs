@@ -33,7 +33,7 @@ impl Ghosts {
         self.lock().clear();
     }
 
-    /// The kernel asks for it no more.
+    /// The kernel has dropped its last reference.
     pub(super) fn forget(&self, object: ObjectId) {
         self.lock().remove(&object);
     }

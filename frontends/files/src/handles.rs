@@ -15,7 +15,7 @@ impl DatasetFiles {
             return self.control_entry(node).map(Lookup::Found);
         };
         let znode = self.znode(tree, object)?;
-        // Without a name it is there for those who have it open, and the kernel knows it.
+        // A file without a name exists only while it is open, and then the kernel has it cached.
         match znode.attributes().links {
             0 => Err(Errno::STALE),
             _ => Ok(Lookup::Found(self.entry(tree, &znode)?)),
@@ -43,8 +43,9 @@ impl DatasetFiles {
         self.lookup_itself(parent)
     }
 
-    /// What tells files apart that have one node id after each other. Node ids of snapshots are
-    /// given out as they are looked into: which one it is counts as well.
+    /// The generation, which distinguishes files that have the same node id one after the other.
+    /// Node ids of snapshots are assigned when they are first accessed, so the snapshot is part of
+    /// it.
     pub(super) fn generation_of(files: &FileSystem, tree: usize, stat: &Stat) -> u64 {
         // The kernel's handles keep 32 bits; multiples of an odd number stay apart in them.
         const SPREAD: u64 = 0x9e37_79b1;

@@ -1,16 +1,16 @@
-//! A mount's kernel among those who remember what they saw of a file system.
+//! A mount's kernel as a viewer: it caches what it saw of a file system.
 
 use cenote_fuse::{NodeId, Notifier};
 use cenote_posix::Viewer;
 
-/// A mount's kernel, as one who remembers.
+/// The cache of a mount's kernel.
 #[derive(Debug)]
 pub(super) struct KernelView(pub Notifier);
 
 impl Viewer for KernelView {
     fn forget(&self) {
-        // Kernels before 6.16 cannot, and where something is mounted below it must not be: there
-        // this mount goes on showing names as it learned them before.
+        // Kernels before 6.16 do not support this, and it would detach other mounts below this one.
+        // In both cases the mount keeps showing the names that it cached before.
         let _ = self.0.invalidate_all_entries();
         let _ = self.0.invalidate_node(NodeId::ROOT);
     }

@@ -1,4 +1,4 @@
-//! How long the kernel may go by what it was told of names and attributes.
+//! How long the kernel may cache names and attributes.
 
 use super::DatasetFiles;
 use cenote_fuse::Lifetime;
@@ -11,8 +11,8 @@ const CHANGING_DIRECTORY: Lifetime = Lifetime::bounded(Duration::from_secs(1));
 impl DatasetFiles {
     /// How long attributes hold.
     ///
-    /// The space of what is not on disk yet is known when it is. Directories are asked for their
-    /// attributes on each path through them, so theirs may be a little older.
+    /// The space of a changed file is known only after it was synced. The kernel needs the
+    /// attributes of directories for each path through them, so theirs may be a little older.
     pub(super) fn attr_lifetime(&self, stat: &Stat) -> Lifetime {
         match (stat.has_final_space, stat.kind) {
             (true, _) => self.lifetime(),
@@ -21,7 +21,7 @@ impl DatasetFiles {
         }
     }
 
-    /// How long the kernel may go by what it was told.
+    /// How long the kernel may cache replies.
     pub(super) fn lifetime(&self) -> Lifetime {
         match self.trees.head().has_several_viewers() && self.is_writable() {
             true => Lifetime::NONE,

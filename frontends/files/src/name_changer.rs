@@ -1,4 +1,4 @@
-//! What can be asked of whoever makes, destroys and renames a file system's snapshots.
+//! The interface through which a mount creates, destroys and renames snapshots.
 
 use cenote_fuse::Errno;
 

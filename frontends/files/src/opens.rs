@@ -1,10 +1,10 @@
 //! How files are open, and which of the two caches that decides for.
 //!
 //! Data is cached once, here, and read and written past the kernel's cache
-//! (`docs/decisions/003-direct-io.md`). A mapping needs the kernel's, and while one thread uses a
-//! mapping and another calls `write` for the same page, neither may undo the other nor miss it:
-//! the kernel sees to that with the page locked, if the write goes through its cache. So a write
-//! does wherever the file could be mapped already when it was opened.
+//! (`docs/decisions/003-direct-io.md`). A mapping needs the kernel's, and `write` and stores
+//! through a mapping of the same page must not overwrite or miss each other. The kernel ensures
+//! that by locking the page, if the write goes through its cache. So writes do that if the file
+//! could already be mapped when it was opened.
 
 use super::exchanges::stamped;
 use cenote_base::ObjectId;
@@ -187,7 +187,7 @@ mod tests {
     fn the_kernel_caches_what_is_written_while_it_can_be_mapped() {
         let opens = Opens::default();
         let open = |flags| opens.begin(FILE, flags, (false, 0));
-        assert_eq!(open(WRITE).cache, DataCache::Direct, "nobody can map it");
+        assert_eq!(open(WRITE).cache, DataCache::Direct, "it cannot be mapped");
         let reader = open(READ);
         assert_eq!(reader.cache, DataCache::Direct, "it does not write");
         assert_eq!(open(WRITE).cache, DataCache::Kernel);

@@ -483,11 +483,11 @@ impl FileSystem for DatasetFiles {
         if let Some(viewer) = self.viewer.get() {
             self.trees.head().remove_viewer(viewer);
         }
-        // Who called umount(8) does not wait for this, and takes all for safe soon after.
+        // umount(8) does not wait for this, and its user expects the data to be safe soon after.
         if self.is_writable()
             && let Err(error) = self.trees.head().request_sync()
         {
-            // Nobody waits for an answer; the times of some reads are lost.
+            // The request has no reply; some access times are lost.
             (self.errors)(&error);
         }
     }

@@ -1,7 +1,7 @@
-//! `.zfs/snapshot`: listed, and snapshots made, destroyed and renamed in it, by whoever can.
+//! `.zfs/snapshot`: listing, creating, destroying and renaming snapshots.
 //!
-//! The kernel holds the directory while it waits for the answer, and puts right by itself what it
-//! knows of the names in it; so nothing is invalidated here, which would wait for that directory.
+//! The kernel locks the directory while it waits for the reply, and updates its cache of the names
+//! itself. So nothing is invalidated here: that would wait for the lock of the directory.
 
 use super::DatasetFiles;
 use super::control;
@@ -66,7 +66,7 @@ impl DatasetFiles {
         self.change_name(user, NameChange::Make(name))?;
         match self.lookup_snapshot(name)? {
             Lookup::Found(entry) => Ok(entry),
-            // Somebody was quick.
+            // It was destroyed in between.
             Lookup::Absent(_) => Err(Errno::NOENT),
         }
     }

@@ -32,7 +32,7 @@ pub(super) struct Trees {
 impl Trees {
     pub(super) fn new(dataset: &Dataset, head: Arc<FileSystem>) -> Self {
         Self {
-            // Programs look into snapshots and ask for space, and wait as for files.
+            // Programs that read snapshots or query space wait as they do for files.
             dataset: dataset.for_io(&IoContext::USER),
             head: RwLock::new(head),
             snapshots: RwLock::default(),

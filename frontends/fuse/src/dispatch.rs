@@ -61,7 +61,7 @@ type Outcome = Result<Answer, Errno>;
 struct Within<'a>(Option<&'a dyn FileSystem>);
 
 impl<'a> Within<'a> {
-    /// What the kernel only tells waits for nothing.
+    /// Notifications of the kernel, which have no reply, never wait.
     fn enter(file_system: &'a dyn FileSystem, operation: &Operation<'_>) -> Self {
         let is_told = matches!(
             operation,
@@ -120,7 +120,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Serves one request to its end. Returns the size of the file's blocks, if it is a write and
-    /// that is known.
+    /// the size is known.
     pub fn serve(
         &mut self,
         request: Request<'_>,
@@ -176,7 +176,7 @@ impl<'a> Worker<'a> {
         block_size
     }
 
-    /// Takes back what an answer would have told the kernel: it was answered already.
+    /// Undoes the lookup of an answer that is not sent: the request was answered already.
     fn take_back(&mut self) {
         if let Some(node) = self.found.take() {
             self.session.file_system.forget(node, 1);
@@ -382,8 +382,8 @@ impl<'a> Worker<'a> {
         Ok(Answer::Payload)
     }
 
-    /// A request that nobody works on may have been received this instant: EAGAIN asks the kernel
-    /// to send the interrupt again if the request still exists.
+    /// The request may have been received just now, and not be registered yet. With EAGAIN the
+    /// kernel sends the interrupt again if the request still exists.
     fn interrupt(&self, unique: u64) -> Outcome {
         if self.session.interrupt(unique) {
             Ok(Answer::Nothing)

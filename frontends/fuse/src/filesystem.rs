@@ -1,18 +1,18 @@
 //! What a file system answers, in terms of POSIX and nothing else.
 //!
-//! The trait knows neither the FUSE protocol nor ZFS: it is the seam between the transport (this
-//! crate's session) and whatever holds files (a dataset, a test tree, the null server). Three
-//! ideas shape it:
+//! The trait knows neither the FUSE protocol nor ZFS: it separates the transport (this crate's
+//! session) from the source of files (a dataset, a test tree, the null server). Three ideas shape
+//! it:
 //!
 //! * Nodes are plain numbers chosen by the file system. When they are derived from object numbers
 //!   nothing has to be remembered per looked-up name, and [`FileSystem::forget`] is empty.
 //! * Bulk answers go into a [`Payload`] or [`DirectoryReply`] that the session lends out. Cached
 //!   blocks are lent to the kernel as they are, without a copy on our side.
-//! * All metadata passes through one process, so answers may stay valid for ever; whoever changes
-//!   something behind the kernel's back calls [`crate::Notifier`].
+//! * All metadata passes through one process, so answers may stay valid for ever; a change that
+//!   does not come through the kernel must be reported with [`crate::Notifier`].
 //!
-//! A file system that only reads implements no changing operation: their defaults say `EROFS`, and
-//! so does the session by itself unless [`Features::writable`] is set.
+//! A file system that only reads implements no changing operation: their defaults return `EROFS`,
+//! and so does the session unless [`Features::writable`] is set.
 
 use crate::interrupt::Interrupt;
 use crate::notify::Notifier;
@@ -24,14 +24,14 @@ use crate::values::{
 };
 use cenote_device::BlockBuffer;
 
-/// Who asks, and whether they still want to know.
+/// The caller of a request, and whether it still waits.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
     /// The caller's user, as seen from the mount's user namespace.
     pub uid: u32,
     /// The caller's group.
     pub gid: u32,
-    /// The caller's thread; 0 for requests the kernel makes by itself.
+    /// The caller's thread; 0 for requests of the kernel itself.
     pub pid: u32,
     /// Raised when the caller was signalled; long waits should then end with `EINTR`.
     pub interrupt: &'a Interrupt,
@@ -39,10 +39,10 @@ pub struct Context<'a> {
 
 /// A file system. Methods are called from several threads at once.
 ///
-/// Permissions are the kernel's business (`default_permissions`): a method that is reached is
-/// allowed. Errors are errno values; whatever the cause was is for the implementation to log.
+/// The kernel checks permissions (`default_permissions`): a request that reaches a method is
+/// allowed. Errors are errno values; the implementation logs their cause.
 pub trait FileSystem: Send + Sync {
-    /// The mount is there, and `kernel` can be told to forget. Called once, before or while the
+    /// The mount exists, and `kernel` can invalidate its caches. Called once, before or while the
     /// first requests are served.
     fn attach(&self, kernel: Notifier) {
         drop(kernel);
@@ -51,7 +51,7 @@ pub trait FileSystem: Send + Sync {
     /// A request comes. This may keep it waiting, and the thread that serves it.
     fn begin_request(&self) {}
 
-    /// The request is served, whatever came of it.
+    /// The request has been served, with or without success.
     fn end_request(&self) {}
 
     /// Choices for the whole mount.
@@ -289,7 +289,7 @@ pub trait FileSystem: Send + Sync {
         Err(Errno::ROFS)
     }
 
-    /// As [`Self::write`] of the first so many bytes of some buffers, taken one after the other.
+    /// As [`Self::write`], of the first `length` bytes of some buffers, taken one after the other.
     /// A file system that keeps a buffer for its own leaves an empty one in its place. Returns the
     /// size of the file's blocks, if it has such: the next write comes in buffers of that size.
     fn write_blocks(
@@ -362,7 +362,7 @@ pub trait FileSystem: Send + Sync {
         Err(Errno::NOTTY)
     }
 
-    /// Changes flags and project. The kernel has checked who may.
+    /// Changes flags and project. The kernel has checked permissions.
     fn set_file_flags(
         &self,
         context: &Context<'_>,
@@ -373,7 +373,8 @@ pub trait FileSystem: Send + Sync {
         Err(Errno::ROFS)
     }
 
-    /// What tells successive files apart that reuse one inode number; `ENOTTY` where nothing does.
+    /// The generation, which distinguishes successive files with the same inode number; `ENOTTY` if
+    /// there is none.
     fn generation(&self, context: &Context<'_>, node: NodeId) -> Result<u64, Errno> {
         let _ = (context, node);
         Err(Errno::NOTTY)

@@ -6,13 +6,12 @@
 //! caller's own processor it is no more than a change of threads. The kernel's scheduler does not
 //! see this: it leaves both where they are, in the belief that two processors are better than one.
 //!
-//! So while a single caller is at work, all workers bind themselves to its processor, which is
+//! So while there is a single active caller, all workers bind themselves to its processor, which is
 //! looked up from time to time. As soon as requests overlap, or move much data, the binding ends:
-//! then several processors are of use. Workers change their binding themselves before they wait
-//! for the next request; nobody else's threads are touched, and processors which the program was
-//! not allowed to use from the beginning are not used here either. A thread that is started
-//! inherits the binding of the one that starts it: what file systems start from within a request
-//! must not mean to stay.
+//! then several processors are useful. Workers change their own binding before they wait for the
+//! next request; other threads are not touched. Processors that the program was not allowed to use
+//! at the start are never used. A new thread inherits the binding of its creator: file systems must
+//! not start long-lived threads from within a request.
 
 use crate::protocol::opcode;
 use crate::protocol::request::{HEADER_SIZE, RequestHeader};
@@ -23,24 +22,24 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 const LARGE: usize = 64 << 10;
 /// Requests of one caller in a row before it is followed.
 const STREAK_MIN: u32 = 16;
-/// Requests between two looks at where the caller is; a look costs as much as one or two.
+/// Requests between two checks of the caller's processor; a look costs as much as one or two.
 const LOOK_PERIOD: u32 = 64;
 /// No processor.
 const NOWHERE: usize = usize::MAX;
 
-/// What a session knows of its callers. Races between workers only cost a moment's speed.
+/// A session's view of its callers. Races between workers only cost a moment's speed.
 #[derive(Debug)]
 pub(crate) struct Callers {
-    /// The last thread that asked for something.
+    /// The thread of the last request.
     caller: AtomicU32,
     /// Its requests in a row, none of which met another.
     streak: AtomicU32,
-    /// Requests under way that somebody waits for.
+    /// Requests under way that a caller waits for.
     under_way: AtomicUsize,
     /// The processor to work on.
     home: AtomicUsize,
-    /// The processors of whoever made the session, which workers may use; `None` if the system
-    /// does not say.
+    /// The processors of the thread that created the session, which workers may use; `None` if they
+    /// are unknown.
     allowed: Option<CpuSet>,
 }
 
@@ -56,7 +55,7 @@ impl Default for Callers {
     }
 }
 
-/// A request that somebody waits for, until it is dropped.
+/// A request that a caller waits for, until it is dropped.
 pub(crate) struct UnderWay<'a>(&'a Callers);
 
 impl Drop for UnderWay<'_> {
@@ -94,8 +93,8 @@ impl Callers {
         self.streak.load(Ordering::Relaxed) > 1
     }
 
-    /// Takes note of a request of `length` bytes, of which this is the front at least; `None` if
-    /// nobody waits for it.
+    /// Takes note of a request of `length` bytes, of which this is the front at least; `None` if no
+    /// caller waits for it.
     pub fn enter(&self, front: &[u8], length: usize) -> Option<UnderWay<'_>> {
         let (header, arguments) = RequestHeader::decode_front(front, length).ok()?;
         let is_awaited = !matches!(
@@ -141,15 +140,15 @@ fn processor_in(stat: &str) -> Option<usize> {
     behind.split_whitespace().nth(36)?.parse().ok()
 }
 
-/// What the program may use now, which somebody may have changed: its first thread is never bound.
+/// The processors that the program may use now; an administrator may have changed them. The main
+/// thread shows them, as it is never bound.
 fn allowed_now() -> Option<CpuSet> {
     let main = Pid::from_raw(std::process::id().cast_signed());
     sched_getaffinity(main).ok()
 }
 
 /// A thread that stays off the processor where the caller is followed to, until this is dropped.
-/// The scheduler would not see to that: to it, a thread that waits for the others to do something
-/// is as good as any.
+/// The scheduler does not ensure that: for it, a thread that spins is like any other.
 pub(crate) struct Apart<'a> {
     callers: &'a Callers,
     /// The processor stayed away from.
@@ -185,7 +184,7 @@ impl<'a> Apart<'a> {
         if self.before.is_none() {
             self.before = sched_getaffinity(None).ok();
         }
-        // Where it is refused, whoever calls sees that the thread is in the way.
+        // If this fails, the thread notices later that it is in the way.
         if self.before.is_some() {
             let _ = sched_setaffinity(None, &others);
         }
@@ -318,7 +317,7 @@ mod tests {
         let mut apart = Apart::new(&callers);
         apart.keep();
         let now = || sched_getaffinity(None).expect("Linux says so");
-        assert_eq!(now().count(), allowed.count(), "nobody is followed");
+        assert_eq!(now().count(), allowed.count(), "no caller is followed");
         for home in (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)) {
             callers.home.store(home, Ordering::Relaxed);
             apart.keep();

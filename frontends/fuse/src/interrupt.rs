@@ -1,4 +1,4 @@
-//! What a worker is at: the request that it answers, and whether its caller still waits.
+//! What a worker is doing: the request that it answers, and whether its caller still waits.
 
 use crate::transport::Device;
 use cenote_base::rt::{Mutex, ranks};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Interrupt {
     pub(crate) current: AtomicU64,
     raised: AtomicU64,
-    /// The request that anybody may answer; who takes it from here does.
+    /// The request that any thread may answer; the one that takes its number from here does.
     open: AtomicU64,
     /// Where the worker's requests come from, and answers go to.
     pub(crate) device: Mutex<Option<Arc<Device>>, ranks::FuseInterrupt>,
@@ -26,11 +26,12 @@ impl Interrupt {
     pub(crate) fn begin(&self, unique: u64, is_open: bool) {
         let open = if is_open { unique } else { 0 };
         self.open.store(open, Ordering::Release);
-        // Before the look at whether the session was cut: whoever cuts it looks the other way.
+        // Stored before checking whether the session was cut. The thread that cuts it sets that
+        // flag first, and then reads this.
         self.current.store(unique, Ordering::SeqCst);
     }
 
-    /// Takes the right to answer a request that began as open; false if somebody else has it.
+    /// Takes the right to answer a request that began as open; false if another thread has it.
     pub(crate) fn claim(&self, unique: u64) -> bool {
         let claimed = self
             .open

@@ -12,8 +12,8 @@
 //!   a killed server left behind; unmounting.
 //!
 //! Deliberately absent: anything of ZFS; permission checks, which the kernel does
-//! (`default_permissions`); and any memory of looked-up names, because whoever implements the
-//! trait has numbers for its files.
+//! (`default_permissions`); and a table of looked-up names, because implementations of the trait
+//! have numbers for their files.
 
 #![deny(unsafe_code)]
 

@@ -8,44 +8,45 @@
 //! - With two processors, a worker that has nothing else to do keeps the second one from looking
 //!   idle. Caller and leader then share the first one (see the module `follow`), where passing a
 //!   request on is a change of threads.
-//! - With more, the caller cannot be kept on its processor. The leader asks for the next
-//!   request again and again, so that at least nobody has to wake it.
+//! - With more, the caller cannot be kept on its processor. The leader polls for the next request,
+//!   so that at least it need not be woken.
 //!
 //! That keeps a processor from other work and spends power, so it must pay: a credit grows with
-//! each request that came in time and shrinks with each that did not. And nobody else must want
-//! the processor. Others who do are noticed by the time that `sched_yield` takes, and left alone
-//! for ever longer while they stay.
+//! each request that came in time and shrinks with each that did not. And no other thread must want
+//! the processor. Such threads are noticed by the time that `sched_yield` takes; while they stay,
+//! the pauses without polling become longer and longer.
 
 use cenote_base::rt::{self, Instant};
 use std::time::Duration;
 
 /// How long to stay awake after a request.
 const LOOKING_MAX: Duration = Duration::from_micros(200);
-/// A try that takes longer has let others run for a slice of time; shorter ones were interrupted.
+/// A `sched_yield` that takes longer let another thread run for a time slice; shorter ones were
+/// only interrupted.
 const TRY_MAX: Duration = Duration::from_micros(500);
-/// Requests for which no leader stays awake after others wanted the processor: at first, at most.
-/// A guard counts its periods as so many each.
+/// Requests for which no leader stays awake after another thread wanted the processor: at first, at
+/// most. A guard counts each of its periods as that many.
 const CROWD: (u32, u32) = (256, 16384);
 /// The most that the requests in time may be ahead.
 const CREDIT_MAX: u32 = 32;
-/// What staying awake in vain costs of it.
+/// The credit that one useless wait costs.
 const CREDIT_LOSS: u32 = 8;
 /// So many requests while a guard slept for a period are worth another try.
 const REQUESTS_MANY: u64 = 8;
 
-/// Who stays awake.
+/// Which worker stays awake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Awake {
-    /// Nobody: a single processor has to be left to the caller.
+    /// None: a single processor has to be left to the caller.
     Nobody,
-    /// The one that looks after the leader.
+    /// The one that watches the leader.
     Guard,
     /// The one that waits for requests.
     Leader,
 }
 
 impl Awake {
-    /// With so many processors.
+    /// The choice for this many processors.
     pub fn with(processors: usize) -> Self {
         match processors {
             0 | 1 => Self::Nobody,
@@ -59,16 +60,16 @@ impl Awake {
 #[derive(Debug)]
 pub(crate) struct Lookout {
     credit: u32,
-    /// Requests left to sleep for because others want the processor.
+    /// Requests left to sleep for because another thread wants the processor.
     crowded: u32,
     /// The next value of `crowded`.
     crowd: u32,
-    /// Requests in time since others wanted the processor.
+    /// Requests in time since another thread wanted the processor.
     undisturbed: u32,
 }
 
 impl Lookout {
-    /// Nothing is known yet, but that requests came in a row.
+    /// Without experience yet, except that requests came in a row.
     pub fn new() -> Self {
         Self {
             credit: CREDIT_LOSS,
@@ -106,7 +107,7 @@ impl Lookout {
         }
     }
 
-    /// Others want the processor.
+    /// Another thread wants the processor.
     pub fn is_in_the_way(&mut self) {
         self.crowded = self.crowd;
         self.crowd = (self.crowd * 2).min(CROWD.1);
@@ -122,7 +123,7 @@ impl Lookout {
         }
     }
 
-    /// A request came after sleeping for so long.
+    /// A request came after sleeping for `time`.
     pub fn slept(&mut self, time: Duration) {
         self.crowded = self.crowded.saturating_sub(1);
         if time < LOOKING_MAX {
@@ -130,9 +131,9 @@ impl Lookout {
         }
     }
 
-    /// So many requests came while a guard slept for one of its periods. How soon they would have
-    /// come with a guard awake cannot be told from that. It tries again after few periods: no
-    /// request waits for a guard that others keep from running.
+    /// So many requests came while a guard slept for one of its periods. That does not show how
+    /// soon they would have come with a guard awake, so it tries again after a few periods. This is
+    /// cheap: no request waits for a guard that cannot run.
     pub fn rested(&mut self, requests: u64) {
         self.crowded = self.crowded.saturating_sub(CROWD.0);
         if requests >= REQUESTS_MANY {

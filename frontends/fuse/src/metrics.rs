@@ -1,7 +1,7 @@
 //! What a mount's session has done: requests by operation, and how long they took.
 //!
-//! A request is counted when the file system has answered it, before the answer goes to the kernel:
-//! whoever gets the answer finds it counted.
+//! A request is counted when the file system has answered it, before the answer goes to the kernel.
+//! So a caller that has its answer finds it counted.
 
 use crate::protocol::opcode;
 use cenote_base::metrics::{Counter, Distribution, DurationHistogram};

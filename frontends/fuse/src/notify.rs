@@ -17,12 +17,12 @@ pub(crate) trait Channel: Send + Sync {
     /// Sends one to the kernel.
     fn notify(&self, pieces: &[IoSlice<'_>]) -> Result<(), Errno>;
 
-    /// Lets a worker wait for requests that other workers have to serve, while few enough do;
-    /// `None` if that many wait already.
+    /// Allows a worker to wait for requests that other workers have to serve; `None` if too many
+    /// wait already.
     fn begin_collecting(&self) -> Option<Collecting<'_>>;
 }
 
-/// A worker that waits for others.
+/// A worker that waits for other workers.
 pub(crate) struct Collecting<'a>(pub &'a AtomicUsize);
 
 impl Drop for Collecting<'_> {
@@ -34,7 +34,7 @@ impl Drop for Collecting<'_> {
 /// A handle for invalidations, usable from any thread.
 ///
 /// Never call it while holding a lock that a [`crate::FileSystem`] method needs: the kernel may
-/// wait for a request under way before it lets go of a page or name.
+/// wait for a request under way before it releases a page or name.
 #[derive(Clone)]
 pub struct Notifier {
     /// Weak, since the file system that a session serves may keep a notifier.
@@ -100,10 +100,10 @@ impl Notifier {
         self.send(notification::INVALIDATE_ENTRY, &pieces)
     }
 
-    /// Forgets what every name means, at once. `EINVAL` on kernels before 6.16.
+    /// Invalidates all cached names at once. `EINVAL` on kernels before 6.16.
     ///
-    /// A name that is forgotten takes away what is mounted on it or below. `EBUSY` where anything
-    /// is mounted on this mount.
+    /// Invalidating a name detaches mounts on it or below. `EBUSY` where anything is mounted on
+    /// this mount.
     pub fn invalidate_all_entries(&self) -> Result<(), Errno> {
         let table = mounts().unwrap_or_default();
         let is_known = table.iter().any(|entry| Some(entry.id) == self.mount_id);

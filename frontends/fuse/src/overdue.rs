@@ -1,4 +1,4 @@
-//! Requests whose callers were signalled and which go on waiting all the same.
+//! Requests that still wait after their callers were signalled.
 //!
 //! A request can wait in many places for a device that does not answer: for a block, for room, for
 //! a transaction group. Its caller, once signalled, must not wait with it: it could not be killed,
@@ -10,10 +10,10 @@ use crate::protocol::opcode;
 use cenote_base::rt::Instant;
 use std::time::Duration;
 
-/// How long a request may go on after its caller was signalled. Long enough for any disk: who is
-/// signalled often, and goes on, is not to see this.
+/// How long a request may continue after its caller was signalled. Long enough for any disk:
+/// programs that handle signals and continue must not see errors.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(4);
-/// How often it is looked.
+/// How often they are checked.
 pub(crate) const POLL: Duration = Duration::from_millis(100);
 
 /// Whether a request may be answered before it has ended. A lookup counts a reference, which its
@@ -37,12 +37,12 @@ pub(crate) fn may_be_answered(code: u32) -> bool {
     )
 }
 
-/// Interrupts that have been told to their workers.
+/// Interrupts that have been passed to their workers.
 #[derive(Debug, Default)]
 pub(crate) struct Overdue {
     /// Slot and number of each request, and when it is answered.
     requests: Vec<(usize, u64, Instant)>,
-    /// Whether a thread looks after them.
+    /// Whether a thread watches them.
     pub is_watched: bool,
 }
 

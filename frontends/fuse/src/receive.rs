@@ -26,7 +26,7 @@ const REQUEST_HEAD_MAX: usize = 4096;
 pub(crate) const RECEIVE_SIZE_MIN: usize = 8192;
 /// Bytes of a WRITE before its data: the header and `struct fuse_write_in`.
 const WRITE_HEAD: usize = HEADER_SIZE + WRITE_ARGUMENTS;
-/// Writes of so many bytes are received into blocks: less is copied as quickly.
+/// Writes from this size on are received into blocks: less is copied as quickly.
 const LARGE_WRITE: usize = 64 << 10;
 /// Requests without a large write among them after which the blocks are given up.
 const PATIENCE: u32 = 64;
@@ -44,8 +44,8 @@ pub(crate) enum Request<'a> {
     Write {
         /// Header and arguments.
         head: &'a [u8],
-        /// The first `length` bytes of these, taken one after the other, are the data. Who takes
-        /// one leaves an empty buffer in its place.
+        /// The first `length` bytes of these, taken one after the other, are the data. The consumer
+        /// of one leaves an empty buffer in its place.
         blocks: &'a mut [BlockBuffer],
         /// Bytes of data.
         length: usize,
@@ -193,7 +193,7 @@ mod tests {
         request(opcode::WRITE, &bytes)
     }
 
-    /// A receiver and whoever sends to it: each datagram is a request, as from the kernel.
+    /// A receiver and its sender: each datagram is a request, as from the kernel.
     struct Pair {
         kernel: UnixDatagram,
         device: Device,

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How often a session that was cut is looked at, and how often any other.
+/// How often a session that was cut is checked, and how often any other.
 const CUT_POLL: Duration = Duration::from_millis(5);
 const WAIT_POLL: Duration = Duration::from_secs(3600);
 
@@ -158,7 +158,7 @@ impl Session {
                 self.tell_end();
                 return true;
             }
-            // Nobody tells when a cut session is idle.
+            // There is no event for a cut session that becomes idle, so it is polled.
             let pause = if self.is_cut() { CUT_POLL } else { WAIT_POLL };
             let left = until.map_or(pause, |until| {
                 until.saturating_duration_since(Instant::now()).min(pause)
@@ -195,7 +195,7 @@ impl Session {
         }
     }
 
-    /// Marks the request with this number as unwanted. False if nobody works on it.
+    /// Marks the request with this number as unwanted. False if no worker has it.
     pub fn interrupt(self: &Arc<Self>, unique: u64) -> bool {
         let raise = |slot: &Interrupt| slot.raise(unique);
         let Some(slot) = self.slots.iter().position(raise).filter(|_| unique != 0) else {
@@ -207,7 +207,7 @@ impl Session {
         true
     }
 
-    /// Has a request answered that goes on although it was interrupted.
+    /// Answers a request later if it continues although it was interrupted.
     fn watch(self: &Arc<Self>, slot: usize, unique: u64) {
         let mut overdue = self.overdue.lock();
         overdue.push(slot, unique);
@@ -238,7 +238,7 @@ impl Session {
                 if let Some(device) = device.filter(|_| slot.claim(unique)) {
                     self.metrics.errors.add(1);
                     let header = reply::header(unique, -Errno::INTR.raw_os_error(), 0);
-                    // The connection may have ended; then nobody waits.
+                    // The connection may have ended; then no caller waits.
                     let _ = device.send(&[IoSlice::new(&header)]);
                 }
             }
@@ -248,8 +248,8 @@ impl Session {
         }
     }
 
-    /// Publishes that `slot` works on `unique` until the guard is dropped; if `is_open`, others may
-    /// answer it.
+    /// Publishes that `slot` works on `unique` until the guard is dropped; if `is_open`, other
+    /// threads may answer it.
     pub fn working_on(slot: &Interrupt, unique: u64, is_open: bool) -> WorkingOn<'_> {
         slot.begin(unique, is_open);
         WorkingOn::new(slot)

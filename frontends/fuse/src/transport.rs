@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// What came from the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Received {
-    /// A request of so many bytes.
+    /// A request of this many bytes.
     Request(usize),
     /// The file system is unmounted or the connection was aborted.
     Ended,
@@ -128,7 +128,8 @@ impl Device {
         }
     }
 
-    /// Like [`send`](Self::send), but says when the kernel does not know what is meant.
+    /// Like [`send`](Self::send), but returns an error if the kernel does not know the node or
+    /// name.
     pub fn notify(&self, pieces: &[IoSlice<'_>]) -> Result<(), Errno> {
         rustix::io::writev(&self.descriptor, pieces).map(|_| ())
     }
@@ -140,8 +141,8 @@ mod tests {
     use std::os::unix::net::UnixDatagram;
     use std::time::Duration;
 
-    /// Whether or not a request comes while it is looked out for, it is received, and whoever
-    /// waits for the next one sleeps.
+    /// A request is received whether it comes during polling or later, and the wait after polling
+    /// sleeps.
     #[test]
     fn a_request_is_received_in_time_or_later() {
         let (kernel, ours) = UnixDatagram::pair().expect("a pair of sockets");

@@ -1,4 +1,4 @@
-//! Who waits for the next request.
+//! Which worker waits for the next request.
 //!
 //! With many callers all workers wait in the kernel, which wakes one for each request. For one
 //! caller that makes small requests in a row this costs more than the requests themselves: each
@@ -15,8 +15,8 @@
 //! many
 //! ```
 //!
-//! Invariants: in the state `one` with a leader at work, some worker waits in the kernel or a
-//! guard is parked; whoever ends that state wakes all who are parked.
+//! Invariants: in the state `one` with a leader at work, some worker waits in the kernel or a guard
+//! is parked; the worker that ends that state wakes all parked workers.
 
 use crate::follow::{Apart, Callers};
 use crate::lookout::{Awake, Lookout};
@@ -32,7 +32,7 @@ const QUIET_PERIODS: u32 = 8;
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Single requests in a row before one worker waits for all.
 const GATHER_MIN: u32 = 64;
-/// Times that a processor is told to take it easy between two looks at the sequence.
+/// Pause instructions (`spin_loop`) between two checks of the sequence.
 const PAUSES: u32 = 8;
 /// Steps of requests in a row at which the guard is on the caller's own processor, where it is in
 /// the way: the system did not let it go to another one.
@@ -63,7 +63,7 @@ pub(crate) struct Turns {
     sequence: AtomicU64,
     /// Leaders at work; more than one when the last one has not ended yet.
     working: AtomicUsize,
-    /// A guard looks after the leader.
+    /// A guard watches the leader.
     is_guarded: AtomicBool,
     /// The guard waits for the next request.
     guard_sleeps: AtomicBool,
@@ -79,7 +79,7 @@ struct Parked {
 }
 
 impl Turns {
-    /// For workers that may use so many processors.
+    /// For workers that may use this many processors.
     pub fn new(processors: usize) -> Self {
         Self {
             is_one: AtomicBool::new(false),
@@ -129,7 +129,7 @@ impl Turns {
         self.woken.notify_all();
     }
 
-    /// The session is over: nobody stays parked.
+    /// The session is over: no worker stays parked.
     pub fn end(&self) {
         let mut parked = self.parked();
         parked.has_ended = true;
@@ -333,7 +333,7 @@ mod tests {
         turns
     }
 
-    /// Parks the workers 1 to `count` and tells what they are to do then.
+    /// Parks the workers 1 to `count` and returns their next turns.
     fn park<'s>(
         scope: &'s std::thread::Scope<'s, '_>,
         turns: &'s Turns,

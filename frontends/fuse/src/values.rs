@@ -25,7 +25,7 @@ pub struct Handle(pub u64);
 pub struct Lifetime(Duration);
 
 impl Lifetime {
-    /// Until told otherwise. 2^31 seconds (68 years) stays clear of the kernel's jiffies limits.
+    /// Until invalidated. 2^31 seconds (68 years) stays clear of the kernel's jiffies limits.
     pub const FOREVER: Lifetime = Lifetime(Duration::from_secs(1 << 31));
     /// Ask again every time.
     pub const NONE: Lifetime = Lifetime(Duration::ZERO);
@@ -35,7 +35,7 @@ impl Lifetime {
         Lifetime(duration)
     }
 
-    /// The duration the kernel is told.
+    /// The duration sent to the kernel.
     pub const fn duration(self) -> Duration {
         self.0
     }
@@ -170,11 +170,11 @@ pub struct Entry {
 pub enum Lookup {
     /// The name exists.
     Found(Entry),
-    /// It does not, and the kernel may remember that for so long.
+    /// It does not, and the kernel may cache that for this time.
     Absent(Lifetime),
 }
 
-/// Who caches a file's data.
+/// Which cache holds a file's data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum DataCache {
     /// Reads come to us each time (we have the ARC); `mmap` still uses the page cache.
@@ -189,7 +189,7 @@ pub enum DataCache {
 pub struct Opened {
     /// Given back in later calls.
     pub handle: Handle,
-    /// Who caches the data.
+    /// Which cache holds the data.
     pub cache: DataCache,
 }
 
@@ -256,7 +256,7 @@ pub struct AttrChanges {
 /// Permission bits of a new file, and what the caller does not want of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NewMode {
-    /// `st_mode` as asked for; type bits count in `mknod` only.
+    /// `st_mode` as requested; type bits count in `mknod` only.
     pub mode: u32,
     /// Bits to leave out, unless a default ACL decides.
     pub umask: u32,
@@ -300,10 +300,10 @@ pub struct FilePlace {
 /// Choices that hold for a whole mount, asked once before the first request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Features {
-    /// Let the kernel enforce `system.posix_acl_access`, which it then asks for per inode.
+    /// Let the kernel enforce `system.posix_acl_access`, which it then requests for each inode.
     pub posix_acl: bool,
-    /// Whether [`FileSystem::opendir`] is wanted. Without it the kernel opens directories by
-    /// itself and keeps listings cached until invalidated: two round trips fewer per directory.
+    /// Whether [`FileSystem::opendir`] is wanted. Without it the kernel opens directories itself
+    /// and keeps listings cached until invalidated: two round trips fewer per directory.
     pub directory_handles: bool,
     /// Whether lookups of `.` and `..` work, which exporting over NFS needs.
     pub lookup_dots: bool,

@@ -1,12 +1,12 @@
 //! The workers of a session: threads that take requests and answer them.
 //!
 //! Each worker loops on its own descriptor: receive, dispatch, answer. Work is synchronous, so the
-//! number of workers bounds the number of requests under way. A few of them always wait; when the
-//! last waiting one gets a request it starts another, up to the maximum, because all the others
-//! may be blocked on slow disks. Or they may only wait for a processor, which looks the same: so
-//! one at a time is started, and after many requests in a row that found more than enough
-//! workers waiting, one leaves. The kernel wakes waiting workers in turns; with few of them what
-//! each needs is still in the processor's caches.
+//! number of workers bounds the number of requests under way. A few of them always wait. When the
+//! last waiting one gets a request it starts another, up to the maximum, because all the others may
+//! be blocked on slow disks. They may also only wait for a processor, which looks the same. So
+//! workers are started one at a time. After many requests in a row that found more than enough
+//! workers waiting, one leaves. The kernel wakes waiting workers in turn; if they are few, their
+//! data is still in the processor's caches.
 
 use crate::dispatch::Worker;
 use crate::follow::Binding;
@@ -21,7 +21,7 @@ use cenote_base::rt::{self, Instant};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// After so many requests in a row with waiting workers to spare, one worker leaves.
+/// After this many requests in a row with more than enough waiting workers, one worker leaves.
 const SURPLUS_MAX: usize = 2000;
 
 impl Session {
@@ -38,7 +38,7 @@ impl Session {
         match self.spawn_worker() {
             Ok(true) => return,
             Ok(false) => {}
-            // The others serve on; the next such moment tries again.
+            // The other workers continue; the next such request tries again.
             Err(_) => self.metrics.channel_errors.add(1),
         }
         self.starting.store(false, Ordering::Release);
@@ -72,7 +72,7 @@ impl Session {
                 *self.running.lock() -= 1;
                 Err(error)
             }
-            // Detached: `Leaving` tells when it has ended.
+            // Detached: `Leaving` notes when it has ended.
             Ok(_) => Ok(()),
         }
     }
@@ -152,7 +152,7 @@ impl Session {
     }
 }
 
-/// Counts a worker down when its thread ends, for whatever reason.
+/// Counts a worker down when its thread ends, for any reason.
 struct Leaving {
     session: Arc<Session>,
     slot: usize,

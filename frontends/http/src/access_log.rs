@@ -147,7 +147,7 @@ impl Writer {
         }
     }
 
-    /// Asks for the file to be opened anew. Does not wait for it: the disk may hang.
+    /// Requests that the file be reopened. Does not wait for it: the disk may hang.
     pub fn reopen(&self) {
         self.is_moved.store(true, Ordering::Release);
         if let Some(sender) = &self.sender {
@@ -322,7 +322,7 @@ mod tests {
         assert_eq!((lines(&old), lines(&path)), (1, 1));
     }
 
-    /// A log on a disk that hangs until the test lets go of it.
+    /// A log on a disk that hangs until the test releases it.
     struct Stuck(Arc<Mutex<()>>);
 
     impl AccessLog for Stuck {

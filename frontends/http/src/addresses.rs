@@ -1,8 +1,8 @@
 //! What clients' addresses did: connections, requests, bytes, and how fast they may go.
 //!
-//! A connection holds its address's entry, so that a request touches atomics only. An entry
-//! without connections stays until its buckets are full again, or a client could get around its
-//! rate by connecting anew; more than [`IDLE_MAX`] such entries are not kept.
+//! A connection holds its address's entry, so that a request touches atomics only. An entry without
+//! connections stays until its buckets are full again, or a client could evade its rate limit by
+//! reconnecting; more than [`IDLE_MAX`] such entries are not kept.
 
 use crate::pace::Pace;
 use crate::status::AddressStatus;
@@ -28,7 +28,7 @@ pub(crate) struct Entry {
     pub byte_pace: Pace,
 }
 
-/// All addresses that are known.
+/// All addresses with an entry.
 #[derive(Default)]
 pub(crate) struct Addresses(Mutex<HashMap<IpAddr, Arc<Entry>>, ranks::HttpAddresses>);
 

@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 /// Links of a listing of which it is asked where they lead.
 const LINKS_FOLLOWED: usize = 10_000;
-/// How often a file that changes between its head and its first bytes is looked for.
+/// How often a file that changes between its head and its first bytes is looked up again.
 const TRIES: usize = 5;
 
 /// A request that is about a tree.
@@ -122,7 +122,7 @@ impl Answer {
     }
 }
 
-/// How a tree is looked at. `None` everywhere means: not without waiting.
+/// How a tree is read. `None` always means: not without waiting.
 pub(crate) trait Look {
     fn find(&self, tree: &dyn Tree, path: &[Vec<u8>]) -> Option<Result<Found, TreeError>>;
 
@@ -218,7 +218,7 @@ fn answer_once(asked: &Asked, site: &Site, rules: &Rules, look: &dyn Look) -> Op
     }
 }
 
-/// `/robots.txt` of the options, if that is what is asked for.
+/// `/robots.txt` of the options, if the request is for it.
 pub(crate) fn robots(target: &Target, rules: &Rules) -> Option<Answer> {
     let text = rules.options.robots.as_ref()?;
     if target.is_directory || target.path != [b"robots.txt"] {

@@ -1,7 +1,7 @@
 //! The bodies of answers: pieces of files as they lie in memory, texts, listings.
 //!
-//! A body is asked for its next piece when the connection has room for one, so what a client has
-//! not taken yet is bounded: what the connection holds, the pieces of one read, and one read
+//! The connection requests a body's next piece when it has room for one, so the data that a client
+//! has not received yet is bounded: what the connection holds, the pieces of one read, and one read
 //! ahead. Reads grow from [`FIRST_READ`] to [`READ_MAX`], and are smaller on connections with many
 //! answers at once, so that all of a connection's reads take about as much as one.
 //!
@@ -58,7 +58,7 @@ impl From<TreeError> for Broken {
 /// A part of a body that is made of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Segment {
-    /// What stands before a part of several.
+    /// The heading of one part of a multipart body.
     Text(Bytes),
     /// These bytes of the file; not empty.
     Range {

@@ -70,7 +70,7 @@ pub(crate) fn range_fits(headers: &HeaderMap, now: Validators<'_>) -> bool {
     date::parse(text) == Some(now.modified) && now.modified < now.now
 }
 
-/// A date, if there is exactly one that can be read; others are ignored as the RFC asks.
+/// A date, if there is exactly one valid one; otherwise the header is ignored, as the RFC requires.
 fn date_of(headers: &HeaderMap, name: &HeaderName) -> Option<u64> {
     let mut values = headers.get_all(name).iter();
     let value = values.next()?;

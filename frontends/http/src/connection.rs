@@ -1,8 +1,8 @@
 //! One connection: TLS, the protocol, and its end.
 //!
-//! A connection of HTTP/1 that is kept alive rests most of the time. hyper has buffers of 16 KiB
-//! for it all that time. So a connection that was idle for a while is taken from hyper, whose
-//! memory goes, and is given to it anew with the first bytes of the next request. HTTP/2 sends
+//! A connection of HTTP/1 that is kept alive is idle most of the time. hyper keeps buffers of 16
+//! KiB for it all that time. So a connection that was idle for a while is taken from hyper, which
+//! frees them. It is passed to hyper again with the first bytes of the next request. HTTP/2 sends
 //! frames between requests, too, and stays with hyper.
 
 use crate::either::either;
@@ -170,7 +170,7 @@ async fn run<C, E>(
     }
 }
 
-/// Tells a client that there are too many, as far as that can be done without waiting.
+/// Reports to a client that there are too many, as far as possible without waiting.
 pub(crate) fn refuse(accepted: Accepted, is_tls: bool) {
     const ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\n\
         Content-Length: 42\r\nRetry-After: 60\r\nConnection: close\r\n\r\n\
@@ -178,7 +178,7 @@ pub(crate) fn refuse(accepted: Accepted, is_tls: bool) {
     if is_tls {
         return;
     }
-    // A client that cannot take it even now hears nothing.
+    // A client that cannot receive it at once gets no answer.
     let _ = match accepted {
         Accepted::Tcp(mut stream, _) => stream.write(ANSWER),
         Accepted::Unix(mut stream) => stream.write(ANSWER),

@@ -1,7 +1,7 @@
 //! Dates as HTTP writes them.
 //!
-//! A file can have any time at all, and HTTP's years have four digits: what lies outside of 1970
-//! to 9999 is shown as the nearest second inside.
+//! A file can have any time at all, and HTTP's years have four digits: times outside of 1970 to
+//! 9999 are shown as the nearest second inside.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

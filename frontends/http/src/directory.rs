@@ -179,7 +179,7 @@ impl File for OpenFile {
     fn read_cached(&self, offset: u64, length: usize) -> Vec<Bytes> {
         match self.read_with(offset, length, ReadWriteFlags::NOWAIT) {
             Ok(bytes) if !bytes.is_empty() => vec![bytes],
-            // Whatever is wrong, a read that may wait will tell.
+            // On an error, a read that may wait reports it.
             _ => Vec::new(),
         }
     }

@@ -1,4 +1,4 @@
-//! Patterns of names: `*`, `?`, `[a-z]`, `[!a-z]`, and a backslash before what stands for itself.
+//! Patterns of names: `*`, `?`, `[a-z]`, `[!a-z]`, and a backslash before a literal character.
 //!
 //! A pattern is matched against one component of a path, or one header line, as bytes. Matching
 //! goes back to the last `*` only, which is enough for patterns without alternatives, so that the
@@ -50,7 +50,7 @@ impl Glob {
     /// Whether all of `text` is what the pattern says.
     pub fn matches(&self, text: &[u8]) -> bool {
         let (mut piece, mut at) = (0, 0);
-        // Where the last `*` stands, and up to where it reaches.
+        // The position of the last `*`, and how far its match reaches.
         let mut last_star: Option<(usize, usize)> = None;
         while at < text.len() {
             let fits = match self.0.get(piece) {
@@ -81,7 +81,7 @@ impl Glob {
     }
 }
 
-/// What stands between brackets, of which the first has been read.
+/// The characters between brackets, of which the first has been read.
 fn class(bytes: &mut std::str::Bytes<'_>) -> Result<Piece, &'static str> {
     const UNFINISHED: &str = "a '[' has no ']'";
     let mut ranges: Vec<(u8, u8)> = Vec::new();

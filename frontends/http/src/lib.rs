@@ -1,11 +1,12 @@
 //! Files and pages over HTTP, for browsers, download tools and mirrors.
 //!
-//! The crate speaks the protocol, by `hyper`, and knows nothing of ZFS. From the inside out:
+//! The crate implements the protocol, with `hyper`, and does not depend on ZFS. From the inside
+//! out:
 //!
 //! * [`Tree`] is what a site serves: files and directories as they were at one moment. A tree over
 //!   a dataset or a snapshot belongs to the crates above.
-//! * [`Sites`] says which tree answers for a host and a path, and may exchange it for another one
-//!   between two requests; who is reading keeps the tree that he began with.
+//! * [`Sites`] says which tree answers for a host and a path, and may replace it between two
+//!   requests; a request under way keeps the tree that it began with.
 //! * [`Pages`] are answers that a program makes itself: the dashboard, `/metrics`.
 
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! Connections: what the server knows of each of them, and which of them are too slow.
+//! Connections: the state of each, and which of them are too slow.
 //!
 //! No connection has a timer of its own. Each notes in a few atomics what it is doing, and one task
 //! goes over all of them a few times a second and ends those that keep the server waiting:
@@ -31,7 +31,7 @@ const REST_AFTER: u64 = 250;
 /// One connection. Times are milliseconds of the server's [`Clock`].
 #[derive(Debug)]
 pub(crate) struct Link {
-    /// Where the client is; nothing is known of one that came by a unix socket.
+    /// The client's address; `None` for a unix socket.
     pub peer: Option<IpAddr>,
     pub address: Option<addresses::Presence>,
     clock: Clock,

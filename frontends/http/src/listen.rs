@@ -22,8 +22,8 @@ pub enum Address {
         /// Whether clients speak TLS.
         is_tls: bool,
     },
-    /// A unix socket, which any user may connect to: it is for a proxy on the same machine, and
-    /// permissions of its directory say who reaches it.
+    /// A unix socket, which any user may connect to: it is for a proxy on the same machine, and the
+    /// permissions of its directory limit access.
     Unix(PathBuf),
 }
 
@@ -147,7 +147,7 @@ impl Listener {
     }
 
     /// # Errors
-    /// Nobody wants to connect, or the system has no room for another connection.
+    /// No client is waiting, or the system has no room for another connection.
     pub fn accept(&self) -> io::Result<Accepted> {
         match &self.socket {
             Socket::Tcp(listener) => {
@@ -189,7 +189,7 @@ fn tcp(address: SocketAddr) -> io::Result<Socket> {
     Ok(Socket::Tcp(TcpListener::from(socket)))
 }
 
-/// Listens on a unix socket. One that nobody listens on any more is replaced.
+/// Listens on a unix socket. A leftover socket without a listener is replaced.
 fn unix(path: &Path, mode: u32) -> io::Result<Socket> {
     if let Ok(metadata) = std::fs::symlink_metadata(path)
         && metadata.file_type().is_socket()
@@ -208,7 +208,7 @@ fn unix(path: &Path, mode: u32) -> io::Result<Socket> {
         None,
     )?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-    // Nobody can connect before it listens, so nobody comes in with other permissions.
+    // No client can connect before it listens, so none gets in with other permissions.
     std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode))?;
     rustix::net::listen(&socket, BACKLOG)?;
     Ok(Socket::Unix(UnixListener::from(socket), path.into()))
@@ -232,7 +232,7 @@ impl AsRawFd for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Socket::Unix(_, path) = &self.socket {
-            // Somebody may have removed it already.
+            // It may have been removed already.
             let _ = std::fs::remove_file(path);
         }
     }

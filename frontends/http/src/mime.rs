@@ -1,8 +1,8 @@
 //! What a file is called in `Content-Type`, by how its name ends.
 //!
-//! A table of what mirrors and sites have. It is short so that it can be read, and so that what is
-//! not in it is `application/octet-stream`, which a client saves: guessing more would have browsers
-//! show, or run, what somebody wanted to download.
+//! A table of the common types on mirrors and sites. It is short so that it can be reviewed. Other
+//! files are `application/octet-stream`, which a client saves. With more guesses, browsers would
+//! show, or run, files that are meant to be downloaded.
 
 /// The type of what no line of the table is about.
 pub(crate) const UNKNOWN: &str = "application/octet-stream";

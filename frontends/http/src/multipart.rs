@@ -1,7 +1,7 @@
 //! Answers of several ranges (`multipart/byteranges`, RFC 9110, 14.6).
 //!
-//! The boundary between the parts is made of random bits, so that whoever writes a file cannot put
-//! the boundary of the next answer into it.
+//! The boundary between the parts is random, so that the author of a file cannot put the boundary
+//! of the next answer into it.
 
 use crate::body::Segment;
 use cenote_base::rt::fill_random;

@@ -1,7 +1,7 @@
 //! Files that an administrator names: read whole, and never waited for.
 //!
-//! Opening a pipe waits until somebody has its other end open, and a device may have no end.
-//! Whoever mistypes the name of a style sheet must not stop the thread that takes commands.
+//! Opening a pipe waits until its other end is open, and a device may have no end. A mistyped name
+//! of a style sheet must not stop the thread that executes commands.
 
 use rustix::fs::OFlags;
 use std::fs::{File, OpenOptions};
@@ -32,7 +32,7 @@ pub(crate) fn open_log(path: &Path) -> io::Result<File> {
     opened.map_err(|error| {
         let kind = std::fs::metadata(path).map(|found| found.file_type());
         match kind.is_ok_and(|kind| kind.is_fifo()) {
-            true => io::Error::other("it is a pipe that nobody reads; start its reader first"),
+            true => io::Error::other("it is a pipe without a reader; start its reader first"),
             false => error,
         }
     })

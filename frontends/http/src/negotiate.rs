@@ -3,7 +3,7 @@
 use crate::options::ListingFormat;
 use http::header::{self, HeaderMap, HeaderName};
 
-/// Members of a header's list that are looked at.
+/// The most members of a header's list that are considered.
 const MEMBERS_MAX: usize = 64;
 
 /// An encoding that a file may lie beside another one in.

@@ -7,7 +7,7 @@
 use crate::glob::Glob;
 use std::time::Duration;
 
-/// How directories are listed when the client does not ask for something else.
+/// How directories are listed unless the client requests something else.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ListingFormat {
     /// A page for people.
@@ -23,8 +23,9 @@ pub enum ListingFormat {
 
 /// What limits a client, and what limits all of them.
 ///
-/// Rates are bursts of one second; `None` means no limit. Clients are told apart by their address,
-/// of IPv6 by its first 64 bits. Clients of unix sockets have no address and count in all.
+/// Rates are bursts of one second; `None` means no limit. A client is identified by its address,
+/// for IPv6 by its first 64 bits. Clients of unix sockets have no address; only the total limits
+/// apply to them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections in all. Default 16384.
@@ -61,8 +62,8 @@ pub struct Limits {
     pub ranges: usize,
     /// Entries of a directory that are listed. Default 100000, which take about 16 MiB.
     pub listed_entries: usize,
-    /// Requests that may wait for the storage at the same time, a thread for each. Others queue up.
-    /// Default 32.
+    /// Requests that may wait for the storage at the same time, a thread for each. Further requests
+    /// queue up. Default 32.
     pub waiting_threads: usize,
 }
 
@@ -164,7 +165,7 @@ pub enum OptionsError {
     Limit(&'static str, &'static str),
 }
 
-/// Headers that say what the server knows better.
+/// Headers that only the server may set.
 const OWN_HEADERS: [&str; 13] = [
     "accept-ranges",
     "connection",

@@ -1,8 +1,8 @@
-//! How fast somebody may go: requests or bytes per second, with bursts of one second.
+//! Rate limits: requests or bytes per second, with bursts of one second.
 //!
 //! The token bucket in its smallest form: one number, the time at which the bucket would be full
-//! again. Who takes moves it ahead, and may go on at once as long as it is less than a second
-//! ahead of now. No thread has to fill anything, and no lock is needed.
+//! again. Each use moves it ahead, and passes at once as long as it is less than a second ahead of
+//! now. No thread has to fill anything, and no lock is needed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -57,7 +57,7 @@ impl Pace {
 
 fn cost(amount: u64, per_second: u64) -> u64 {
     let cost = u128::from(amount) * u128::from(SECOND) / u128::from(per_second.max(1));
-    // An hour is more than anybody waits.
+    // An hour is longer than any client waits.
     u64::try_from(cost).unwrap_or(u64::MAX).min(3600 * SECOND)
 }
 

@@ -19,7 +19,7 @@ pub struct PageRequest {
     pub method: Method,
     /// The path as it was sent, beginning with a slash, without the query.
     pub path: String,
-    /// What stands behind the question mark, as it was sent.
+    /// The query behind the question mark, as it was sent.
     pub query: Option<String>,
     /// Names in lower case, and values that are text. `host` is there on HTTP/2, too.
     pub headers: Vec<(String, String)>,

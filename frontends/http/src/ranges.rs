@@ -12,7 +12,7 @@ use std::ops::Range;
 pub(crate) enum Wanted {
     /// All of the file.
     Whole,
-    /// These bytes, in the order in which they were asked for; at least one range, none empty.
+    /// These bytes, in the order of the request; at least one range, none empty.
     Ranges(Vec<Range<u64>>),
     /// Nothing of what it wants is in the file.
     Unsatisfiable,

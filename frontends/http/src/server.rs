@@ -59,7 +59,7 @@ pub struct Handler {
     pub options: Options,
 }
 
-/// Why a server cannot start, or not take what it was told.
+/// Why a server cannot start, or cannot apply new options.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     /// An option cannot be used.
@@ -75,7 +75,10 @@ pub enum ServerError {
     #[error("{0} needs TLS, and no certificate was given; give a certificate and its key")]
     NoCertificate(Address),
     /// An address cannot be listened on.
-    #[error("cannot listen on {address}: {source}; choose another address, or end who has it")]
+    #[error(
+        "cannot listen on {address}: {source}; choose another address, or end the program that \
+         uses it"
+    )]
     Listen {
         /// The address.
         address: Address,
@@ -87,7 +90,7 @@ pub enum ServerError {
     Resources(#[from] io::Error),
 }
 
-/// Addresses that are listened on already, while nobody answers yet: clients wait.
+/// Addresses that are bound and listened on, but not served yet: clients wait.
 ///
 /// So a program learns that an address cannot be had before it does what the server is for.
 pub struct Bound {
@@ -111,7 +114,8 @@ impl Bound {
         })
     }
 
-    /// Has so many threads serve connections, at most 8. Default: one for each processor.
+    /// Sets the number of threads that serve connections, at most 8. Default: one for each
+    /// processor.
     pub fn set_workers(&mut self, workers: usize) {
         self.workers = Some(workers);
     }
@@ -207,7 +211,7 @@ impl Bound {
 pub struct Server {
     shared: Arc<Shared>,
     addresses: Vec<Address>,
-    /// Tells connections to end, and listeners.
+    /// Signals connections and listeners to end.
     end: watch::Sender<bool>,
     workers: Option<Workers>,
     _waiting: WaitingOwner,
@@ -236,7 +240,7 @@ impl Server {
         self.addresses.clone()
     }
 
-    /// What it did so far, and who is connected.
+    /// Its counters so far, and its connections.
     #[must_use]
     pub fn status(&self) -> Status {
         let (shared, figures) = (&self.shared, &self.shared.figures);
@@ -261,7 +265,7 @@ impl Server {
 
     /// Takes other options and another certificate, and reopens the access log.
     ///
-    /// Requests under way end as they began. Connections go on.
+    /// Requests under way end with the old options. Connections stay open.
     ///
     /// # Errors
     /// Something cannot be used; then all stays as it was.
@@ -283,8 +287,8 @@ impl Server {
         Ok(())
     }
 
-    /// Accepts nobody any more, ends idle connections at once, and others when their answers are
-    /// complete, at the latest after `grace`.
+    /// Stops accepting clients, and ends idle connections at once. Other connections end when their
+    /// answers are complete, at the latest after `grace`.
     pub fn stop(mut self, grace: Duration) {
         self.end(grace);
     }
@@ -294,7 +298,7 @@ impl Server {
             return;
         };
         self.shared.is_stopping.store(true, Ordering::Release);
-        // Without listeners and connections nobody waits for it.
+        // An error means that there are no listeners and connections left.
         let _ = self.end.send(true);
         if !self.shared.links.wait_until_empty(grace) {
             self.shared.links.end_all();

@@ -1,11 +1,11 @@
-//! One request: who may ask, what it is about, and its answer on the connection.
+//! One request: whether it is admitted, what it is about, and its answer on the connection.
 //!
 //! What memory has is answered within the call, without a future that waits. Anything else is a
 //! boxed future that waits for a thread that may wait, so that idle connections stay small.
 //!
-//! *Request smuggling.* This server passes nothing on, but a proxy before it may understand a
-//! request otherwise than it does. So requests whose length could be understood in two ways are
-//! refused and end their connection, and so does each request with a body that nobody reads.
+//! *Request smuggling.* This server forwards nothing, but a proxy before it may parse a request
+//! differently. So requests with an ambiguous length are refused and end their connection. A
+//! request with an unread body ends its connection as well.
 
 use crate::access_log::{Record, kept};
 use crate::answer::{self, Answer, Asked, Content, InMemory, MayWait};
@@ -87,7 +87,7 @@ struct Exchange {
     flight: Flight,
 }
 
-/// Who answers.
+/// What answers a request.
 enum Answerer {
     Tree(Box<(Asked, Site)>),
     Pages(Arc<dyn Pages>, Box<Parts>),
@@ -114,7 +114,7 @@ impl Exchange {
         }
     }
 
-    /// Who answers, or why nobody does.
+    /// What answers the request, or the answer that refuses it.
     fn admit(&mut self, parts: Parts, body: &Incoming) -> Result<Answerer, Box<Answer>> {
         self.check_rate()?;
         self.check_framing(&parts, body)?;

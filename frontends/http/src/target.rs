@@ -1,9 +1,9 @@
 //! What a request names: its path, taken apart, and the host.
 //!
-//! A path is decoded once. A component that would have a slash or a zero byte in it is refused,
-//! for no file can have that name, and what is not decoded here may be decoded by somebody else.
-//! Empty components, `.` and `..` are resolved as RFC 3986 says; a client that sent them is sent
-//! to the canonical path, so that each file has one address. `..` above the root is refused.
+//! A path is decoded once. A component with a slash or a zero byte in it is refused: no file can
+//! have that name, and other software might decode it further. Empty components, `.` and `..` are
+//! resolved as RFC 3986 says; a client that sent them is sent to the canonical path, so that each
+//! file has one address. `..` above the root is refused.
 
 use std::fmt::Write;
 

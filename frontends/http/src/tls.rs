@@ -48,7 +48,7 @@ fn at(path: &Path, reason: impl ToString) -> TlsError {
     }
 }
 
-/// How a server proves who it is, over HTTP/2 or HTTP/1.1 as the client likes it.
+/// The TLS configuration: the server's certificate, and HTTP/2 or HTTP/1.1 as the client prefers.
 pub(crate) fn config(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
     let path = &files.certificate;
     let read = |path: &Path| read_named_file(path, BYTES_MAX).map_err(|error| at(path, error));

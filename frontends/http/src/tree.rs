@@ -41,7 +41,7 @@ pub enum EntryKind {
     Directory,
     /// A regular file.
     File,
-    /// A symbolic link, of which nobody has asked yet where it leads.
+    /// A symbolic link that has not been resolved yet.
     Link,
     /// A device, pipe or socket; it is listed and cannot be fetched.
     Other,
@@ -83,7 +83,7 @@ impl fmt::Debug for Found {
 /// What a file is read for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
-    /// Somebody may want it again: it stays in memory as long as it is hot.
+    /// It may be read again: it stays cached as long as it is hot.
     Keep,
     /// A long download: what is not in memory passes through without pushing out what is hot.
     PassThrough,
@@ -93,7 +93,7 @@ pub enum Purpose {
 ///
 /// A file of a live dataset may change while it is read. Then a read fails with
 /// [`TreeError::Changed`]; or [`Self::entity_tag`] changes, and a read gives the new bytes, or
-/// fewer than were asked for if it became shorter.
+/// fewer than requested if it became shorter.
 pub trait File: Send + Sync {
     /// Bytes.
     fn size(&self) -> u64;
@@ -118,8 +118,7 @@ pub trait File: Send + Sync {
 
 /// Files and directories.
 pub trait Tree: Send + Sync {
-    /// What a path of components names, if memory can tell without waiting; `None` means: ask
-    /// [`Self::find`].
+    /// The file at a path of components, if it is in memory; `None` means: call [`Self::find`].
     fn find_cached(&self, path: &[Vec<u8>]) -> Option<Result<Found, TreeError>> {
         let _ = path;
         None

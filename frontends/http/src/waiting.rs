@@ -5,9 +5,9 @@
 //! that a connection can wait for. Threads are started as they are needed, up to a limit, and end
 //! when they had nothing to do for a while.
 //!
-//! Bounds: threads by `Limits::waiting_threads`, closures in the queue by [`QUEUE`]. Whoever comes
-//! when the queue is full is refused at once. A closure whose client has gone is still carried out,
-//! unless it has not begun.
+//! Bounds: threads by `Limits::waiting_threads`, closures in the queue by [`QUEUE`]. If the queue
+//! is full, a request is refused at once. A closure that has begun is completed even if its client
+//! has disconnected.
 
 use cenote_base::rt::{self, Condvar, Mutex, ranks};
 use std::collections::VecDeque;
@@ -49,7 +49,7 @@ struct Shared {
 #[derive(Clone)]
 pub(crate) struct Waiting(Arc<Shared>);
 
-/// Lets the threads end once nobody can have work for them any more.
+/// Ends the threads when there can be no more work for them.
 pub(crate) struct WaitingOwner(pub Waiting);
 
 impl Waiting {
@@ -90,7 +90,7 @@ impl Waiting {
         let work = move || {
             let _pending = pending;
             if !sender.is_closed() {
-                // Whoever asked may have gone in the meantime.
+                // The client may have disconnected in the meantime.
                 let _ = sender.send(work());
             }
         };
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(waiting.pending(), 4);
         assert!(arrived.try_recv().is_err(), "two threads only");
         for _ in 0..4 {
-            let_go.send(()).expect("somebody waits");
+            let_go.send(()).expect("the job waits");
         }
         for (number, result) in results.into_iter().enumerate() {
             assert_eq!(result.blocking_recv(), Ok(number));

@@ -1,7 +1,7 @@
 //! Which connections a server keeps when more clients come than it has room for.
 //!
 //! Anyone who reaches a port can open connections and stay silent. Such connections must not keep
-//! other clients out, so those that have not asked for anything yet make room:
+//! other clients out, so those that have not made a request yet make room:
 //!
 //! - A client may have [`HANDSHAKES_PER_CLIENT`] handshakes under way. One more ends its oldest.
 //! - A client of a port may have three quarters of all connections, so that one address alone
@@ -97,7 +97,7 @@ mod tests {
         let silent = seats(&[(client(1), true, false); HANDSHAKES_PER_CLIENT]);
         assert_eq!(admit(&silent, client(2), 256), Verdict::Admit);
         assert_eq!(admit(&silent, client(1), 256), Verdict::Displace(0));
-        // It chose an export, and asks for nothing.
+        // They chose an export, and make no requests.
         let settled = seats(&[(client(1), false, false); 192]);
         assert_eq!(admit(&settled, client(1), 256), Verdict::Displace(0));
         assert_eq!(admit(&settled, client(2), 256), Verdict::Admit);

@@ -1,22 +1,21 @@
 //! A connection in its transmission: threads that take requests in turns.
 //!
-//! One thread at a time receives (module `turns`). A small request it answers itself, if the last
-//! ones were quick ([`Pace`]), and so any request of a client that makes one at a time: to let
+//! One thread at a time receives (module `turns`). It answers a small request itself, if the last
+//! ones were quick ([`Pace`]), and so any request of a client that makes one at a time. Letting
 //! another thread receive meanwhile costs a switch of threads, which takes longer. The replies of
 //! requests that came together are sent together (module `outbox`). Before any other request the
-//! thread lets the next one receive; then it carries the request out and sends the reply, all by
-//! itself. So no request waits in a queue of ours, and a
-//! slow one holds up nobody but those behind the last thread. A connection begins with one thread.
-//! Whenever nobody is left to receive, another is started, up to a limit for the connection and
-//! one for the server.
+//! thread passes receiving on to the next one; then it carries the request out and sends the reply
+//! itself. So no request waits in a queue of ours, and a slow one delays others only when all
+//! threads are busy. A connection begins with one thread. When no thread is left to receive,
+//! another is started, up to a limit for the connection and one for the server.
 //!
-//! *Back-pressure.* A thread leases memory for a request's data before it receives or reads it,
-//! and it does so while it is the one that receives. Where there is none, nobody receives; the
-//! socket fills, and the client waits. Replies are sent before anything is waited for that may
-//! depend on the client, or on memory that they hold.
+//! *Back-pressure.* A thread leases memory for a request's data before it receives or reads it, and
+//! it does so while it is the one that receives. If there is no memory, no thread receives; the
+//! socket fills, and the client waits. Replies are sent before any wait that may depend on the
+//! client, or on memory that the replies hold.
 //!
-//! *Ends.* The client says so or closes its side: requests under way are still answered. If the
-//! client breaks the protocol, or takes no byte for too long, the socket is closed at once. The
+//! *Ends.* The client disconnects or closes its side: requests under way are still answered. If the
+//! client breaks the protocol, or accepts no byte for too long, the socket is closed at once. The
 //! last thread to leave drops the device.
 
 use crate::contexts::Chosen;
@@ -40,7 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long memory is waited for before the connection is looked at again.
+/// How long to wait for memory before the connection is checked again.
 const LEASE_PATIENCE: Duration = Duration::from_secs(1);
 /// Payload beyond the limit that is received and dropped, so that the client learns why.
 const SKIPPED_BYTES_MAX: u64 = 128 << 20;
@@ -51,7 +50,7 @@ const QUICK_BYTES_MAX: u64 = 32 << 10;
 const QUICK_NS: u64 = 50_000;
 /// One that took longer counts as this: it may have had to wait for a processor.
 const NOTED_NS_MAX: u64 = 16 * QUICK_NS;
-/// The weight of the last request is one in so many.
+/// The weight of the last request is 1 / `WEIGHT`.
 const WEIGHT: u64 = 32;
 
 /// What all connections share.
@@ -116,12 +115,12 @@ pub(crate) struct Connection {
     agreed: Established,
     common: Arc<Common>,
     memory: Arc<MemoryBudget>,
-    /// What it has when others keep the memory of all.
+    /// Its own memory, for when other connections hold all of the shared memory.
     own: Arc<MemoryBudget>,
     payload_max: u32,
     receiver: Mutex<Receiver, ranks::NbdReceive>,
     outbox: Mutex<Outbox, ranks::NbdSend>,
-    /// Replies are in the outbox, and nobody is sending them.
+    /// Replies are in the outbox, and no thread is sending them.
     has_replies: AtomicBool,
     counters: Arc<Counters>,
     pace: Pace,
@@ -162,7 +161,7 @@ impl Taken {
 }
 
 impl Desk {
-    /// A thread that waits for its turn keeps nobody's memory.
+    /// Frees the buffers: a thread that waits for its turn must not keep memory.
     fn clear(&mut self) {
         self.payload.end();
         self.data.begin(0);
@@ -228,7 +227,7 @@ impl Connection {
         })
     }
 
-    /// Serves the client on this thread, and on others that it starts.
+    /// Serves the client on this thread, and on further threads that it starts.
     pub fn run(self: &Arc<Self>) {
         self.work(false);
     }
@@ -297,7 +296,7 @@ impl Connection {
         }
         let own = Arc::clone(self);
         if rt::spawn("nbd", move || own.work(true)).is_err() {
-            // The threads that there are go on.
+            // The existing threads continue.
             extra.fetch_sub(1, Ordering::AcqRel);
             self.turns.leave();
         }
@@ -346,7 +345,7 @@ impl Connection {
             });
         }
         let bytes = match request.command {
-            // One that asks for too much is refused before it reads.
+            // A request for too much is refused before it reads.
             command::READ if request.length <= most => request.length.max(follows),
             _ => follows,
         };
@@ -362,7 +361,7 @@ impl Connection {
         })
     }
 
-    /// Receives a request's payload of so many bytes.
+    /// Receives a request's payload of `follows` bytes.
     fn take_payload(
         &self,
         receiver: &mut Receiver,
@@ -396,8 +395,8 @@ impl Connection {
             }
             // Replies that are not sent yet may have it.
             self.send_replies()?;
-            // A request that the connection's own memory has room for waits for that: nobody else
-            // takes it.
+            // A request that fits into the connection's own memory waits for that: no other
+            // connection uses it.
             let is_small = bytes <= self.common.limits.own_bytes;
             let budget = if is_small {
                 budgets.last()
@@ -419,7 +418,7 @@ impl Connection {
         ))
     }
 
-    /// Sends replies that wait for others.
+    /// Sends replies that wait to be sent together.
     fn send_replies(&self) -> io::Result<()> {
         match self.has_replies.load(Ordering::SeqCst) {
             true => self.send(&mut self.outbox.lock(), None),
@@ -432,7 +431,7 @@ impl Connection {
         outbox.send(&*self.agreed.transport, last)
     }
 
-    /// Carries out a request while nobody receives, and has its reply sent soon.
+    /// Carries out a request while no thread receives, and sends its reply soon.
     fn answer_at_once(
         self: &Arc<Self>,
         lead: u64,
@@ -452,7 +451,8 @@ impl Connection {
         }
         outbox.push(&reply, &mut desk.data, taken.leases);
         self.has_replies.store(true, Ordering::SeqCst);
-        // Who leads now sends what is there before it waits; that may have been before this.
+        // The current leader sends the outbox before it waits, which it may have done before this
+        // reply was added.
         match outbox.is_full() || !self.turns.leads(lead) {
             true => Ok(self.send(&mut outbox, None)?),
             false => Ok(()),

@@ -10,9 +10,9 @@ use std::ops::Range;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub struct BlockError {
-    /// What the client is told.
+    /// The error code for the client.
     pub code: ErrorCode,
-    /// What clients show to people; sent to those that take it.
+    /// The message that clients show to people; sent to clients that support it.
     pub text: String,
     /// The byte that it is about, if it is about one.
     pub offset: Option<u64>,

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// An export in a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExportEntry {
-    /// What clients ask for.
+    /// The name that clients request.
     pub name: String,
     /// Text for people; may be empty.
     pub description: String,
@@ -31,7 +31,7 @@ pub enum OpenError {
     TlsRequired(String),
 }
 
-/// Who asks.
+/// The client of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Client {
     /// The address, or `unix`.
@@ -42,7 +42,7 @@ pub struct Client {
 
 /// The exports of a server.
 pub trait Exports: Send + Sync {
-    /// Those that clients may know of.
+    /// The exports that clients may see.
     fn list(&self) -> Vec<ExportEntry>;
 
     /// The name of the export that a client means; the empty name stands for the default one.
@@ -81,7 +81,7 @@ pub struct Limits {
     pub send_time: Duration,
     /// How long the data of a request may take to come, and a second for each MiB of it.
     ///
-    /// It has memory meanwhile that others wait for.
+    /// It holds memory meanwhile that other requests wait for.
     pub payload_time: Duration,
 }
 
@@ -92,7 +92,7 @@ impl Limits {
         u32::try_from(bytes).unwrap_or(u32::MAX)
     }
 
-    /// How long so many bytes of a request's data may take to come.
+    /// How long this many bytes of a request's data may take to arrive.
     pub(crate) fn payload_time(&self, bytes: u64) -> Duration {
         self.payload_time + Duration::from_secs(bytes >> 20)
     }

@@ -11,7 +11,7 @@ use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-/// Reads of less than this do not ask for holes: the question costs as much as the bytes.
+/// Smaller reads do not look for holes: that costs as much as reading the bytes.
 const HOLE_BYTES_MIN: usize = 64 << 10;
 /// Zeros that are written at once where the file system cannot make holes.
 const ZEROS: &[u8] = &[0; 256 << 10];
@@ -28,7 +28,7 @@ impl FileDisk {
     /// Opens the file at `path`, and locks it unless it is only read.
     ///
     /// # Errors
-    /// It cannot be opened, is no regular file, or somebody else writes to it.
+    /// It cannot be opened, is no regular file, or another process writes to it.
     pub fn open(path: &Path, is_read_only: bool) -> io::Result<Self> {
         let file = File::options().read(true).write(!is_read_only).open(path)?;
         if !file.metadata()?.is_file() {
@@ -88,7 +88,8 @@ impl FileDisk {
             if data >= range.end {
                 return Ok(());
             }
-            // Somebody may make a hole in between: what does not advance is data.
+            // Another process may punch a hole in between; if there is no progress, treat it as
+            // data.
             let end = self.hole_from(data)?.clamp(data, range.end);
             let end = if end == data { range.end } else { end };
             if !take(data..end, false)? {

@@ -1,8 +1,9 @@
 //! The handshake with a client: options until it begins the transmission.
 //!
-//! The client is a stranger. It gets a limited time, a limited number of options, and no memory
+//! The client is not trusted. It gets a limited time, a limited number of options, and no memory
 //! beyond one option of limited size. What it sent before TLS began is not trusted afterwards:
-//! bytes that came too early end the connection, or somebody between us could put options there.
+//! bytes that came too early end the connection, as an attacker in the middle could inject options
+//! there.
 
 use crate::contexts::{self, Chosen};
 use crate::device::{BlockDevice, BlockSizes};
@@ -22,11 +23,11 @@ use std::sync::Arc;
 
 /// Options that a client may send.
 const OPTIONS_MAX: usize = 1024;
-/// Bytes of an option's data that are looked at.
+/// The most bytes of an option's data that are read.
 const OPTION_BYTES_MAX: u32 = 64 << 10;
 /// Bytes of an option's data that are received at all.
 const OPTION_BYTES_SKIPPED_MAX: u32 = 1 << 20;
-/// Answers are sent when there are so many bytes of them.
+/// Answers are sent when this many bytes are pending.
 const ANSWER_BYTES: usize = 64 << 10;
 
 /// Why a handshake ended without a transmission.
@@ -267,7 +268,7 @@ impl<'a> Handshake<'a> {
         self.receiver = Receiver::new(Arc::clone(&self.transport));
         self.receiver.set_deadline(Some(self.deadline))?;
         self.client.is_encrypted = true;
-        // What was agreed on in the clear may have been somebody else's wish.
+        // Settings that were negotiated in the clear may come from an attacker.
         self.style = ReplyStyle::Simple;
         (self.chosen, self.opened) = (None, None);
         Ok(())
@@ -291,8 +292,8 @@ impl<'a> Handshake<'a> {
 
     /// Opens an export, unless it was opened just before.
     ///
-    /// The server knows of it first. So whoever withdraws the export either finds this client and
-    /// disconnects it, or did so before it could be opened.
+    /// The server registers the client first. So a withdrawal of the export either finds this
+    /// client and disconnects it, or happens before the export is opened.
     fn open(&mut self, name: &str) -> Result<Arc<dyn BlockDevice>, OpenError> {
         let name = self.exports.resolved(name);
         if let Some((opened, device)) = &self.opened
@@ -408,7 +409,7 @@ impl<'a> Handshake<'a> {
     }
 }
 
-/// What a client is told about an export.
+/// The information about an export that is sent to a client.
 fn facts(
     device: &dyn BlockDevice,
     query: &InfoQuery<'_>,

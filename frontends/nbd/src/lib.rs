@@ -1,12 +1,12 @@
 //! Block devices for other programs and machines: an NBD server.
 //!
-//! The crate speaks the protocol itself and knows nothing of ZFS. From the inside out:
+//! The crate implements the protocol itself and does not depend on ZFS. From the inside out:
 //!
 //! * [`BlockDevice`] is what an export must answer: reads whose zeros are holes, writes, flushes,
 //!   trims, zeros, and extents in any number of metadata contexts. [`MemoryDisk`], [`FileDisk`]
 //!   and [`DeviceDisk`] are implementations; one over a volume belongs to the crates above.
-//! * [`Filtered`] and [`Overlay`] are devices around others: slower ones, counted ones, ones that
-//!   keep changes for themselves.
+//! * [`Filtered`] and [`Overlay`] are devices around other devices: they slow them down, count
+//!   requests, or keep changes apart.
 //! * [`Exports`] opens them by name, and may refuse.
 //! * `handshake` answers a client's options, `requests` its commands, `connection` has the threads
 //!   that do so, in `turns`; `outbox` has their replies.
@@ -14,9 +14,9 @@
 //!
 //! *Promises.* A flush that was answered covers every write that was answered before, on all
 //! connections. FUA is a flush of what the request wrote. A device's new size holds at once for
-//! requests; a client learns of it when it connects or asks anew, because the protocol has no
-//! message for it. A client can neither make the server wait for ever, nor make it take more
-//! memory than the limits say.
+//! requests; a client gets it when it connects or queries again, because the protocol has no
+//! message for it. A client can neither make the server wait for ever, nor make it take more memory
+//! than the limits say.
 //!
 //! *Deliberately absent*: anything of ZFS; the old style of the handshake; TLS with pre-shared
 //! keys, which `rustls` does not have; resizing by clients.

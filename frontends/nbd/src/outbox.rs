@@ -62,7 +62,7 @@ impl Outbox {
                         self.copy(&heads[start..end]);
                         (start, run) = (end, Some(is_zero));
                     }
-                    // A hole is told by its head.
+                    // A hole has only a head, no data.
                     if !is_zero {
                         self.add(piece, own);
                     }

@@ -8,7 +8,8 @@ use cenote_device::BlockBuffer;
 use cenote_nbd_client::receiver::Receiver;
 use std::io::{self, IoSliceMut};
 
-/// Less is received into a buffer that stays: it is copied once more, and costs no memory.
+/// Smaller payloads are received into a permanent buffer: they are copied once more, but need no
+/// lease.
 const PIECES_FROM: usize = 32 << 10;
 
 /// What follows a request.

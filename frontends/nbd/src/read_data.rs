@@ -7,7 +7,7 @@ use std::io::IoSlice;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes that are kept alive by whoever needs them.
+/// Bytes that live as long as there are references to them.
 pub type SharedBytes = Arc<dyn AsRef<[u8]> + Send + Sync>;
 
 /// Zeros to send where a client takes no holes.
@@ -66,7 +66,7 @@ impl ReadData {
     }
 
     fn admit(&mut self, length: usize) {
-        // A device that gives more than was asked for would send it to the next request.
+        // If a device returned more than requested, the excess would be taken for the next reply.
         assert!(length <= self.remaining(), "a read gives what was asked");
         self.length += length;
     }

@@ -1,4 +1,4 @@
-//! Listens, accepts clients within limits, and knows who is connected.
+//! Listens, accepts clients within limits, and keeps the table of connections.
 
 use crate::admission::{self, Seat, Verdict};
 use crate::connection::{Common, Connection, Counters};
@@ -38,10 +38,10 @@ pub enum Listener {
 }
 
 impl Listener {
-    /// Listens on a unix socket at `path`. One that nobody listens on any more is replaced.
+    /// Listens on a unix socket at `path`. A leftover socket without a listener is replaced.
     ///
     /// # Errors
-    /// Somebody listens there, something else is there, or it cannot be made.
+    /// A process listens there, something else is there, or it cannot be created.
     pub fn unix(path: &Path) -> io::Result<Self> {
         if let Ok(metadata) = std::fs::symlink_metadata(path)
             && metadata.file_type().is_socket()
@@ -60,7 +60,7 @@ impl Listener {
             None,
         )?;
         rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
-        // Nobody can connect before it listens, so nobody comes in with other permissions.
+        // No client can connect before it listens, so none gets in with other permissions.
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
         rustix::net::listen(&socket, BACKLOG)?;
         Ok(Self::Unix(UnixListener::from(socket), path.into()))
@@ -69,7 +69,7 @@ impl Listener {
     /// Listens on a port of the addresses that `address` names: `localhost:10809`, `[::]:10809`.
     ///
     /// # Errors
-    /// It is no address, or somebody listens there.
+    /// It is no address, or a process listens there.
     pub fn tcp(address: &str) -> io::Result<Self> {
         Ok(Self::Tcp(TcpListener::bind(address)?))
     }
@@ -119,7 +119,7 @@ impl AsFd for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if let Self::Unix(_, path) = self {
-            // Somebody may have removed it already.
+            // It may have been removed already.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -142,7 +142,7 @@ pub struct ConnectionStatus {
     pub written_bytes: u64,
 }
 
-/// What the server knows of a connection.
+/// A connection in the server's table.
 struct Known {
     address: String,
     client: Option<IpAddr>,
@@ -236,7 +236,7 @@ impl Server {
         Ok(server)
     }
 
-    /// Who is connected.
+    /// All connections.
     pub fn connections(&self) -> Vec<ConnectionStatus> {
         let table = self.shared.table.lock();
         let status = |known: &Known| {

@@ -1,11 +1,11 @@
-//! Who receives the next request of a connection, and who looks after it.
+//! Which thread receives the next request of a connection, and which one watches it.
 //!
-//! One thread, the *leader*, receives. What is likely to be answered quickly, and all that comes
-//! from a client that makes one request at a time, it answers itself, one request after the other;
-//! before anything else it passes the lead on. All other threads are
-//! parked, until they are needed. One of them is the *watcher*: when the leader has been at one
-//! request for a whole period, it may be blocked, and the watcher takes the lead. So a request
-//! that was expected to be quick and is not holds others up for a moment, and never for ever.
+//! One thread, the *leader*, receives. It answers itself, one after the other, requests that are
+//! likely to be quick, and all requests of a client that makes one at a time. Before any other
+//! request it passes the lead on. All other threads are parked, until they are needed. One of them
+//! is the *watcher*: when the leader has been at one request for a whole period, it may be blocked,
+//! and the watcher takes the lead. So a request that is unexpectedly slow delays others only for a
+//! moment.
 //!
 //! ```text
 //! leader     receives, answers what is quick    passes on, or loses, the lead
@@ -41,7 +41,7 @@ pub(crate) enum Role {
     Leave,
 }
 
-/// Whether there is somebody to take the lead.
+/// Whether there is a thread that can take the lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Others {
     Some,
@@ -71,22 +71,22 @@ pub(crate) struct Turns {
     lead: AtomicU64,
     /// Requests that leaders have begun.
     begun: AtomicU64,
-    /// The request that the leader is at; 0 while it receives.
+    /// The request that the leader is carrying out; 0 while it receives.
     working: AtomicU64,
-    /// Nobody watches.
+    /// There is no watcher.
     is_unwatched: AtomicBool,
     has_ended: AtomicBool,
     /// Requests in a row that came alone.
     single: AtomicU32,
 }
 
-/// The leader is at a request while this lives.
+/// The leader is carrying out a request while this lives.
 pub(crate) struct AtWork<'a>(&'a Turns, u64);
 
 impl Drop for AtWork<'_> {
     fn drop(&mut self) {
         let order = Ordering::SeqCst;
-        // Who lost the lead meanwhile leaves the next leader's number alone.
+        // If this thread has lost the lead meanwhile, the number is the next leader's: leave it.
         let _ = self.0.working.compare_exchange(self.1, 0, order, order);
     }
 }
@@ -114,7 +114,7 @@ impl Turns {
         }
     }
 
-    /// Takes the lead if nobody has it; parks the thread until it can.
+    /// Takes the lead; parks the thread until it is free.
     pub fn take(&self) -> Role {
         let mut state = self.state.lock();
         loop {
@@ -168,7 +168,7 @@ impl Turns {
             match (state.has_watcher, state.idle) {
                 (true, _) => self.watcher.notify_one(),
                 (false, 1..) => self.idle.notify_one(),
-                // Whoever is done with its request will watch.
+                // The next thread that completes its request will watch.
                 (false, 0) if state.threads > 1 => {}
                 (false, 0) => others = Others::None,
             }
@@ -236,7 +236,7 @@ impl Turns {
         self.has_ended.load(Ordering::Acquire)
     }
 
-    /// The connection ends: nobody stays parked. `false` if it had ended before.
+    /// The connection ends: no thread stays parked. `false` if it had ended before.
     pub fn end(&self) -> bool {
         let mut state = self.state.lock();
         let had_ended = std::mem::replace(&mut state.has_ended, true);
@@ -290,7 +290,7 @@ mod tests {
         }
     }
 
-    /// Parks so many threads, and tells what they are to do then.
+    /// Parks this many threads, and returns their roles when they wake.
     fn park<'s>(
         scope: &'s std::thread::Scope<'s, '_>,
         turns: &'s Turns,
@@ -342,7 +342,7 @@ mod tests {
                 // The others leave, so that the next round begins with none.
                 turns.end();
                 for _ in 0..left {
-                    let role = roles.recv_timeout(LONG).expect("nobody stays");
+                    let role = roles.recv_timeout(LONG).expect("none stays parked");
                     assert_eq!(role, Role::Leave);
                 }
                 let mut state = turns.state.lock();
@@ -395,7 +395,7 @@ mod tests {
         assert!(!turns.leave() && turns.leave());
     }
 
-    /// Threads that take turns at random: none stays behind, whoever leads.
+    /// Threads that take turns at random: none stays parked for ever.
     #[test]
     fn nobody_is_forgotten() {
         for _ in 0..3 {

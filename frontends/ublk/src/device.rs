@@ -31,8 +31,8 @@ const NODE_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A device of the kernel that this process serves.
 ///
-/// If it is dropped without [`Self::stop`], the kernel keeps the device as if the process had
-/// died, once no request is under way: what comes then waits, and [`Self::recover`] takes it over.
+/// If it is dropped without [`Self::stop`], the kernel keeps the device as if the process had died,
+/// once no request is under way: later requests wait, and [`Self::recover`] takes the device over.
 pub struct KernelDevice {
     number: u32,
     control: Control,
@@ -164,8 +164,7 @@ impl KernelDevice {
         self.orders.workers().counters()
     }
 
-    /// Whether somebody holds it open: it is mounted, another device is on it, or a program
-    /// uses it.
+    /// Whether it is open: it is mounted, another device is on it, or a program uses it.
     pub fn is_open(&self) -> bool {
         self.thread.lock().is_some() && users::of(self.number).is_some()
     }
@@ -191,8 +190,8 @@ impl KernelDevice {
 
     /// Ends the device: requests under way are answered, and it goes.
     ///
-    /// With `force` it goes although somebody holds it open. Requests that take longer than 10 s
-    /// fail, in either case; a write among them may still take effect.
+    /// With `force` it is removed although it is open. Requests that take longer than 10 s fail, in
+    /// either case; a write among them may still take effect.
     ///
     /// # Errors
     /// It is in use, unless `force`; the driver refuses.
@@ -209,7 +208,7 @@ impl KernelDevice {
         }
         let orders = Arc::clone(&self.orders);
         stop_within(&self.control, STOP_TIME, move || orders.give_up())?;
-        // The kernel has answered all commands, so the thread ends by itself.
+        // The kernel has answered all commands, so the thread ends.
         if let Some(thread) = thread.take() {
             let _ = thread.join();
         }
@@ -361,7 +360,7 @@ pub fn left_devices() -> Result<Vec<LeftDevice>, UblkError> {
         let Some(record) = records.read(number)? else {
             continue;
         };
-        // A file that is about nothing stays: another process may be about to write it anew.
+        // A record without a device stays: another process may be about to rewrite it.
         if !kernel::exists(number) {
             continue;
         }
@@ -379,7 +378,7 @@ pub fn left_devices() -> Result<Vec<LeftDevice>, UblkError> {
     Ok(left)
 }
 
-/// Whether nobody serves the device any more.
+/// Whether no process serves the device any more.
 fn is_left(facts: &Facts) -> bool {
     if facts.is_quiesced {
         return true;

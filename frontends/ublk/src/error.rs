@@ -54,7 +54,7 @@ pub enum UblkError {
     /// An option or a size that no device can have.
     #[error("{0}")]
     Invalid(String),
-    /// Somebody uses the device.
+    /// The device is in use.
     #[error(
         "/dev/ublkb{number} is in use: {user}. Unmount it or end that program first, or stop \
          the device by force, which fails the requests of its users"
@@ -62,7 +62,7 @@ pub enum UblkError {
     InUse {
         /// The number of the device.
         number: u32,
-        /// Who uses it.
+        /// Its user: a mount, a device or a program.
         user: String,
     },
     /// The device has been stopped.

@@ -85,7 +85,7 @@ impl Control {
         self.0.dev_info().dev_id
     }
 
-    /// For the parts of `libublk` that ask for it.
+    /// For the functions of `libublk` that need it.
     pub fn ctrl(&self) -> &UblkCtrl {
         &self.0
     }
@@ -134,12 +134,12 @@ impl Control {
         self.order("stop", UblkCtrl::kill_dev)
     }
 
-    /// Removes a device that was stopped. While somebody holds it open, its number stays taken,
-    /// and the rest is the kernel's affair.
+    /// Removes a device that was stopped. While it is open its number stays taken; the kernel
+    /// completes the removal.
     pub fn delete(&self) -> Result<(), UblkError> {
         let deleted = self.order("remove", UblkCtrl::del_dev_async);
         match deleted {
-            // Linux 6.9 and newer can remove it without waiting for who holds it open.
+            // Linux 6.9 and newer can remove it without waiting for its users.
             Err(UblkError::Kernel { .. }) => {
                 let control = self.clone();
                 let waiting = rt::spawn("ublk-remove", move || {
@@ -261,7 +261,7 @@ fn try_place(directory: &Path, path: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    // Whatever stands there is about a device that no longer exists: ours have no such file.
+    // Any file there is about a device that no longer exists: ours have no such file.
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

@@ -5,16 +5,16 @@
 //!
 //! *The idea.* Linux has a driver for it, `ublk_drv`: the kernel hands requests over through an
 //! `io_uring`. The library `libublk` speaks with it, and this crate puts a [`BlockDevice`] behind.
-//! It knows nothing of ZFS.
+//! It does not depend on ZFS.
 //!
 //! *Promises.* A flush that was answered covers every write that was answered before, and a write
 //! with FUA is durable when it is answered. One request that waits holds up no other. When the
 //! process dies, the kernel keeps the device and its requests: another process takes it over with
 //! [`KernelDevice::recover`], and the requests are issued again.
 //!
-//! *Deliberately absent*: devices for users other than root (the driver's unprivileged mode hands
-//! a device to whoever may open two nodes, and the kernel trusts what that user answers);
-//! zero copy, which ends at a cache whose blocks are compressed on disk; zoned devices.
+//! *Deliberately absent*: devices for users other than root (in the driver's unprivileged mode, any
+//! user that can open two nodes gets the device, and the kernel trusts that user's answers); zero
+//! copy, which ends at a cache whose blocks are compressed on disk; zoned devices.
 //!
 //! [`BlockDevice`]: cenote_nbd::BlockDevice
 

@@ -1,4 +1,4 @@
-//! What the kernel is told about a device: sizes, and what it can do.
+//! The parameters of a device for the kernel: sizes and features.
 
 use crate::request::SECTOR;
 use crate::{DeviceOptions, UblkError};
@@ -9,13 +9,14 @@ use libublk::sys;
 pub(crate) const REQUEST_BYTES_MAX: u32 = 512 << 10;
 
 /// Bytes that one discard, or one request for zeros, covers at most. It is a single request here,
-/// and others of the same range wait for it.
+/// and other requests for the same range wait for it.
 const DISCARD_BYTES_MAX: u64 = 1 << 30;
 
-/// The largest block that the kernel is told of: more than a page is news to many programs.
+/// The largest block size that is reported to the kernel: many programs do not expect more than a
+/// page.
 const BLOCK_SIZE_MAX: u32 = 4096;
 
-/// Requests under way at most that can be asked for.
+/// The most requests under way that can be configured.
 const QUEUE_DEPTH_MAX: u16 = 1024;
 
 /// Refuses options that no device can have.
@@ -56,12 +57,12 @@ fn logical_size(device: &dyn BlockDevice) -> u32 {
     device.block_sizes().minimum.clamp(512, BLOCK_SIZE_MAX)
 }
 
-/// The size that the kernel is told: whole blocks.
+/// The size that is reported to the kernel: whole blocks.
 pub(crate) fn kernel_size(device: &dyn BlockDevice, size: u64) -> u64 {
     size - size % u64::from(logical_size(device))
 }
 
-/// What the kernel is told.
+/// The parameters for the kernel.
 pub(crate) fn of(device: &dyn BlockDevice, is_read_only: bool) -> sys::ublk_params {
     let sizes = device.block_sizes();
     let logical = logical_size(device);

@@ -1,7 +1,7 @@
-//! Directories in which nobody but this process's user may change anything.
+//! Directories that only this process's user may change.
 //!
-//! What is read there is believed: in a directory that others can write to, they could put a file
-//! of theirs in the place of ours.
+//! Files there are trusted: if other users could write to the directory, they could replace our
+//! files.
 
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
@@ -10,7 +10,7 @@ use std::path::Path;
 /// Whether there is such a directory at `path`.
 ///
 /// # Errors
-/// There is something else, or others may write there; and the system's.
+/// There is something else, or other users may write there; and errors of the system.
 pub fn is_private_directory(path: &Path) -> io::Result<bool> {
     let metadata = match path.symlink_metadata() {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),

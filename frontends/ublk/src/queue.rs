@@ -1,8 +1,8 @@
 //! The thread that speaks with the kernel about requests.
 //!
 //! The driver answers a command of ours, one for each tag, when a request comes with that tag; we
-//! answer the request with the same command, which asks for the next one at once. All commands are
-//! in one `io_uring`. In it there also is a poll of the workers' event, so one wait sees both.
+//! answer the request with the same command, which also fetches the next one. All commands are in
+//! one `io_uring`. In it there also is a poll of the workers' event, so one wait sees both.
 //!
 //! ```text
 //! with the kernel  --request-->  in service  --worker-->  answered  --command-->  with the kernel
@@ -70,7 +70,7 @@ impl Orders {
     }
 }
 
-/// Serves the device's only queue. `ready` is told when the kernel has our commands.
+/// Serves the device's only queue. Sends to `ready` when the kernel has our commands.
 pub(crate) fn serve(
     device: &UblkDev,
     orders: &Orders,
@@ -230,7 +230,7 @@ impl<'a> Serving<'a> {
         }
     }
 
-    /// Tells the kernel what workers have done.
+    /// Passes the workers' results to the kernel.
     fn answer(&mut self) {
         let mut answers = std::mem::take(&mut self.answers);
         self.orders.workers.take_answers(&mut answers);

@@ -48,7 +48,7 @@ impl Records {
         self.0.join(format!("{number}.json"))
     }
 
-    /// Whether the directory exists; refuses one that others may write.
+    /// Whether the directory exists; refuses one that other users may write to.
     fn check(&self) -> Result<bool, UblkError> {
         is_private_directory(&self.0).map_err(failed(&self.0))
     }

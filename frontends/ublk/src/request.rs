@@ -1,8 +1,8 @@
 //! A request of the kernel, understood and carried out.
 //!
 //! The kernel describes it in sectors of 512 bytes. Its data stays with the kernel: [`Transfer`]
-//! fetches what is written and delivers what was read. Errors become the numbers that the kernel
-//! passes on to who asked; it knows ENOSPC, and makes EIO of most others.
+//! fetches what is written and delivers what was read. Errors become errno values that the kernel
+//! passes to the program; it knows ENOSPC, and turns most others into EIO.
 
 use cenote_nbd::{BlockDevice, BlockError, Payload, ReadData, ZeroMode};
 use rustix::io::Errno;
@@ -12,7 +12,7 @@ use std::ops::Range;
 /// The kernel's unit.
 pub(crate) const SECTOR: u64 = 512;
 
-/// What the driver can be told at most, in bytes; ours are told less.
+/// The driver's maximum, in bytes; our devices set less.
 const DATA_BYTES_MAX: u64 = 32 << 20;
 
 /// Operations and flags, as `linux/ublk_cmd.h` has them.

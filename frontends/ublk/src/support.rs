@@ -8,7 +8,8 @@ use std::path::Path;
 /// Where commands go to.
 pub(crate) const CONTROL_PATH: &str = "/dev/ublk-control";
 
-/// Zero: everybody may; one: only a group of users and those with CAP_SYS_ADMIN; two: nobody.
+/// 0: all processes may use io_uring; 1: only a group of users and those with CAP_SYS_ADMIN; 2:
+/// none.
 const IO_URING_PATH: &str = "/proc/sys/kernel/io_uring_disabled";
 
 /// Whether this kernel and user can have devices of ublk.
@@ -54,7 +55,7 @@ fn has_no_device(error: &std::io::Error) -> bool {
 /// What the setting says; kernels before 6.6 have none.
 fn check_setting(text: Option<&str>) -> Result<(), UblkError> {
     match text.map(|text| text.trim().parse::<u8>()) {
-        // With 1, those with CAP_SYS_ADMIN still may, and nobody else opens the control node.
+        // With 1, processes with CAP_SYS_ADMIN still may, and only they can open the control node.
         None | Some(Ok(0 | 1) | Err(_)) => Ok(()),
         Some(Ok(value)) => Err(UblkError::IoUringForbidden { value }),
     }

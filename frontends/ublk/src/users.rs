@@ -1,9 +1,8 @@
-//! Who uses a device: mounts, other devices, programs.
+//! The users of a device: mounts, other devices, programs.
 //!
 //! The kernel has no list of openers. Devices on top are in sysfs, mounts and swap in procfs, and
-//! the descriptors of all processes can be looked at by root. What is left (other mount
-//! namespaces, users within the kernel) holds the device exclusively, which an attempt to do the
-//! same finds out.
+//! root can read the descriptors of all processes. The rest (other mount namespaces, users within
+//! the kernel) hold the device exclusively, so an exclusive open fails.
 
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -11,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
-/// Who uses the device of this number; `None` if nobody was found.
+/// The user of the device with this number; `None` if none was found.
 pub(crate) fn of(number: u32) -> Option<String> {
     let name = format!("ublkb{number}");
     let node = Path::new("/dev").join(&name);

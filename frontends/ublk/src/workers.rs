@@ -63,7 +63,7 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// None yet, for a device that may have so many requests under way.
+    /// None yet, for a device that may have this many requests under way.
     pub fn new(
         device: Arc<dyn BlockDevice>,
         threads_max: u16,
@@ -124,7 +124,7 @@ impl Workers {
         }
     }
 
-    /// Without any worker, what waits would wait for ever.
+    /// Without any worker, queued requests would wait for ever.
     fn could_not_start(&self, error: &io::Error) {
         log::warn!("a thread for requests of a kernel device could not be started: {error}");
         let mut state = self.state.lock();
@@ -173,7 +173,7 @@ impl Workers {
                 (state, is_late) = self.wake.wait_timeout(state, IDLE_TIME);
                 state.idle -= 1;
             }
-            // Under the lock: who submits now sees that this worker is gone.
+            // Under the lock: the next submission sees that this worker has left.
             if (is_late || state.has_ended) && state.jobs.is_empty() {
                 state.threads -= 1;
                 return None;
@@ -181,7 +181,7 @@ impl Workers {
         }
     }
 
-    /// Counts a request that went well; what the kernel is told.
+    /// Counts a successful request; returns the result for the kernel.
     fn count(&self, request: &Request) -> i32 {
         let bytes = match request.operation {
             Operation::Read => &self.read_bytes,
@@ -208,7 +208,7 @@ impl Workers {
         into.append(&mut self.finished.lock());
     }
 
-    /// Forgets requests that nobody has begun; whether none is under way any more.
+    /// Drops requests that no worker has begun; returns whether none is under way any more.
     pub fn abandon(&self) -> bool {
         let mut state = self.state.lock();
         state.jobs.clear();

@@ -2,7 +2,7 @@
 //!
 //! Every file has an NFSv4 list that says what its mode says ([`trivial`], format/3b 8). POSIX
 //! lists are extended attributes: a directory's default list becomes the list of what is made in
-//! it, cut by the mode asked for, as POSIX.1e has it ([`inherit`]).
+//! it, masked with the requested mode, as POSIX.1e defines ([`inherit`]).
 
 use cenote_ondisk::acl::{
     Ace, FLAG_EVERYONE, FLAG_GROUP, FLAG_IDENTIFIER_GROUP, FLAG_OWNER, TYPE_ALLOW, TYPE_DENY, Who,
@@ -91,13 +91,13 @@ const TAG_OTHER: u16 = 0x20;
 /// What a POSIX default list gives to a new file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Inherited {
-    /// The permissions that are left of those asked for.
+    /// The requested permissions that remain.
     pub(super) permissions: u64,
     /// The new file's list; `None` if it only repeats the permissions.
     pub(super) access: Option<Vec<u8>>,
 }
 
-/// Cuts a default list by the `mode` asked for; `None` if the bytes are no such list.
+/// Masks a default list with the requested `mode`; `None` if the bytes are no such list.
 pub(super) fn inherit(default: &[u8], mode: u64) -> Option<Inherited> {
     mode_of(default)?;
     let entries = &default[4..];

@@ -1,9 +1,9 @@
 //! Times of last reads (format/3b 5).
 //!
-//! A read costs no transaction. It is marked in memory, by the rules of the properties `atime`
-//! and `relatime`, and shown from there; marks go to disk many at a time: when there are many,
-//! when the oldest is a minute old and somebody reads again, with the next change of the file,
-//! and before a sync or the end of a mount. A crash may lose the reads of the last minutes, as it
+//! A read costs no transaction. It is marked in memory, by the rules of the properties `atime` and
+//! `relatime`, and shown from there; marks are written to disk in batches: when there are many, or
+//! when a file is read and the oldest mark is a minute old. A change of a file stores its mark, and
+//! a sync and an unmount store all. A crash may lose the access times of the last minutes, as it
 //! does with OpenZFS.
 
 use super::Writer;
@@ -132,7 +132,8 @@ impl FileSystem {
         if writer.reads.mark(file.id(), now)
             && let Some(_storing) = writer.reads.storing.try_lock()
         {
-            // Nobody waits for it. What cannot be stored now, as the pool is suspended, is lost.
+            // No caller waits for it. If access times cannot be stored now, as the pool is
+            // suspended, they are lost.
             drop(self.store_marks(writer));
         }
     }
@@ -164,7 +165,7 @@ impl FileSystem {
     /// Puts all noted reads to disk with the open transaction group.
     pub fn store_access_times(&self) -> Result<(), PosixError> {
         let writer = self.require_writer()?;
-        // A closed file system has stored its marks; what was read since is nobody's to know.
+        // A closed file system has stored its marks; later reads are not recorded.
         let is_closed = writer.dataset.is_closed();
         if is_closed || writer.reads.count.load(Ordering::Relaxed) == 0 {
             return Ok(());
@@ -181,8 +182,8 @@ impl FileSystem {
         for ids in writer.reads.ids().chunks(STORED_AT_ONCE) {
             let tx = self.begin_freeing(0)?;
             for id in ids {
-                // A lock is waited for in no transaction: who has it changes the file, and takes
-                // the mark along.
+                // A transaction must not wait for a lock. The operation that holds it changes the
+                // file, and stores the mark as well.
                 let Some(_held) = writer.locks.try_lock(*id) else {
                     continue;
                 };

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 const PERMISSIONS: u64 = 0o7777;
 /// Objects of extended attributes that change owners in one transaction: those of nearly all files.
-/// Of a file with more, the others change before it.
+/// If a file has more, the rest are changed in earlier transactions.
 const HIDDEN_AT_ONCE: usize = 1024;
 const ALL_EXECUTE: u64 = 0o111;
 /// The flags that a caller may set: those of DOS, those that forbid, and inheritance of projects.
@@ -47,7 +47,7 @@ pub struct SetAttributes {
     pub flags: Option<u64>,
     /// Project.
     pub project: Option<u64>,
-    /// The times are those of the request: everybody who may write to the file may set these.
+    /// The request sets the times to now, which every user with write permission may do.
     pub is_touch: bool,
 }
 
@@ -118,7 +118,7 @@ impl FileSystem {
     }
 
     /// Changes attributes of a file whose lock is held, and perhaps its size; returns it as it is
-    /// then. It gets the `owners`, if these are others than now.
+    /// then. It gets the `owners`, if they differ from the present ones.
     fn set_more_than_size(
         &self,
         file: &Znode,
@@ -222,7 +222,7 @@ impl FileSystem {
         Ok(changes.time(Attribute::Ctime, changed))
     }
 
-    /// A new mode, the lists that follow it, and what becomes of the file's flags.
+    /// A new mode, the lists that follow it, and the file's new flags.
     pub(super) fn mode_changes(
         &self,
         changes: Changes,

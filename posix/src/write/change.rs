@@ -1,9 +1,9 @@
 //! One operation's transaction: all of it happens, or nothing.
 //!
 //! An operation is a series of steps, and each may find that a block cannot be read, or that a
-//! table is full. Until [`Change::keep`] everything can be taken back, and is if the operation
-//! ends before: with `?` at any step. Then nothing of it is written to disk, the log hears nothing
-//! of it, and the znodes in memory are read again.
+//! table is full. Until [`Change::keep`] everything can be rolled back, and is if the operation
+//! ends earlier: with `?` at any step. Then nothing of it is written to disk or to the log, and the
+//! znodes in memory are read again.
 //!
 //! The locks of all objects that change are held until the end. What is shared by all operations
 //! (the delete queue, layouts of attributes) is changed apart, under its own lock
@@ -24,7 +24,7 @@ pub(super) trait Forgetful {
     fn forget_changes(&self, id: ObjectId);
 }
 
-/// What the log is told when the operation has succeeded.
+/// What is passed to the log when the operation has succeeded.
 #[derive(Debug)]
 enum Told {
     Record(Vec<u8>),
@@ -73,7 +73,8 @@ impl<'f> Change<'f> {
         }
     }
 
-    /// Keeps what was done, and tells the log. From now on the log hears all at once.
+    /// Commits to the changes so far, and passes their records to the log. Later records are passed
+    /// at once.
     pub(super) fn keep(&self) {
         self.tx.keep();
         let mut log = self.log.lock();

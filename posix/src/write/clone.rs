@@ -1,9 +1,9 @@
 //! Copying between files, by sharing blocks where that can be (format/2c 6.4).
 //!
-//! A block can be shared when both files have it at a multiple of the same block size, in one
-//! pool and under one key, and its contents are on disk. What is still in memory is waited for
-//! if it is worth a transaction group, and copied otherwise; so are the edges of a range that is
-//! not aligned. A copy costs what a copy costs: nobody is refused for what cannot be shared.
+//! A block can be shared when both files have it at a multiple of the same block size, in one pool
+//! and under one key, and its contents are on disk. If much of the range is still in memory, the
+//! copy waits for the transaction group. Small amounts are copied, and so are the edges of a range
+//! that is not aligned. Blocks that cannot be shared are copied; they never fail the request.
 
 use super::Writer;
 use super::change::Change;
@@ -23,7 +23,7 @@ const SHARED_AT_ONCE: u64 = 1024;
 const SHARED_COST: u64 = 512;
 /// Bytes copied at a time.
 const COPIED_AT_ONCE: u64 = 1 << 20;
-/// For so many bytes that are not on disk yet one waits until they are.
+/// From this many bytes that are not on disk yet, wait for the sync instead of copying.
 const WAIT_MIN: u64 = 1 << 20;
 /// Files end before this offset, as on Linux.
 const SIZE_MAX: u64 = i64::MAX as u64;
@@ -60,8 +60,8 @@ enum Sharing {
 }
 
 impl FileSystem {
-    /// Copies up to `length` bytes from `source` into `target` at `offset`; returns how many:
-    /// fewer at the end of the source, or once `stop` says so.
+    /// Copies up to `length` bytes from `source` into `target` at `offset`; returns how many: fewer
+    /// at the end of the source, or when `stop` returns true.
     pub fn copy_range(
         &self,
         source: CopySource<'_>,
@@ -151,7 +151,7 @@ impl FileSystem {
         let is_one = source.set().id() == self.set().id();
         let _held = match is_one {
             true => writer.lock(&[range.source.id, range.target]),
-            // The source is looked at in a transaction, and may change after it.
+            // The source is read in a transaction, and may change after it.
             false => writer.lock(&[range.target]),
         };
         let file = self.file_to_change(range.target)?;

@@ -31,7 +31,7 @@ const FLAG_SPARSE: u64 = 0x2000_0000_0000;
 /// How a write is done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteOptions {
-    /// At the end, wherever that is; the offset does not count.
+    /// Write at the current end of the file (`O_APPEND`); the offset is ignored.
     pub append: bool,
     /// The writer may not leave setuid and setgid bits behind.
     pub kill_privileges: bool,
@@ -91,7 +91,7 @@ fn bytes_written(
     let block = grown.unwrap_or(now);
     let (first, last) = (range.start / block, (range.end - 1) / block);
     let bytes = (last - first + 1) * block;
-    // The only block that a file has when it gets larger ones is written anew as well.
+    // If the block size of a file with one block grows, that block is written again as well.
     let is_apart = grown.is_some() && first > 0;
     let (bytes, first) = match is_apart {
         true => (bytes + block, 0),

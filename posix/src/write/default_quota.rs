@@ -6,8 +6,7 @@ use crate::master::{AccountKind, MASTER_NODE};
 use crate::write::quota::limit_name;
 
 impl FileSystem {
-    /// Sets how many bytes, or objects, those may have who have no limit of their own; 0 takes
-    /// the limit away.
+    /// Sets the limit in bytes, or objects, for ids without a limit of their own; 0 removes it.
     ///
     /// # Errors
     /// If the file system takes no changes.

@@ -1,8 +1,8 @@
 //! Objects without a name: the delete queue (format/3b 6).
 //!
-//! A file that lost its last name while somebody has it open lives on. It stands in a queue on
-//! disk, so that a crash does not leave it behind, and is freed when it is let go of. So is a file
-//! whose freeing takes several transactions, because it has files of extended attributes.
+//! A file that lost its last name while it is open stays until it is closed. It is in a queue on
+//! disk, so that it is freed even after a crash. So is a file whose freeing takes several
+//! transactions, because it has files of extended attributes.
 
 use super::change::Change;
 use super::store::Changes;
@@ -65,8 +65,8 @@ impl FileSystem {
         held.collect()
     }
 
-    /// Holds what another state of this file system held, as far as it is the same here; returns
-    /// the others.
+    /// Takes over the holds of another state of this file system; returns the objects that are not
+    /// the same here.
     ///
     /// # Errors
     /// If it is open for reading only.
@@ -98,7 +98,7 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Holds an object that nobody else knows of yet.
+    /// Holds a new object that no other thread can reach yet.
     pub(super) fn hold_new(&self, id: ObjectId) -> Result<(), PosixError> {
         *self.require_writer()?.holds.lock().entry(id).or_default() += 1;
         Ok(())
@@ -155,7 +155,8 @@ impl FileSystem {
 
     /// Frees an object of the delete queue, unless it is held or has a name again.
     ///
-    /// What is too damaged for that stays there, and the file system's sink is told.
+    /// A file that is too damaged for that stays there, and is reported to the file system's damage
+    /// sink.
     pub(super) fn reap(&self, id: ObjectId) -> Result<(), PosixError> {
         self.or_told(self.reap_whole(id))
     }
@@ -166,7 +167,7 @@ impl FileSystem {
         let _ = self.reap(id);
     }
 
-    /// Takes damage for done once somebody was told of it.
+    /// Reports damage to the sink, if there is one, and turns it into success.
     fn or_told(&self, done: Result<(), PosixError>) -> Result<(), PosixError> {
         let sink = self.require_writer()?.dataset.damage();
         match (done, sink) {
@@ -255,9 +256,9 @@ impl FileSystem {
 
     /// Frees what an earlier mount left in the delete queue; returns how many objects were tried.
     ///
-    /// An entry whose object is no more is dropped, one that somebody holds is left. One that
-    /// cannot be freed stays, and unless it is damaged and somebody was told of that, the first
-    /// error is returned after all others were tried.
+    /// Entries whose object no longer exists are dropped; those that are held stay, and so do those
+    /// that cannot be freed. All entries are tried before the first error is returned; damage that
+    /// was reported to a sink is not an error.
     pub fn drain_delete_queue(&self) -> Result<u64, PosixError> {
         let (mut freed, mut failed) = (0, None);
         for id in self.delete_queue()? {
@@ -296,7 +297,7 @@ impl FileSystem {
         if znode.attributes().links == 0 {
             return Ok(());
         }
-        // It lost its name, whatever its count says: directories of attributes keep theirs.
+        // It has no name any more, but directories of attributes keep their count of links.
         let tx = self.begin_freeing(0)?;
         let changes = Changes::new().word(Attribute::Links, 0);
         self.change(&tx, id, &changes)?;

@@ -33,7 +33,7 @@ pub(super) struct NewZnode {
     pub target: Option<Vec<u8>>,
 }
 
-/// What came of putting values into a znode.
+/// The result of storing values in a znode.
 #[derive(Default)]
 struct Lists {
     /// The object that had the access control list until then.

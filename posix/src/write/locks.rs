@@ -1,8 +1,8 @@
 //! Locks of objects that are being changed.
 //!
-//! A fixed number of locks is shared by all objects. An operation takes those of all objects that
-//! it changes at once, in order, before it begins its transaction: whoever holds a transaction
-//! waits for nobody.
+//! A fixed number of locks is shared by all objects. An operation takes the locks of all objects
+//! that it changes together, in order, before it begins its transaction. So no open transaction
+//! ever waits for a lock.
 
 use cenote_base::ObjectId;
 use cenote_base::rt::{Mutex, MutexGuard, ranks};
@@ -16,7 +16,7 @@ pub(super) struct Locks {
     locks: Vec<Mutex<(), ranks::ObjectLocks>>,
 }
 
-/// Held locks; let go of when dropped.
+/// Held locks; released when dropped.
 #[derive(Debug)]
 pub(super) struct Held<'a> {
     _guards: [Option<MutexGuard<'a, ()>>; HELD_MAX],
@@ -32,7 +32,7 @@ impl Locks {
         }
     }
 
-    /// Takes the lock of one object, if nobody has it.
+    /// Takes the lock of one object, if it is free.
     pub(super) fn try_lock(&self, object: ObjectId) -> Option<Held<'_>> {
         let guard = self.locks[place_of(object)].try_lock()?;
         let mut guards = [const { None }; HELD_MAX];

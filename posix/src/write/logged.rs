@@ -1,4 +1,4 @@
-//! Contents of files for the intent log, which reads long writes only when somebody commits them.
+//! Contents of files for the intent log, which reads long writes only when they are committed.
 
 use super::locks::Locks;
 use cenote_base::ObjectId;
@@ -20,13 +20,13 @@ impl LogData for LoggedFiles {
         offset: u64,
         length: u64,
     ) -> Result<Option<Vec<u8>>, DmuError> {
-        // Nobody is in the middle of a change: whoever truncated the file has told the log so.
+        // With the lock, no change is half done: a truncation of the file is already in the log.
         let _held = self.locks.lock(&[object]);
         read_for_log(&self.set, object, offset, length)
     }
 
     fn read_if_free(&self, object: ObjectId, offset: u64, length: u64) -> Option<Vec<u8>> {
-        // Whoever has the lock may be waiting for room in a group.
+        // The thread that holds the lock may be waiting for room in a group.
         let _held = self.locks.try_lock(object)?;
         let read = read_for_log(&self.set, object, offset, length);
         read.ok().flatten()

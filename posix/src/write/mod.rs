@@ -1,10 +1,9 @@
 //! Changing a file system.
 //!
 //! Each operation is one transaction, so that after a crash it has happened or not: an entry is
-//! never without its object, nor a link count without its entries. An operation takes the locks
-//! of the objects that it changes, looks at them, begins its transaction, changes, and lets the
-//! caches of the reading side forget what changed. Contents that do not fit one transaction are
-//! written in several.
+//! never without its object, nor a link count without its entries. An operation takes the locks of
+//! the objects that it changes, reads them, begins its transaction, changes them, and invalidates
+//! the caches of the reading side. Contents that do not fit one transaction are written in several.
 //!
 //! Access checks are not made here, nor are they for reading; what is checked is what keeps a
 //! file system sound (names, kinds, loops) and what its attributes and quotas forbid.
@@ -139,8 +138,8 @@ pub(crate) struct Writer {
 
 impl FileSystem {
     /// Opens the file system in `dataset` so that it can be changed. Files that are too damaged to
-    /// be freed stay in the delete queue if the dataset has somebody who hears of damage; without
-    /// one they are errors of whoever removes them.
+    /// be freed stay in the delete queue if the dataset has a sink for damage. Without a sink,
+    /// removing them fails.
     ///
     /// What an earlier crash left in the delete queue stays until
     /// [`FileSystem::drain_delete_queue`]. Changes are logged from now on, if the dataset has a
@@ -149,7 +148,7 @@ impl FileSystem {
         dataset: Arc<OpenDataset>,
         settings: WriteSettings,
     ) -> Result<Self, PosixError> {
-        // Opening does not wait for devices that are gone; whoever reads files may.
+        // Opening does not wait for missing devices; reads of files may.
         let file_system = Self::open(dataset.set().for_io(&IoContext::COMMAND))?;
         let file_system = file_system.for_io(dataset.set().io());
         let set = file_system.set();
@@ -194,9 +193,9 @@ impl FileSystem {
         self.writer().is_some()
     }
 
-    /// Whether somebody changes the object at this moment, or another one that shares its lock. An
-    /// operation changes contents first and the size afterwards: whoever looks at both wants to
-    /// see neither half.
+    /// Whether the object is being changed, or another one that shares its lock. An operation
+    /// changes the contents before the size; a caller that needs both must not see the state
+    /// between.
     pub fn is_changing(&self, id: ObjectId) -> bool {
         self.writer()
             .is_some_and(|writer| writer.locks.try_lock(id).is_none())
@@ -224,7 +223,7 @@ impl FileSystem {
     /// open group or in one before it.
     ///
     /// # Errors
-    /// If last reads cannot be stored; it is closed all the same.
+    /// If the last access times cannot be stored; it is closed nevertheless.
     pub fn close(&self) -> Result<(), PosixError> {
         let writer = self.require_writer()?;
         let stored = self.store_access_times();
@@ -239,7 +238,7 @@ impl FileSystem {
         Ok(self.require_writer()?.dataset.sync()?)
     }
 
-    /// Asks for everything that was changed before to be on disk soon, and does not wait for it.
+    /// Starts to sync all earlier changes to disk, and does not wait for it.
     pub fn request_sync(&self) -> Result<(), PosixError> {
         self.store_access_times()?;
         self.require_writer()?.dataset.request_sync();
@@ -247,8 +246,8 @@ impl FileSystem {
     }
 
     /// Waits until the contents and attributes of a file or directory as they were before survive a
-    /// power cut, and all changes of names with them (`fsync(2)`); unless the property `sync` says
-    /// that nobody waits. When it was read last need not survive.
+    /// power cut, and all changes of names with them (`fsync(2)`); unless the property `sync` is
+    /// `disabled`. The access time need not survive.
     ///
     /// # Errors
     /// If the pool takes no more changes; then they may be lost.
@@ -328,7 +327,7 @@ impl FileSystem {
         self.change_in(dataset.begin(bytes, NAMES_COST + bytes)?)
     }
 
-    /// As [`Self::begin`], for what makes the dataset smaller: it goes on when there is no space.
+    /// As [`Self::begin`], for changes that free space: they are allowed when the dataset is full.
     fn begin_freeing(&self, bytes: u64) -> Result<Change<'_>, PosixError> {
         let dataset = &self.require_writer()?.dataset;
         self.change_in(dataset.begin_freeing(NAMES_COST + bytes)?)

@@ -60,7 +60,7 @@ impl FileSystem {
         }
     }
 
-    /// Notes in a directory's attributes that it has so many more entries and subdirectories.
+    /// Adds to the counts of entries and subdirectories in a directory's attributes.
     pub(super) fn change_directory(
         &self,
         tx: &Change<'_>,
@@ -203,8 +203,8 @@ impl FileSystem {
             let held = writer.lock(&[parent, target.object]);
             let before = directory;
             let directory = self.live_directory(parent)?;
-            // Whoever changes an entry changes its directory's attributes, and with them the
-            // znode that is kept: the same one again has the same entries.
+            // A change of an entry changes its directory's attributes, and so replaces the cached
+            // znode. If the znode is the same, so are the entries.
             if !Arc::ptr_eq(&before, &directory) {
                 let (now, target_now) = self.find_entry(&directory, name)?;
                 if target_now.object != target.object {

@@ -46,7 +46,7 @@ pub enum ListInheritance {
     Restricted,
     /// All as they are; they may decide the mode.
     Passthrough,
-    /// The same, but nobody may execute a file that is made without execute permission.
+    /// The same, but a file that is created without execute permission cannot be executed.
     PassthroughX,
 }
 
@@ -145,7 +145,7 @@ pub(super) struct InheritedList {
     /// The mode that the list stands for.
     pub mode: u64,
     is_directory: bool,
-    /// Whether the mode that was asked for has a part in it.
+    /// Whether the requested mode is applied as well.
     follows_mode: bool,
 }
 

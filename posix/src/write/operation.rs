@@ -1,13 +1,13 @@
 //! Operations as records: what a change of the file system says to the dataset's log.
 //!
-//! Each public change makes the record that a replay repeats it from, in its own transaction, and
-//! gives it to the [`cenote_dataset::LogSink`] if there is one. A change that no record tells in
-//! full says that (`log_nothing`): whoever wants it to be durable waits for its group. These are
-//! attributes in a list in a pool without the feature `zilsaxattr`, empty ones there (a record
+//! Each public change creates its log record, from which a replay repeats it, in its own
+//! transaction. It passes the record to the [`cenote_dataset::LogSink`] if there is one. A change
+//! that no record describes in full says so (`log_nothing`): a sync then waits for its group. These
+//! are attributes in a list in a pool without the feature `zilsaxattr`, empty ones there (a record
 //! without a value removes one), ids of domains, quotas and the version, clones of blocks that no
 //! group on disk has yet, the first name of an unnamed file (its contents would be further records,
-//! and whoever publishes a file so wants all of it or nothing), and all that takes a number of an
-//! object that no record names. Times of reads are stored now and then; nobody is promised them.
+//! and such a file must appear whole or not at all), and all that takes a number of an object that
+//! no record names. Access times are stored from time to time, without any promise.
 
 use super::SetAttributes;
 use super::access_list::trivial;
@@ -68,7 +68,7 @@ fn has_domain(id: u64) -> bool {
     Fuid(id).domain_index() != 0
 }
 
-/// Whether a list speaks of somebody in a domain.
+/// Whether a list has an entry for an id in a domain.
 fn name_domains(aces: &[Ace]) -> bool {
     aces.iter().any(|ace| match ace.who {
         Who::User(id) | Who::Group(id) => has_domain(id),
@@ -77,7 +77,7 @@ fn name_domains(aces: &[Ace]) -> bool {
 }
 
 impl FileSystem {
-    /// Whether anybody keeps records.
+    /// Whether there is an intent log.
     fn is_logged(&self) -> bool {
         let sink = self.writer().and_then(|writer| writer.dataset.log_sink());
         sink.is_some()
@@ -95,12 +95,12 @@ impl FileSystem {
         tx.log(&record);
     }
 
-    /// Notes that no record tells all that the transaction does.
+    /// Notes that no record describes all that the transaction does.
     pub(super) fn log_nothing(&self, tx: &Change<'_>) {
         tx.log_nothing();
     }
 
-    /// Whether changes of extended attributes can be told.
+    /// Whether changes of extended attributes can be logged.
     fn logs_xattrs(&self) -> bool {
         let writer = self.writer();
         writer.is_some_and(|writer| writer.dataset.logs_xattrs())
@@ -154,8 +154,8 @@ impl FileSystem {
     /// Notes the lists of POSIX that a new object got with its attributes, behind the record that
     /// makes it.
     ///
-    /// They come among the changes of names: whoever makes another object durable, or the
-    /// directory, gets this one with its lists, and not one that lets others in.
+    /// They are logged with the changes of names. So when a sync of another object, or of the
+    /// directory, makes this one durable, its lists come along: it never appears with wider access.
     pub(super) fn log_posix_lists(&self, tx: &Change<'_>, object: ObjectId, placed: &Placed) {
         // Elsewhere they are files, and have no record.
         let in_attributes = self.tables().is_some();
@@ -195,8 +195,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Notes what a file in a hidden directory has from now on. Whoever makes the attributes of the
-    /// visible file durable does not know that one: so this comes among the changes of names.
+    /// Logs the new contents of a file in a hidden directory. A sync of the visible file does not
+    /// know that file, so this is logged with the changes of names.
     pub(super) fn log_hidden_value(&self, tx: &Change<'_>, object: ObjectId, value: &[u8]) {
         self.log_freed(tx, object, (0, 0));
         let mut offset = 0;

@@ -1,6 +1,6 @@
 //! Whose an object is, for the accounting of space (format/2b 6).
 //!
-//! The ids stand at fixed places behind the header of the attributes, whatever the layout.
+//! The ids are at fixed offsets behind the header of the attributes, in every layout.
 
 use cenote_dmu::{Owner, OwnerHook};
 use cenote_ondisk::ObjectType;
@@ -29,7 +29,7 @@ fn word(bytes: &[u8], at: usize, big_endian: bool) -> Option<u64> {
 
 fn owner_in(buffer: &[u8]) -> Option<Owner> {
     if !buffer.starts_with(&MAGIC.to_le_bytes()) && !buffer.starts_with(&MAGIC.to_be_bytes()) {
-        // Just made: nobody's yet.
+        // Just created: it has no owner yet.
         return Some(Owner {
             project: Some(0),
             ..Owner::default()

@@ -122,8 +122,8 @@ impl FileSystem {
         self.change_in(tx)
     }
 
-    /// Begins a transaction that gives a file to other owners: to those that it does not have yet
-    /// all of it is new.
+    /// Begins a transaction that changes a file's owners. All of the file is charged to the new
+    /// ones.
     pub(super) fn begin_giving(
         &self,
         file: &Znode,
@@ -218,7 +218,8 @@ impl FileSystem {
         (in_flight, first): (&InFlight, Txg),
     ) -> Result<Judgement, PosixError> {
         let dataset = &self.require_writer()?.dataset;
-        // Nobody writes groups for a set without a head: only what is on disk counts there.
+        // A set without a head has no transaction groups in flight: only what is on disk counts
+        // there.
         let can_wait = dataset.can_share();
         let mut judgement = Judgement::Fits;
         for (kind, id) in owners {
@@ -250,7 +251,7 @@ impl FileSystem {
         Ok(judgement)
     }
 
-    /// Sets how many bytes, or objects, somebody may have; 0 takes the limit away.
+    /// Sets the limit of an id in bytes, or objects; 0 removes it.
     pub fn set_quota(
         &self,
         kind: AccountKind,

@@ -1,5 +1,5 @@
-//! Counting who uses how much, where that is not known: after a raw receive, and after an upgrade
-//! of the pool.
+//! Counting the usage of users, groups and projects where it is unknown: after a raw receive, and
+//! after an upgrade of the pool.
 //!
 //! Quotas depend on these accounts, and a raw stream cannot carry them. So a file system that is
 //! opened for writing counts what is missing, in the background and a part in each transaction
@@ -22,7 +22,7 @@ use std::time::Duration;
 
 /// Memory until the next sync for what one transaction counts.
 const STEP_BYTES: u64 = 2 << 20;
-/// Between two looks whether what was counted is on disk.
+/// Between two checks whether the counted accounts are on disk.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Accounts that depend on features of the pool.
@@ -59,7 +59,7 @@ impl FileSystem {
         for (guid, flag) in BY_FEATURE {
             wanted |= if is_enabled(guid) { flag } else { 0 };
         }
-        // With the first all others are emptied and counted anew.
+        // If user accounting is missing, all accounts are emptied and counted again.
         let missing = match complete & FLAG_USER_ACCOUNTING_COMPLETE {
             0 => wanted,
             _ => wanted & !complete,

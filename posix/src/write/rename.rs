@@ -1,9 +1,10 @@
 //! Renaming (format/3b 4).
 //!
-//! Up to four objects change: two directories, what moves, and what stood at its new place. All
-//! are locked together; since which they are is known only after looking, one looks, locks, and
-//! looks again. A directory may not come to lie in itself: moves between directories take turns,
-//! so that the way up from the new place stays what it was when it was followed.
+//! Up to four objects change: two directories, what moves, and what stood at its new place. All are
+//! locked together. Which they are is known only after a lookup, so the entries are looked up,
+//! locked, and looked up again. A directory must not be moved into itself: moves between
+//! directories take turns, so that the path up from the new place does not change after it was
+//! checked.
 
 use super::change::Change;
 use super::create::{Placed, exists};
@@ -22,7 +23,7 @@ use std::sync::Arc;
 /// What becomes of the two places.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RenameMode {
-    /// What stands at the new place goes.
+    /// An existing target is removed.
     #[default]
     Replace,
     /// The new place must be free.
@@ -37,7 +38,7 @@ pub enum RenameMode {
 const DEPTH_MAX: usize = 1 << 16;
 
 /// Everything that takes part, as it is under the locks: two directories, what moves with its
-/// spelling, and what stands at its new place.
+/// spelling, and the existing target.
 pub(super) struct Move {
     pub(super) from: Arc<Znode>,
     pub(super) to: Arc<Znode>,
@@ -74,8 +75,8 @@ fn as_subdirectory(znode: &Znode) -> i64 {
     i64::from(znode.kind() == FileKind::Directory)
 }
 
-/// Has what was written to a file be durable before its new name is: who replaces a file by a
-/// rename and does not sync it has the old contents after a crash, or the new ones.
+/// Makes the contents of a file durable before its new name. If a program replaces a file by a
+/// rename without a sync, the old or the new contents are there after a crash.
 fn log_sources(tx: &Change<'_>, moved: &Move) {
     tx.log_in_order(moved.source.1.id());
     if let Some((_, target)) = &moved.target {
@@ -198,9 +199,9 @@ impl FileSystem {
         Ok(gone)
     }
 
-    /// Moves an entry to `to_name`; what stands there goes. With `has_whiteout` the caller puts one
-    /// to the old place. Returns an object that the caller puts into the delete queue, as the last
-    /// step, and reaps.
+    /// Moves an entry to `to_name`; an existing target is removed. With `has_whiteout` the caller
+    /// creates one at the old place. Returns an object that the caller puts into the delete queue,
+    /// as the last step, and reaps.
     pub(super) fn apply_move(
         &self,
         tx: &Change<'_>,

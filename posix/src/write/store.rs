@@ -1,8 +1,8 @@
 //! Storing attributes (format/3b 2).
 //!
-//! Most changes replace values of fixed length in place. Others lay the attributes out anew, in
-//! the bonus buffer and if need be a spill block, and register the layout if it is a new one.
-//! Legacy znodes, of file systems before version 5, are in [`super::legacy`].
+//! Most changes replace values of fixed length in place. Other changes write all attributes again,
+//! in the bonus buffer and if need be a spill block, and register the layout if it is new. Legacy
+//! znodes, of file systems before version 5, are in [`super::legacy`].
 
 use super::change::Change;
 use crate::attributes::AttributeTables;
@@ -26,7 +26,7 @@ pub(super) enum Value {
     Word(u64),
     Time(Timestamp),
     Bytes(Vec<u8>),
-    /// The attribute is taken away.
+    /// The attribute is removed.
     Absent,
 }
 
@@ -204,7 +204,7 @@ impl FileSystem {
         Ok((bonus, Some(spill.ok_or_else(too_large)?)))
     }
 
-    /// The buffers for a new object in a dnode of so many slots.
+    /// The buffers for a new object in a dnode with this many slots.
     pub(super) fn new_buffers(
         &self,
         tx: &Change<'_>,

@@ -15,7 +15,7 @@ use cenote_ondisk::master_node::keys;
 use cenote_ondisk::system_attributes::SaTables;
 
 impl FileSystem {
-    /// Makes the file system one of `version`, which is at most
+    /// Upgrades the file system to `version`, which is at most
     /// [`VERSION_MAX`](crate::master::VERSION_MAX).
     ///
     /// # Errors

@@ -1,9 +1,9 @@
 //! Changing extended attributes (format/3b 7).
 //!
-//! Small values go into a packed list among the system attributes, if the dataset says so; what
-//! does not fit there, and everything otherwise, are files in a hidden directory. A value that
-//! moves from one place to the other is taken out of the first in the same transaction. The lists
-//! of POSIX are attributes whose change changes the mode.
+//! With `xattr=sa`, small values are stored in a packed list among the system attributes. Others
+//! are files in a hidden directory. A value that moves from one place to the other is taken out of
+//! the first in the same transaction. The lists of POSIX are attributes whose change changes the
+//! mode.
 
 use super::access_list::{mode_of, trivial};
 use super::change::Change;
@@ -43,8 +43,7 @@ pub enum SetXattr {
     Create,
     /// It must be there.
     Replace,
-    /// Either; a list of POSIX that comes from somebody outside the file's group, who may not
-    /// keep its setgid bit.
+    /// Either. The user is outside the file's group, so a POSIX list clears the setgid bit.
     ByStranger,
 }
 
@@ -85,8 +84,8 @@ impl FileSystem {
             };
             let mode = file.attributes().mode & !0o777 & !lost | permissions;
             changes = take_permissions(changes, &file, mode);
-            // A log may end between the two records: there the file must not let anybody in whom
-            // neither the old list nor the new one does. So the mask of a list stays for as long
+            // A log may end between the two records. There the file must not grant access that
+            // neither the old list nor the new one grants. So the mask of a list stays for as long
             // as there is a list, and comes only after it.
             if is_minimal {
                 self.log_posix_mode(&tx, &file, mode);
@@ -298,8 +297,8 @@ impl FileSystem {
         Ok(())
     }
 
-    /// Takes its capabilities from a program whose contents or owner change: whoever runs it next
-    /// would have them (capabilities(7)). Linux leaves this to file systems that promise
+    /// Removes the capabilities of a program whose contents or owner change: the changed program
+    /// must not run with them (capabilities(7)). Linux leaves this to file systems that promise
     /// `FUSE_HANDLE_KILLPRIV_V2`.
     pub(super) fn drop_capabilities(
         &self,
@@ -320,7 +319,7 @@ impl FileSystem {
         }
     }
 
-    /// Removes an attribute from wherever it is.
+    /// Removes an attribute, from the list or the directory.
     fn take_away(
         &self,
         tx: &Change<'_>,

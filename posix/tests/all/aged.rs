@@ -1,4 +1,4 @@
-//! A busy writer and small changes of others beside it, without `fsync`; and `fsync` without space.
+//! A busy writer, and small changes by other programs without `fsync`; and `fsync` without space.
 
 use crate::logged::replay;
 use crate::made;
@@ -92,8 +92,8 @@ fn run(age_ms: u64) -> Outcome {
 }
 
 /// A bulk copy made the transaction group large, and large groups are left to grow for up to five
-/// seconds. A crash lost all that others had written meanwhile, however small, where it loses about
-/// a second of that otherwise.
+/// seconds. A crash then lost all small writes of other programs since, instead of about the last
+/// second.
 #[test]
 fn small_changes_beside_a_busy_writer_are_not_lost() {
     World::simulated(1).run(|| {
@@ -133,7 +133,7 @@ fn what_is_written_again_in_a_group_counts_once() {
         for number in 0..3000 {
             write((128 << 10) + number * 40, &[2; 40]);
         }
-        assert_eq!(pool.synced_txg(), synced, "nobody waited");
+        assert_eq!(pool.synced_txg(), synced, "no caller waited");
     });
 }
 

@@ -1,7 +1,7 @@
-//! What a commit of one file makes durable of others: each is in a state in which it was.
+//! A commit of one file makes changes of others durable, too: each must be in a state that existed.
 //!
-//! A commit takes all changes of names, and of objects only what it was asked for. What belongs to
-//! a change of names has to come with it.
+//! A commit includes all changes of names, but only the requested objects. What belongs to a change
+//! of names has to come with it.
 
 use crate::logged::{bytes, facts, replay};
 use crate::made;
@@ -15,7 +15,7 @@ use cenote_posix::{FileKind, FileSystem, Znode};
 use cenote_sim::{Disks, Random};
 use std::sync::Arc;
 
-/// Owner rwx, user 1001 r-x, group r-x, mask rwx, others nothing.
+/// Owner rwx, user 1001 r-x, group r-x, mask rwx, other ---.
 const LIST: [u8; 44] = [
     2, 0, 0, 0, 1, 0, 7, 0, 255, 255, 255, 255, 2, 0, 5, 0, 233, 3, 0, 0, 4, 0, 5, 0, 255, 255,
     255, 255, 16, 0, 7, 0, 255, 255, 255, 255, 32, 0, 0, 0, 255, 255, 255, 255,
@@ -174,8 +174,8 @@ fn a_truncated_file_has_its_times() {
 }
 
 /// An extended attribute was in a file of its own, and got a value that is short enough for the
-/// list. The log had the end of that file among the changes of names, and the list only for whoever
-/// synced the attribute's owner: after a crash there was no value at all.
+/// list. The log had the removal of that file among the changes of names, but the list only when
+/// the attribute's owner was synced: after a crash there was no value at all.
 #[test]
 fn an_attribute_that_moves_is_never_without_a_value() {
     World::simulated(4).run(|| {

@@ -1,5 +1,5 @@
 //! Pools that lost power with operations in their intent logs, opened for writing: the logs are
-//! replayed for good, also when the power goes again in the middle of that.
+//! replayed to disk, also when the power fails again in the middle of that.
 
 use crate::common;
 use crate::pools;

@@ -1,4 +1,4 @@
-//! Logs of real pools: what was promised is there after a power cut, however it is asked for.
+//! Logs of real pools: synced changes survive a power cut, with every kind of sync.
 //!
 //! Each operation here once waited for its group, for it had no record. Now the log has all of
 //! them: a cut comes right after the promise, and everything is as it was, by our replay; OpenZFS
@@ -103,7 +103,7 @@ fn change(fs: &FileSystem, top: ObjectId) {
         .expect("renames");
 }
 
-/// Replays the log for good; the number of its records.
+/// Replays the log to disk; returns the number of its records.
 pub fn replay(pool: &Pool) -> u64 {
     // The key, if there is one.
     drop(files(pool, false));

@@ -1,5 +1,5 @@
-//! Pools whose metadata is wrong and whose checksums are right: whatever they say, reading ends
-//! and never panics.
+//! Pools whose metadata is wrong and whose checksums are right: reading them always ends and never
+//! panics.
 
 use crate::common;
 use cenote_base::{RealEnv, Txg};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// Objects met on a walk of a golden pool; a mutant that shows many more never ends.
 const WALK_MAX: usize = 100_000;
 
-/// Mutants of each pool; `CENOTE_MUTANTS` asks for more.
+/// Mutants of each pool; `CENOTE_MUTANTS` sets another number.
 fn mutants() -> u64 {
     let wanted = std::env::var("CENOTE_MUTANTS").ok();
     wanted.and_then(|count| count.parse().ok()).unwrap_or(60)

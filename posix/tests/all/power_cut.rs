@@ -1,6 +1,5 @@
-//! Power cuts while files change: whatever the devices kept of what was not flushed, the files
-//! are as somebody was promised, or as the next promise would have them, and every block is
-//! whole.
+//! Power cuts while files change. The devices keep any part of the unflushed writes. The files must
+//! be as of the last sync, or as the next one would have left them, and every block is whole.
 //!
 //! The work goes in rounds, each of which ends with a sync as `fsync(2)` makes it. A cut may fall
 //! anywhere. What a file system looks like afterwards is checked file by file: each is as of the
@@ -205,7 +204,7 @@ fn judge(pool: &Pool, writable: bool, states: &[&State], what: &str) {
         let is_one_of = states
             .iter()
             .any(|state| state.get(name) == found.get(name));
-        assert!(is_one_of, "{what}: {name} is as nobody left it");
+        assert!(is_one_of, "{what}: {name} is in no expected state");
     }
 }
 
@@ -281,7 +280,7 @@ fn cut(layout: &Layout, seed: u64) {
             judge(&import(&image, true), false, &allowed, &what);
             continue;
         }
-        // The work goes on, and the power goes once more.
+        // The work continues, and the power fails again.
         let pool = import(&image, false);
         judge(&pool, true, &allowed, &what);
         let fs = files(&pool, true);

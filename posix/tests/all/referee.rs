@@ -135,7 +135,7 @@ fn new_pools() {
     }
 }
 
-/// Keeps the devices for a closer look, where one is told.
+/// Keeps the devices for inspection if `KEEP_POOL` names a directory.
 fn keep(dir: &Path) {
     let Some(to) = std::env::var_os("KEEP_POOL") else {
         return;

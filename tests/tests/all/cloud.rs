@@ -223,7 +223,7 @@ fn of_two_who_have_a_pool_one_writes() -> Result<()> {
     ensure!(fs::read(old.path("tank").join("new"))? == b"new");
     has(
         &old.ok("zpool status tank")?,
-        "another host went on without what was here",
+        "another host took over without this host's log",
     )?;
     old.ok("zpool export tank")?;
     store.judge(&old, &["a"])

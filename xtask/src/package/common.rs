@@ -18,7 +18,7 @@ pub struct Release {
 /// The two packages.
 pub const PACKAGES: [&str; 2] = ["cenote", "cenote-zfs"];
 
-/// Who makes the packages.
+/// The maintainer of the packages.
 pub const MAINTAINER: &str = "Cenote <cenote@localhost>";
 
 /// Runs a program; its output in an error.

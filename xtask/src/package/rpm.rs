@@ -13,7 +13,8 @@ pub fn is_there() -> bool {
     found.is_ok_and(|output| output.status.success())
 }
 
-/// Where zsh looks for completions: Debian's directory, which the tree has, and that of others.
+/// Where zsh looks for completions: Debian's directory, which the tree has, and that of other
+/// distributions.
 const ZSH: (&str, &str) = (
     "usr/share/zsh/vendor-completions",
     "usr/share/zsh/site-functions",

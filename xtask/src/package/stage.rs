@@ -257,7 +257,7 @@ fn documents(own: &Path, zfs: &Path, release: &Release) -> Result<()> {
     Ok(())
 }
 
-/// Directories can be entered by everybody, whatever the umask is.
+/// Every user can enter the directories, with any umask.
 fn set_modes(directory: &Path) -> Result<()> {
     fs::set_permissions(directory, fs::Permissions::from_mode(0o755))?;
     for entry in fs::read_dir(directory)? {

@@ -79,7 +79,7 @@ test "$(zpool get -H -o value altroot other)" = /mnt
 cenote nbd status | grep -q other/volume
 zpool export other
 
-say "a key that somebody typed keeps the daemon, too"
+say "a key that was typed keeps the daemon, too"
 echo passphrase | zfs create -o encryption=on -o keyformat=passphrase tank/secret
 first=$(pid)
 dpkg -i /packages/2/cenote_*.deb >/tmp/upgrade.log 2>&1 || { cat /tmp/upgrade.log; exit 1; }

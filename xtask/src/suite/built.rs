@@ -1,4 +1,4 @@
-//! Building the test programs, and finding them: Cargo tells of each as a line of JSON.
+//! Building the test programs, and finding them: Cargo prints a line of JSON for each.
 
 use crate::workspace;
 use anyhow::{Context, Result};

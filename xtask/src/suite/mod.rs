@@ -27,7 +27,7 @@ use std::time::{Duration, Instant};
 
 /// A program that runs longer than this hangs. The slowest takes a third of it on a busy machine.
 const LIMIT: Duration = Duration::from_secs(40 * 60);
-/// How often a program that runs is looked at.
+/// How often a running program is checked.
 const POLL: Duration = Duration::from_millis(50);
 /// If more tests fail than this, it is not because the machine was busy.
 const UNSTEADY_MAX: usize = 5;
@@ -167,7 +167,7 @@ fn unit(name: &str, command: Command, logs: &Path) -> Unit {
     }
 }
 
-/// Runs a unit to its end, and sends what came of it.
+/// Runs a unit to its end, and sends its outcome.
 fn finish(mut unit: Unit, to: &Sender<(Unit, Outcome)>) {
     let begun = Instant::now();
     let status = attempt(&mut unit);

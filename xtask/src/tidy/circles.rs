@@ -2,7 +2,7 @@
 //!
 //! Of two files that use each other neither can be read first, and none of them can be moved, so
 //! that they are one file in two pieces. Here each file of a crate is a node, and an edge goes to
-//! the file whose items it names ([`super::uses`]). What children of a module share stands in a
+//! the file whose items it names ([`super::uses`]). Code that children of a module share is in a
 //! file beside them, and `mod.rs` declares them, hands on and calls; it is not used by them.
 //!
 //! The rule is younger than the code. The files that were in circles when it came are listed in
@@ -115,7 +115,7 @@ fn judge(uses: &Uses, circles: &[Vec<String>], left: &BTreeSet<&str>, problems: 
     }
 }
 
-/// The groups of files in which each uses every other one, if only by way of others.
+/// The groups of files in which each uses every other one, directly or indirectly.
 fn circles(uses: &Graph) -> Vec<Vec<String>> {
     let reached: BTreeMap<&str, BTreeSet<&str>> = uses
         .keys()
@@ -135,7 +135,7 @@ fn circles(uses: &Graph) -> Vec<Vec<String>> {
     circles
 }
 
-/// All that `file` uses, by way of others, too.
+/// All that `file` uses, directly or indirectly.
 fn reach<'a>(uses: &'a Graph, file: &str) -> BTreeSet<&'a str> {
     let mut reached = BTreeSet::new();
     let mut pending: Vec<&str> = vec![file];

@@ -30,7 +30,7 @@ pub(super) struct Import {
     /// The name; `None` for all that the path holds.
     pub name: Option<String>,
     pub path: Vec<String>,
-    /// Whether others may import it from here.
+    /// Whether other files may import it from here.
     pub is_shared: bool,
     /// From 1.
     pub line: usize,
@@ -117,7 +117,7 @@ fn without_tests<'a>(tokens: &Tokens<'a>) -> Tokens<'a> {
     kept
 }
 
-/// Where the attribute that begins at `at` ends, and whether only tests have what it stands at.
+/// Where the attribute that begins at `at` ends, and whether its item exists only in tests.
 fn attribute(tokens: &Tokens<'_>, at: usize) -> Option<(usize, bool)> {
     let mark = |at: usize, mark: u8| tokens.get(at).is_some_and(|(_, t)| *t == Token::Mark(mark));
     let open = at + 1 + usize::from(mark(at + 1, b'!'));

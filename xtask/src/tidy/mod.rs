@@ -1,9 +1,9 @@
 //! The rules of STYLE.md that a program can check.
 //!
-//! A rule that nobody checks is a wish, and one that needs a compiler plugin is never written. So
-//! these checks work on text: [`source::Source`] blanks out strings and comments, and what is left
-//! is simple enough to count braces in. They see every file that is not ignored by its place
-//! (`target`, hidden directories), committed or not.
+//! Rules that are not checked are not kept, and a check that needs a compiler plugin is too much
+//! work. So these checks work on text: [`source::Source`] blanks out strings and comments, and what
+//! is left is simple enough to count braces in. They see every file that is not ignored by its
+//! place (`target`, hidden directories), committed or not.
 //!
 //! An exception is a comment at the place, with the reason: `tidy: allow(RULE, REASON)` behind
 //! `//`, on one of the three lines above or in the line itself.
@@ -56,7 +56,7 @@ pub fn check(root: &Path) -> Result<Vec<Problem>> {
     Ok(problems)
 }
 
-/// The text files below `root`. Neither hidden directories nor build results are looked at.
+/// The text files below `root`. Hidden directories and build results are skipped.
 fn text_files(root: &Path) -> Result<Vec<TextFile>> {
     let mut files = Vec::new();
     let mut pending: Vec<PathBuf> = vec![root.to_path_buf()];

@@ -31,7 +31,7 @@ pub(super) fn check(files: &[TextFile], problems: &mut Vec<Problem>) {
     }
 }
 
-/// What to say of a file that nobody reaches.
+/// The message about a file that no `mod` reaches.
 fn dead_message(path: &str) -> &'static str {
     let parts: Vec<&str> = path.split('/').collect();
     match parts[..] {
@@ -40,11 +40,11 @@ fn dead_message(path: &str) -> &'static str {
     }
 }
 
-/// Whether Cargo finds the file by itself, and may.
+/// Whether the file is a crate root that Cargo finds, and may be one.
 ///
 /// Cargo would make a program of each file in `tests`. Linking costs more than most tests do, so
-/// that a crate has one, whose modules are the files in `tests/all`. Tests that disturb all others
-/// have a directory, and so a program, of their own.
+/// that a crate has one, whose modules are the files in `tests/all`. Tests that disturb all other
+/// tests have a directory, and so a program, of their own.
 fn is_root(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').collect();
     matches!(

@@ -1,8 +1,8 @@
 //! Rust source with strings and comments blanked out, so that braces can be counted.
 //!
 //! The scanner knows just enough of Rust's grammar: nested block comments, ordinary, raw, byte and
-//! C strings, and what tells a character from a lifetime. What it blanks becomes spaces, one per
-//! byte, and line ends stay, so that every position holds in both texts.
+//! C strings, and the difference between a character and a lifetime. What it blanks becomes spaces,
+//! one per byte, and line ends stay, so that every position holds in both texts.
 
 use std::ops::Range;
 
@@ -90,7 +90,7 @@ impl Source {
             .collect()
     }
 
-    /// The function whose `fn` stands at `at`; `None` for pointers to functions and declarations.
+    /// The function whose `fn` is at `at`; `None` for pointers to functions and declarations.
     fn function(&self, at: usize) -> Option<Function> {
         let after = self.code[at + 2..].trim_start();
         let name: String = after

@@ -1,4 +1,4 @@
-//! Words that do not belong: calls that panic on input, unfinished work, somebody's own paths.
+//! Words that do not belong: calls that panic on input, unfinished work, private paths.
 
 use super::problem::{Problem, TextFile};
 use super::source::Source;
@@ -41,7 +41,7 @@ pub(super) fn check_text(file: &TextFile, problems: &mut Vec<Problem>) {
     }
 }
 
-/// A path into somebody's home or work directory.
+/// A path into a home or work directory.
 fn private_path(line: &str) -> Option<&str> {
     let starts = line.match_indices('/').filter(|(at, _)| {
         let before = line[..*at].chars().next_back();

@@ -180,6 +180,6 @@ pub const DATASET: &[PropertyInfo] = &[
     row("defaultprojectobjquota", "", "DEFAULTPROJECTOBJQUOTA", FS, Number, RIGHT, RO, ""),
     row("snapshots_changed_nsecs", "", "SNAPSHOTS_CHANGED_NSECS", HEADS, Exact, RIGHT, RO, ""),
     row("zoned_uid", "", "ZONED_UID", FS, Exact, RIGHT, RO, ""),
-    // Shown to who asks for it only.
+    // Shown only if it is requested.
     row("inconsistent", "", "INCONSISTENT", LIVE, Exact, RIGHT, RO, ""),
 ];

@@ -1,10 +1,10 @@
 //! What setting a property does here.
 //!
-//! OpenZFS has properties for things that Cenote does not have, or does in another way. Each that
-//! can be set is one of three: it is obeyed; it is kept, for other systems that open the pool, and
-//! whoever sets it is told so; or it is refused, because a user who sets it relies on something
-//! that would not happen. Tests in the engine look for the code that obeys those of the first
-//! kind, and for none that obeys the others.
+//! OpenZFS has properties for things that Cenote does not have, or does in another way. Each
+//! settable one is of one of three kinds. It is obeyed. Or it is stored for other systems that open
+//! the pool, with a message to the user. Or it is refused, because the user would rely on an effect
+//! that it does not have. Tests in the engine check that there is code that obeys the first kind,
+//! and none for the others.
 
 /// What setting a property does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! What is known of one property.
+//! The description of one property.
 
 use crate::model::dataset::KindSet;
 
@@ -34,7 +34,7 @@ pub enum Unit {
 /// How a list lays out the column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
-    /// Left aligned, at least this wide whatever the values are: the longest word of an index.
+    /// Left aligned, at least this wide for all values: the longest word of an index.
     Words(usize),
     /// Left aligned, as wide as the widest value.
     Measured,

@@ -45,7 +45,7 @@ pub const ACCOUNTING: [&str; 12] = [
 ];
 
 /// The unit of a property that takes an argument (`userused@root`, `written@monday`), if it is one.
-/// Without an argument it is known, too, and nobody has a value.
+/// The name without an argument is valid, too, and has no value.
 pub fn parametric_unit(name: &str) -> Option<Unit> {
     if name.starts_with("written@") || name.starts_with("written#") {
         return Some(Unit::Bytes);

@@ -71,10 +71,10 @@ pub enum DeviceRefusal {
     /// It does not trim.
     #[error("trim operations are not supported by this device")]
     DoesNotTrim,
-    /// Somebody uses it, and no force takes it.
+    /// It is in use, and force does not help.
     #[error("{claim}")]
     Claimed {
-        /// Who, with the device's path.
+        /// The user of the device, with its path.
         claim: String,
     },
     /// It cannot be opened or written.

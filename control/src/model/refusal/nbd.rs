@@ -48,7 +48,7 @@ pub enum NbdRefusal {
         /// The name or address.
         target: String,
     },
-    /// It is served because a property says so.
+    /// It is served because of a property.
     #[error(
         "'{dataset}' is served by its property; run 'zfs set cenote:nbd=off {}'",
         shell_word(dataset)

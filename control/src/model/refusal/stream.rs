@@ -32,7 +32,7 @@ pub enum StreamAct {
         /// The parent.
         dataset: String,
     },
-    /// To send what was asked for.
+    /// To send the requested stream.
     #[error("cannot send '{target}'")]
     Send {
         /// The dataset or snapshot.
@@ -44,7 +44,7 @@ pub enum StreamAct {
         /// The snapshot.
         snapshot: String,
     },
-    /// To send the rest that a token asks for.
+    /// To send the rest that a resume token names.
     #[error("cannot resume send")]
     ResumeSend,
     /// To destroy what was received in part.
@@ -106,7 +106,7 @@ pub enum StreamRefusal {
     /// It was sent without large blocks, and what it builds upon with them.
     #[error("incremental send stream requires -L (--large-block), to match previous receive.")]
     NeedsLargeBlocks,
-    /// Somebody gave up.
+    /// It was interrupted.
     #[error("interrupted")]
     Interrupted,
     /// The pool is imported read-only.
@@ -212,7 +212,7 @@ pub enum StreamRefusal {
         /// The dataset.
         dataset: String,
     },
-    /// An earlier stream can be gone on with.
+    /// An earlier stream was interrupted and can be resumed.
     #[error("destination {dataset} contains partially-complete state from \"zfs receive -s\".")]
     PartlyReceived {
         /// The dataset.
@@ -236,7 +236,7 @@ pub enum StreamRefusal {
         /// The property.
         property: String,
     },
-    /// The stream's keys are none that are known here.
+    /// The stream's keys are of an unknown kind.
     #[error("stream uses crypto parameters not compatible with this pool")]
     UnknownCrypto,
     /// What the stream builds upon is not encrypted.
@@ -245,7 +245,7 @@ pub enum StreamRefusal {
     /// What the stream builds upon has another key.
     #[error("encryption key does not match existing key")]
     OtherKey,
-    /// What the stream builds upon was encrypted anew.
+    /// The stream's base has been encrypted again since.
     #[error("IV set guid mismatch. See the 'zfs receive' man page section")]
     OtherIvSet,
     /// The snapshot to begin as is not there.
@@ -275,7 +275,7 @@ pub enum StreamRefusal {
     /// Not all that is damaged was healed.
     #[error("corrective receive was not able to reconstruct the data needed for healing.")]
     NotHealed,
-    /// It broke off, and can be gone on with.
+    /// It was interrupted, and can be resumed.
     #[error(
         "{reason}\nPartially received snapshot is saved.\n\
          A resuming stream can be generated on the sending system by running:\n    \
@@ -284,7 +284,7 @@ pub enum StreamRefusal {
     Kept {
         /// Why it broke off.
         reason: String,
-        /// What asks for the rest.
+        /// The token to resume with.
         token: String,
     },
     /// Nothing was received in part.
@@ -317,7 +317,7 @@ pub enum StreamRefusal {
     /// The key is not loaded.
     #[error("dataset key must be loaded")]
     KeyNotLoaded,
-    /// Nobody reads the stream any more.
+    /// The reader of the stream has ended.
     #[error("Broken pipe")]
     BrokenPipe,
     /// A signal came.

@@ -1,4 +1,4 @@
-//! Why volumes are not made disks of this machine, or their disks not taken away.
+//! Why disks of this machine are not created for volumes, or not removed.
 
 use crate::model::shell_word;
 use serde::{Deserialize, Serialize};
@@ -26,7 +26,7 @@ pub enum UblkRefusal {
         /// The name or path.
         target: String,
     },
-    /// It is there because a property says so.
+    /// It exists because of a property.
     #[error(
         "'{dataset}' has a disk because of its property; run 'zfs set cenote:ublk=off {}'",
         shell_word(dataset)
@@ -35,7 +35,7 @@ pub enum UblkRefusal {
         /// The volume or snapshot.
         dataset: String,
     },
-    /// Somebody has it open.
+    /// It is open.
     #[error(
         "{device} of '{dataset}' is in use: it is mounted, or a program has it open; unmount or \
          close it first, or use -f, which fails all further requests to it"
@@ -46,7 +46,7 @@ pub enum UblkRefusal {
         /// The kernel's device.
         device: String,
     },
-    /// It cannot be taken away.
+    /// It cannot be removed.
     #[error("{device} of '{dataset}' cannot be taken away: {reason}")]
     Stays {
         /// The volume or snapshot.

@@ -2,8 +2,8 @@
 //!
 //! `chattr` and `lsattr` come as two pairs of commands, an older one with a word of flags and a
 //! newer one with a structure (`fsxattr` of `linux/fs.h`) that has a project, too. The kernel
-//! checks who may change what. Cloning (`FICLONE`) never gets here: the kernel answers it for all
-//! FUSE mounts with `EOPNOTSUPP`, and copying by `copy_file_range` shares blocks instead.
+//! checks permissions. Cloning (`FICLONE`) never gets here: the kernel answers it for all FUSE
+//! mounts with `EOPNOTSUPP`, and copying by `copy_file_range` shares blocks instead.
 
 use super::{Answer, Outcome, Worker};
 use crate::filesystem::Context;

@@ -1,8 +1,8 @@
 //! The FUSE control file system: one directory per connection, named by the device's minor number.
 //!
-//! Writing to its `abort` file ends a connection however many files are open on it and wherever
-//! its mounts are. It usually lies at `/sys/fs/fuse/connections`; where nobody mounted it, root
-//! can have it without putting it anywhere.
+//! Writing to its `abort` file ends a connection however many files are open on it and wherever its
+//! mounts are. It usually lies at `/sys/fs/fuse/connections`; if it is not mounted, root can use it
+//! through a detached mount.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{Mode, OFlags};

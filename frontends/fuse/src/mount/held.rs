@@ -1,8 +1,8 @@
-//! A mount held by its root directory, so that it stays what is meant whatever its path leads to.
+//! A mount held by its root directory, so that it stays the same even if its path leads elsewhere.
 //!
-//! Between a look at a mount and the call that takes it away its path may get another mount: the
-//! dead mount is gone, and its owner has mounted again. So who takes a mount away first opens its
-//! root (`O_PATH`, which no server is asked for), looks at that, and unmounts that.
+//! Between checking a mount and unmounting it, its path may get another mount: the owner has
+//! replaced the dead mount. So an unmount first opens the root (`O_PATH`, which needs no server),
+//! checks that, and unmounts that.
 
 use super::table::MountEntry;
 use cenote_base::rt;
@@ -41,7 +41,7 @@ impl HeldMount {
         Ok((found.stx_dev_major, found.stx_dev_minor))
     }
 
-    /// Whether its server is gone, which is for good. May wait for a server that is stuck.
+    /// Whether its server has ended, which is permanent. May wait for a server that is stuck.
     fn is_dead(&self) -> bool {
         // A plain `stat` may be answered from the kernel's cache; this is asked always.
         rustix::fs::fstatfs(&self.0).is_err_and(|error| error == Errno::NOTCONN)
@@ -77,15 +77,15 @@ pub(super) fn probe(entry: &MountEntry) -> Probed {
             Some(held) if held.is_dead() => Probed::Dead(held),
             Some(_) => Probed::Live,
         };
-        // The receiver may have given up; then nobody needs the outcome.
+        // The receiver may have timed out; then the outcome is not needed.
         let _ = sender.send(probed);
     });
     let probed = probe.map(|_| receiver.recv_timeout(PROBE_TIMEOUT));
     probed.map_or(Probed::Live, |probed| probed.unwrap_or(Probed::Live))
 }
 
-/// Mounts a FUSE connection beneath the mount that is on top at a place: when that one is taken
-/// away, the place goes from the one to the other, and never shows what lies below both.
+/// Mounts a FUSE connection beneath the mount that is on top at a place: when the upper one is
+/// unmounted, the place switches directly to the new one, and never shows the directory below both.
 ///
 /// # Errors
 /// `ENOSYS` or `EINVAL` before Linux 6.5, or where the tree does not allow it.

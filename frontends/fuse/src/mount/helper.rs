@@ -132,7 +132,7 @@ fn receive_descriptor(socket: &OwnedFd) -> Result<OwnedFd, MountError> {
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0; 1];
     let mut pieces = [IoSliceMut::new(&mut byte)];
-    // The helper has ended, so whatever it sent is here; nothing to wait for.
+    // The helper has ended, so all that it sent has arrived; do not wait.
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     recvmsg(socket, &mut pieces, &mut control, flags).map_err(MountError::Channel)?;
     for message in control.drain() {

@@ -1,18 +1,18 @@
-//! Who has a mount in other mount namespaces.
+//! Processes that have a mount in other mount namespaces.
 //!
 //! A container, a service with directories of its own, or `unshare --mount` begins with a copy of
-//! all mounts. Where it does not follow the tree that it was copied from, a mount that is taken
-//! away here lives on there, and its server goes on being asked. Only `/proc` tells who that is,
-//! and of other users' processes only root.
+//! all mounts. If the copy does not receive unmounts (mount propagation), a mount that is unmounted
+//! here stays there, and its server keeps getting requests. Only `/proc` shows these processes, and
+//! other users' processes only to root.
 //!
 //! Most namespaces have such a mount by accident: they began with a copy of everything. An *idle
-//! copy* can be ended, and nobody loses anything:
+//! copy* can be ended without loss:
 //!
-//! - it is where the mount was here, as a whole, once, in a tree with the same root directory:
-//!   whoever mounted it there on purpose would have put it elsewhere, or over the copy;
+//! - it is where the mount was here, as a whole, once, in a tree with the same root directory: a
+//!   mount that was made there on purpose would be elsewhere, or over the copy;
 //! - no process of any namespace has a file, a directory or a mapping of it;
-//! - all processes of these namespaces can be looked at, and of every other process it can be seen
-//!   that it is in none of them.
+//! - all processes of these namespaces can be inspected, and every other process is visibly in none
+//!   of them.
 //!
 //! What a process opens after the look gets errors; what it has written by then is kept, as the
 //! kernel holds back no writes.
@@ -40,7 +40,7 @@ pub struct Holder {
     pub is_idle_copy: bool,
 }
 
-/// What is known of a namespace that has the mount.
+/// What was found out about a namespace that has the mount.
 struct Found {
     holder: Holder,
     ids: Vec<u64>,
@@ -53,12 +53,12 @@ struct Found {
 enum Use {
     No,
     Yes,
-    /// It cannot be looked at.
+    /// It cannot be inspected.
     Unknown,
 }
 
-/// Who has the mounts of a superblock in other mount namespaces, which were at `place` here: one
-/// process of each.
+/// The holders in other mount namespaces of the mounts of a superblock that were at `place` here:
+/// one process of each.
 pub(super) fn holders(device: (u32, u32), place: &Path) -> Vec<Holder> {
     let own = fs::read_link("/proc/self/ns/mnt").ok();
     let root = root_of(Path::new("/proc/self"));
@@ -105,8 +105,8 @@ pub(super) fn holders(device: (u32, u32), place: &Path) -> Vec<Holder> {
     holders
 }
 
-/// Whether a process that cannot be looked at may be in a namespace that has the mount. Its table
-/// of mounts can be read where little else can.
+/// Whether a process that cannot be inspected may be in a namespace that has the mount. Often its
+/// table of mounts is readable when little else is.
 fn may_have(process: &Path, device: (u32, u32)) -> bool {
     match mounts_in(&process.join("mountinfo")) {
         Ok(mounts) => mounts.iter().any(|entry| entry.device == device),

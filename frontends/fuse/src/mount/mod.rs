@@ -1,13 +1,13 @@
 //! Putting a file system into the tree, and taking it out again.
 //!
-//! Three ways lead to a mount, tried in this order: `mount(2)` by ourselves, which root may and
-//! whoever has entered a namespace of his own ([`enter_namespace`]); the set-user-id helper
+//! Three ways lead to a mount, tried in this order: `mount(2)` by ourselves, which root and
+//! processes in a namespace of their own may call ([`enter_namespace`]); the set-user-id helper
 //! `fusermount3`; and otherwise an error that names both. The connection to the kernel is the same
-//! whichever way was taken.
+//! either way.
 //!
-//! A mount ends when the kernel says so: after our own unmount, somebody else's `umount`, or an
-//! abort. The workers then leave by themselves. Other mount namespaces may keep what was unmounted
-//! in ours; [`Mount::end`] ends it there, too. If the process dies instead, the mount stays behind
+//! A mount ends when the kernel says so: after our own unmount, an external `umount`, or an abort.
+//! The workers then leave by themselves. Other mount namespaces may keep what was unmounted in
+//! ours; [`Mount::end`] ends it there, too. If the process dies instead, the mount stays behind
 //! dead, and the next mount at that place replaces it.
 
 mod control;
@@ -45,17 +45,17 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How long an unmount waits for the workers before it reports success all the same.
+/// How long an unmount waits for the workers; then it reports success anyway.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Between two looks at who else has a mount that does not end.
+/// Between two checks for other holders of a mount that does not end.
 const LOOK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// How long a forced unmount may take to end the connection by itself.
+/// How long a forced unmount may take to end the connection without an abort.
 const FORCE_TIMEOUT: Duration = Duration::from_millis(100);
 
-/// Whoever only looks at a mount, as every daemon does with all of them when it starts, keeps it
-/// busy for a moment: so often it is tried again, and after so long.
+/// How often an unmount that finds the mount busy is repeated, and after what pause. A process that
+/// inspects a mount keeps it busy for a moment; each daemon inspects all mounts when it starts.
 const BUSY_TRIES: u32 = 5;
 const BUSY_PAUSE: Duration = Duration::from_millis(10);
 
@@ -106,8 +106,8 @@ impl Mount {
         Self::serve(file_system, device, (&mount_point, identity), options)
     }
 
-    /// As [`Self::new`], at an existing directory of another mount namespace. Only who is there
-    /// can unmount it by its place; [`Self::end`] ends it.
+    /// As [`Self::new`], at an existing directory of another mount namespace. Only processes in
+    /// that namespace can unmount it by its path; [`Self::end`] ends it.
     pub fn new_within(
         namespace: BorrowedFd<'_>,
         file_system: Arc<dyn FileSystem>,
@@ -149,7 +149,7 @@ impl Mount {
         let session = match started {
             Ok(session) => session,
             Err(error) => {
-                // The first error is the one to tell; the connection has ended with its device.
+                // The first error is the one to report; the connection has ended with its device.
                 if let (Ok(held), Some((id, _))) = (HeldMount::at(mount_point), identity)
                     && held.id() == Ok(id)
                 {
@@ -170,7 +170,7 @@ impl Mount {
         })
     }
 
-    /// The number by which the kernel knows its connection, if that is known.
+    /// The number of its connection in the kernel, if it is known.
     pub fn connection(&self) -> Option<u32> {
         self.identity.map(|(_, (_, minor))| minor)
     }
@@ -255,7 +255,7 @@ impl Mount {
         true
     }
 
-    /// Who has it in other mount namespaces, one process of each, as far as this user can see.
+    /// Its holders in other mount namespaces, one process of each, as far as this user can see.
     pub fn holders(&self) -> Vec<Holder> {
         let device = self.identity.map(|(_, device)| device);
         device.map_or_else(Vec::new, |device| {
@@ -269,8 +269,8 @@ impl Mount {
             .is_some_and(|(id, device)| holders::is_used_here(id, device))
     }
 
-    /// Ends the connection for good, whoever has the mount: what is open fails with ENOTCONN.
-    /// Whether no request is under way any more, nor will be.
+    /// Ends the connection, even if other namespaces have the mount: open files fail with ENOTCONN.
+    /// Returns whether all requests have ended; no new ones will come.
     pub fn end(&self) -> bool {
         if self.is_serving() && self.abort().is_err() {
             // Not everybody has the kernel's means. Then nothing gets through any more.
@@ -280,7 +280,7 @@ impl Mount {
     }
 
     fn unmount_at(&self, place: &Path, mode: UnmountMode) -> Result<(), MountError> {
-        // Who holds a mount by its root keeps it busy; what goes for good is held.
+        // Holding a mount by its root keeps it busy, so a normal unmount does not; the others do.
         let held = match (mode, self.identity) {
             (UnmountMode::Normal, _) | (_, None) => None,
             (_, Some((id, _))) => {
@@ -341,8 +341,7 @@ impl Mount {
         }
     }
 
-    /// Whether it is in the tree. Right after somebody unmounted it from outside it is not, but
-    /// still serving.
+    /// Whether it is in the tree. Right after an external unmount it is not, but still serves.
     pub fn is_in_tree(&self) -> bool {
         if !self.is_serving() {
             return false;
@@ -353,7 +352,8 @@ impl Mount {
             (Ok(top), Some((id, _))) => top.stx_mnt_id == id,
             _ => false,
         };
-        // What cannot be told counts as there: the worst is that it is not mounted again.
+        // If that cannot be found out, assume that it is: the worst result is that it is not
+        // mounted again.
         is_on_top || !matches!(self.current_place(), Ok(None))
     }
 
@@ -373,7 +373,7 @@ impl Mount {
             .iter()
             .rev()
             .find(|entry| entry.mount_point == ours.mount_point);
-        // Unmounting by path would hit whatever was mounted over it.
+        // Unmounting by path would hit the mount above it.
         if top.is_some_and(|top| top.id != ours.id) {
             return Err(MountError::Busy);
         }
@@ -394,7 +394,7 @@ impl Mount {
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        // Nobody is left to tell; what is open is served until it is closed.
+        // There is no caller to get an error; open files are served until they are closed.
         if self.unmount(UnmountMode::Lazy).is_ok() {
             self.session.wait_ended(Some(Duration::from_millis(500)));
         }
@@ -442,7 +442,7 @@ fn check_directory(mount_point: &Path) -> Result<(), MountError> {
     }
 }
 
-/// Mounts in whichever way there is, in the place of a `dead` mount if there is one.
+/// Mounts in the first way that works, in the place of a `dead` mount if there is one.
 fn connect(
     mount_point: &Path,
     dead: Option<HeldMount>,
@@ -561,7 +561,7 @@ fn unmount_path(mount_point: &Path, mode: UnmountMode) -> Result<(), MountError>
     }
 }
 
-/// The newest mount of ours at `mount_point`. Without `/proc` nothing is known.
+/// The newest mount of ours at `mount_point`. `None` without `/proc`.
 fn find_identity(mount_point: &Path) -> Option<Identity> {
     let entries = own_mounts().ok()?;
     let newest = entries

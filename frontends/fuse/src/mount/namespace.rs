@@ -1,11 +1,11 @@
 //! Mounting without any privilege: a user and mount namespace of one's own.
 //!
 //! Inside it the process may call `mount(2)` itself; the mounts are visible to the process and its
-//! children, and to others only by entering the namespace (`nsenter --user --mount --target PID`).
+//! children, and to other processes only in the namespace (`nsenter --user --mount --target PID`).
 //! The kernel gives namespaces only to single-threaded processes, so this comes first in `main`.
 //!
-//! A namespace of others, such as a container's, is entered by a thread, for one call: who stays
-//! there keeps it from going away.
+//! A foreign namespace, such as a container's, is entered by a thread for one call only: a process
+//! that stays in it would keep it alive.
 
 use crate::transport::{unshare_directory, unshare_user_and_mounts};
 use cenote_base::rt;

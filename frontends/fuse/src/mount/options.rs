@@ -17,8 +17,8 @@ pub struct MountOptions {
     pub read_only: bool,
     /// Let users other than the mounting one in.
     pub allow_other: bool,
-    /// Let the kernel check permissions by owner and mode. Switched off, the mounting user reads
-    /// everything, as rescuing a foreign pool wants; ignored when others are let in.
+    /// Let the kernel check permissions by owner and mode. If off, the mounting user can read
+    /// everything, as needed to rescue a foreign pool; ignored if other users have access.
     pub check_permissions: bool,
     /// Honour set-user-id bits (property `setuid`); never for unprivileged mounts.
     pub set_user_id: bool,
@@ -99,7 +99,7 @@ impl MountOptions {
         chosen.fold(MountAttrFlags::empty(), |flags, (_, flag)| flags | *flag)
     }
 
-    /// What the kernel's driver is told of a connection, with its descriptor; words without a
+    /// The parameters of a connection for the kernel's driver, with its descriptor; words without a
     /// value are switches.
     pub(super) fn parameters(&self, descriptor: i32) -> Vec<(&'static str, String)> {
         let mut parameters = vec![
@@ -148,11 +148,11 @@ impl MountOptions {
 /// The helper's settings, by the system's administrator (fusermount3(1)).
 pub(super) const SETTINGS: &str = "/etc/fuse.conf";
 
-/// Of these settings, the one that lets users open their mounts to others.
+/// The setting in that file that lets users open their mounts to other users.
 pub(super) const OTHERS_SETTING: &str = "user_allow_other";
 
-/// Whether a user's mount may be open to others, which mounts inside that mount need: the helper
-/// runs as root, whom a mount for its owner alone keeps out.
+/// Whether a user's mount may be open to other users. Mounts inside that mount need this: the
+/// helper runs as root, and a mount for its owner alone excludes root.
 pub(super) fn lets_others_in() -> bool {
     let settings = std::fs::read_to_string(SETTINGS).unwrap_or_default();
     settings

@@ -1,10 +1,10 @@
 //! Mounts whose server died: finding them and clearing them away.
 //!
 //! When a server is killed the kernel keeps its mount, and every access fails with ENOTCONN
-//! ("Transport endpoint is not connected"). That is good: what programs write there would else come
-//! to lie in the directory below, and be hidden by the next mount. So nobody takes a dead mount
-//! away but who mounts at the same place, in one step where the kernel can, or was asked to by
-//! name. A daemon that starts leaves all as it is.
+//! ("Transport endpoint is not connected"). That is good: otherwise programs would write into the
+//! directory below, and the next mount would hide these files. So a dead mount is removed only in
+//! two cases. The next mount at the same place replaces it, in one step if the kernel can; or a
+//! command names it. A daemon that starts leaves dead mounts alone.
 
 use super::error::MountError;
 use super::held::{HeldMount, Probed, probe};
@@ -56,7 +56,7 @@ pub fn clear_stale_mounts(prefix: &Path) -> Result<ClearedMounts, MountError> {
         }
     }
     if !outcome.failed.is_empty() {
-        // What lies below a dead mount cannot be reached, and is gone with it.
+        // Mounts inside a dead mount cannot be reached, and disappear with it.
         let left = own_mounts().map_err(MountError::Table)?;
         let is_left = |place: &Path| left.iter().any(|entry| entry.mount_point == *place);
         outcome.failed.retain(|(place, _)| is_left(place));
@@ -65,7 +65,7 @@ pub fn clear_stale_mounts(prefix: &Path) -> Result<ClearedMounts, MountError> {
 }
 
 /// Clears dead mounts exactly at `mount_point`, which may lie on top of each other, but for the
-/// last of them: it is returned, to be taken away when something else is there.
+/// last of them: it is returned, to be unmounted when its replacement is mounted.
 pub(super) fn clear_at(mount_point: &Path) -> Result<Option<HeldMount>, MountError> {
     let entries = own_mounts().map_err(MountError::Table)?;
     let mut last: Option<HeldMount> = None;
@@ -74,7 +74,7 @@ pub(super) fn clear_at(mount_point: &Path) -> Result<Option<HeldMount>, MountErr
         .rev()
         .filter(|entry| entry.mount_point == mount_point)
     {
-        // What lies below can be looked at only once what covers it is gone.
+        // A mount below can be checked only once the one above is unmounted.
         let is_below =
             |other: &MountEntry| other.parent == entry.id && other.mount_point == entry.mount_point;
         if let Some(above) = last.take_if(|_| entries.iter().any(is_below)) {
@@ -85,7 +85,7 @@ pub(super) fn clear_at(mount_point: &Path) -> Result<Option<HeldMount>, MountErr
                 check_alone(entry)?;
                 last = Some(held);
             }
-            // Live, or of somebody else, or below something that is.
+            // Live, or another user's, or below such a mount.
             Probed::Live | Probed::Unreachable => break,
         }
     }
@@ -116,7 +116,7 @@ fn check_alone(dead: &MountEntry) -> Result<(), MountError> {
 pub(super) fn detach(held: HeldMount, mount_point: &Path) -> Result<(), MountError> {
     match held.detach(UnmountFlags::empty()) {
         Ok(()) => Ok(()),
-        // Somebody else was faster.
+        // Another process was faster.
         Err(Errno::INVAL) => Ok(()),
         Err(Errno::PERM) => {
             drop(held);

@@ -49,7 +49,7 @@ pub(super) fn mounts_in(table: &Path) -> io::Result<Vec<MountEntry>> {
         .collect())
 }
 
-/// The mounts of Cenote that this process can see, whoever serves them.
+/// The mounts of Cenote that this process can see, served by any process.
 pub fn own_mounts() -> io::Result<Vec<MountEntry>> {
     let mut all = mounts()?;
     all.retain(|entry| entry.file_system_type == FILE_SYSTEM_TYPE);

@@ -1,4 +1,4 @@
-//! Requests taken apart for nobody: the way in for arbitrary bytes.
+//! Decoding requests from arbitrary bytes, for fuzzing.
 
 use super::init::{Offer, Wishes, negotiate};
 use super::modification::Modification;

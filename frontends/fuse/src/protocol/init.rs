@@ -1,8 +1,8 @@
 //! The first request: what kernel and server agree on.
 //!
-//! We ask for everything that makes reading fast and answers only for what the kernel offers, so
-//! the same server runs on old kernels with less. The flags have 64 bits since 7.36; older
-//! kernels send and understand the lower half.
+//! We request every feature that makes reading fast, and enable those that the kernel offers. So
+//! the same server runs on old kernels, with fewer features. The flags have 64 bits since 7.36;
+//! older kernels send and understand the lower half.
 
 use super::wire::{Fields, Malformed, Writer};
 use crate::values::Features;
@@ -46,7 +46,7 @@ pub(crate) mod capability {
     pub const NO_OPENDIR_SUPPORT: u64 = 1 << 24;
     /// Cached data is dropped only on request.
     pub const EXPLICIT_INVAL_DATA: u64 = 1 << 25;
-    /// We clear setuid and setgid bits when told to.
+    /// The server clears setuid and setgid bits when the kernel requests it.
     pub const HANDLE_KILLPRIV_V2: u64 = 1 << 28;
     /// SETXATTR has flags of its own.
     pub const SETXATTR_EXT: u64 = 1 << 29;
@@ -87,7 +87,7 @@ impl Offer {
     }
 }
 
-/// What the server asks for.
+/// What the server requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wishes {
     pub features: Features,
@@ -101,7 +101,7 @@ pub(crate) struct Wishes {
     pub background_max: u16,
 }
 
-/// What holds for the connection.
+/// What was agreed for the connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Negotiated {
     /// The protocol's minor version that both speak.
@@ -130,7 +130,7 @@ const PAGE_SIZE: u32 = 4096;
 /// Bytes of `fuse_init_out`.
 const ANSWER_SIZE: usize = 64;
 
-/// Decides what holds, and the answer that says so.
+/// Decides what is used, and encodes the answer.
 pub(crate) fn negotiate(offer: &Offer, wishes: &Wishes) -> (Negotiated, [u8; ANSWER_SIZE]) {
     let mut wanted = capability::ASYNC_READ
         | capability::BIG_WRITES

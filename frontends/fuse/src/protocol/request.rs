@@ -136,7 +136,7 @@ impl ForgetList<'_> {
     }
 }
 
-/// `SEEK_DATA` and `SEEK_HOLE`; the kernel resolves the other origins by itself.
+/// `SEEK_DATA` and `SEEK_HOLE`; the kernel handles the other origins itself.
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
 

@@ -88,7 +88,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Writes consecutive fields into a buffer that is known to be large enough.
+/// Writes consecutive fields into a buffer that is large enough.
 #[derive(Debug)]
 pub(crate) struct Writer<'a> {
     bytes: &'a mut [u8],

@@ -226,7 +226,8 @@ fn somebody_elses_unmount_is_noticed() {
     unmount(&mounted.mount);
 }
 
-/// A container's copy of a mount was waited for in vain, and then forgotten while it was served.
+/// An unmount waited for a container's copy of the mount until it timed out, and then forgot it
+/// while it was still served.
 #[test]
 fn what_another_namespace_keeps_is_named_and_can_be_ended() {
     let _more = more_namespaces();
@@ -432,7 +433,7 @@ fn a_killed_server_leaves_nothing_that_stays() {
     assert!(!is_listed(&place));
 }
 
-/// A copy of the server that nobody can run, and a directory that is nobody's.
+/// A copy of the server that the user `nobody` can run, and a directory that `nobody` owns.
 fn for_nobody(parent: &Path) -> (std::path::PathBuf, std::path::PathBuf) {
     let (program, place) = (parent.join("server"), parent.join("place"));
     // By another process: a test that forks at this moment would keep our copy open for writing,
@@ -501,7 +502,7 @@ fn nobody_mounts_by_helper() {
         listed.stdout.iter().filter(|byte| **byte == b'\n').count(),
         101
     );
-    // Others are kept out by the kernel, root included.
+    // The kernel excludes other users, even root.
     assert!(fs::read_dir(&place).is_err());
     let unmounted = as_nobody("fusermount3")
         .arg("-u")

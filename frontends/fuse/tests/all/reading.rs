@@ -440,7 +440,8 @@ fn extended_attributes() {
     assert_eq!(too_much, Err(Errno::TOOBIG));
 }
 
-/// Version 2, then tag, permissions and id per entry: owner, nobody may read, group, mask, other.
+/// Version 2, then tag, permissions and id per entry: owner, the user `nobody` with read
+/// permission, group, mask, other.
 fn acl_for_nobody() -> Vec<u8> {
     let mut acl = 2_u32.to_le_bytes().to_vec();
     for (tag, permissions, id) in [

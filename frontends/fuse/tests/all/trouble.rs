@@ -18,7 +18,7 @@ use std::time::Duration;
 enum Trouble {
     /// Waits until the reader is signalled, or until released.
     Wait,
-    /// As a device that is gone: nobody who waits looks for interrupts.
+    /// As with a missing device: the waiting thread does not check for interrupts.
     Stuck,
     Panic,
     Fail,
@@ -131,7 +131,7 @@ fn a_waiting_reader_can_be_killed() {
     unmount(&mounted.mount);
 }
 
-/// What waits for a device that is gone waits in many places, and no place looks for interrupts.
+/// Requests wait for missing devices in many places, none of which checks for interrupts.
 #[test]
 fn a_reader_can_be_killed_though_its_request_goes_on() {
     let troubled = Troubled::new(Trouble::Stuck);
@@ -146,9 +146,9 @@ fn a_reader_can_be_killed_though_its_request_goes_on() {
     wait_for("the read arrives", || waiting.load(Ordering::SeqCst) == 1);
     reader.kill().unwrap();
     wait_for("the reader ends", || reader.try_wait().unwrap().is_some());
-    assert!(!released.load(Ordering::SeqCst), "the request goes on");
+    assert!(!released.load(Ordering::SeqCst), "the request continues");
     released.store(true, Ordering::SeqCst);
-    // The kernel is not told a second time, and goes on asking.
+    // The late answer is not sent, and the connection still works.
     assert_eq!(fs::read(mounted.path("file")).unwrap(), b"hello");
     assert_eq!(mounted.mount.metrics().channel_errors.get(), 0);
     unmount(&mounted.mount);
@@ -169,7 +169,7 @@ fn a_streak_of_requests_that_ends_blocked_does_not_block_others() {
         rustix::fs::fstatvfs(&file).unwrap();
     }
     std::thread::scope(|scope| {
-        // The streak's own thread blocks, so that nobody else's request ends the streak before.
+        // The streak's own thread blocks, so that no other request ends the streak before.
         let other = scope.spawn(|| {
             wait_for("the read waits", || waiting.load(Ordering::SeqCst) == 1);
             assert_eq!(fs::read_dir(mounted.root()).unwrap().count(), 2);

@@ -57,7 +57,7 @@ impl Order {
     }
 }
 
-/// What stands above a listing.
+/// The heading of a listing.
 #[derive(Debug, Default)]
 pub(crate) struct Heading {
     /// The path of the directory, decoded.

@@ -1,7 +1,7 @@
 //! The page that people see of a directory.
 //!
 //! It is one table without scripts, readable by a screen reader and on a telephone, in light and
-//! dark. The style sheet stands in the page, so that nothing else is fetched, and an administrator
+//! dark. The style sheet is part of the page, so that nothing else is fetched, and an administrator
 //! can replace it.
 
 use super::heading::{Heading, Key};
@@ -21,7 +21,7 @@ td:first-child{overflow-wrap:anywhere}
 td+td,th+th{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}
 @media(max-width:36rem){body{padding:.5rem}td+td,th+th{font-size:.8rem;padding:.4rem .2rem}}";
 
-/// Appends what stands before the first entry. A string takes all that is written to it.
+/// Appends the part before the first entry. Writing to a string cannot fail.
 pub(super) fn head(heading: &Heading, count: usize, to: &mut String) {
     let mut path = "/".to_owned();
     for component in &heading.path {
@@ -94,7 +94,7 @@ pub(super) fn entry(entry: &Entry, to: &mut String) {
     }
 }
 
-/// Appends what stands behind the last entry.
+/// Appends the part behind the last entry.
 pub(super) fn tail(to: &mut String) {
     to.push_str("</tbody>\n</table>\n</body>\n</html>\n");
 }

@@ -58,8 +58,8 @@ fn curl_over_both_protocols() {
     }
 }
 
-/// HTTP/2 has no `Host` header: pages that go by the host answered such clients for none. Who comes
-/// by a unix socket may be trusted more than others, so pages learn that, too.
+/// HTTP/2 has no `Host` header: pages that depend on the host answered such clients as if they had
+/// sent none. Clients of a unix socket may be trusted more than others, so pages get that, too.
 #[test]
 fn pages_learn_who_asks_for_which_host() {
     let directory = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A tree in memory whose storage can be told to be slow or to fail, a server, and a plain client.
+//! A tree in memory whose storage can be made slow or faulty, a server, and a plain client.
 
 use bytes::Bytes;
 use cenote_http::{

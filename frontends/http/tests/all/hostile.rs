@@ -1,4 +1,4 @@
-//! Clients that mean ill: what they send is refused, and costs nobody else anything.
+//! Hostile clients: their requests are refused, and do not affect other clients.
 
 use crate::common::{Answer, Served, pattern, wait_until};
 use std::io::{Read, Write};

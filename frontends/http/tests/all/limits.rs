@@ -95,7 +95,7 @@ fn idle_connections_rest_and_are_served_again() {
     assert!(begun.elapsed() < Duration::from_secs(100), "it waited");
 }
 
-/// The body of the next answer of a connection that goes on.
+/// The body of the next answer on a connection that is kept alive.
 fn one_answer(stream: &mut std::net::TcpStream) -> Vec<u8> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -203,7 +203,7 @@ fn a_reload_is_taken_as_a_whole_or_not_at_all() {
     options.limits.connections = 10;
     served.server.reload(options, None).expect("fine");
     assert_eq!(served.get("/f.secret").status, 404);
-    // The connection from before goes on, by the new rules.
+    // The old connection stays open, with the new rules.
     ask(&mut kept, "Connection: close\r\n");
     let mut answer = String::new();
     kept.read_to_string(&mut answer).unwrap();

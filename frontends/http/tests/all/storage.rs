@@ -125,7 +125,7 @@ fn a_device_that_hangs_holds_up_its_own_readers_only() {
     for file in &stuck {
         file.set_open(true);
     }
-    wait_until("nobody waits", || served.server.status().waiting == 0);
+    wait_until("no request waits", || served.server.status().waiting == 0);
     assert_eq!(served.get("/cold2").text(), "cold");
 }
 

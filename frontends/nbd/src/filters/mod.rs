@@ -1,8 +1,8 @@
 //! Filters: devices around another device, for tests and for strangers.
 //!
 //! A [`Filter`] sees each request before the device does and its end after; [`Filtered`] is the
-//! device with that filter around it, and several stand around one another. [`Overlay`] is a
-//! device of its own: it keeps what is written, and leaves the device below as it is.
+//! device with that filter around it, and filters can be nested. [`Overlay`] is a device of its
+//! own: it keeps what is written, and leaves the device below as it is.
 //!
 //! Requests that change nothing and read no data (extents, advice to cache) pass unseen.
 
@@ -55,7 +55,7 @@ pub trait Filter: Send + Sync {
     /// Before the device has the request. It may wait, but not without end.
     fn before(&self, _request: &FilteredRequest) {}
 
-    /// After the device has answered, in so much time.
+    /// Called after the device has answered; `took` is the time that it took.
     fn after(&self, _request: &FilteredRequest, _took: Duration, _is_well: bool) {}
 }
 

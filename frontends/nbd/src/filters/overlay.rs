@@ -1,10 +1,10 @@
 //! Copy on write: what clients write goes to a file beside, and the device is left as it is.
 //!
-//! Blocks of 64 KiB are the device's until something is written to them; then the file has them.
-//! Which has which is a map of two bits for each block: *below*, *being copied*, *own*. Who writes
-//! a part of a block first takes it from *below* to *being copied*, copies the rest, and makes it
-//! *own*; others that write there meanwhile wait. Reads take what is not *own* from below, which is
-//! right: the write has no answer yet.
+//! Blocks of 64 KiB are in the device until something is written to them; then they are in the
+//! file. A map with two bits for each block says where: *below*, *being copied*, *own*. A write to
+//! a part of a block first changes it from *below* to *being copied*, copies the rest, and makes it
+//! *own*; other writes to it wait meanwhile. Reads of a block that is not *own* go to the device
+//! below, which is correct: the write has not been acknowledged yet.
 //!
 //! ```text
 //! 0                       size, rounded up to blocks    + 4096
@@ -12,9 +12,9 @@
 //! ```
 //!
 //! The file may be kept, and used again for the same device: it knows the device by its size and by
-//! a checksum of its edges. A device that was written to meanwhile is another one, for the copied
-//! blocks would not go together with the others. A flush makes the blocks durable
-//! first, and then the map: after a crash a block is as of a flush or newer, or the device's.
+//! a checksum of its edges. A device that was written to meanwhile is treated as a different one,
+//! as the copied blocks would not match the others. A flush makes the blocks durable first, and
+//! then the map: after a crash a block is as of a flush or newer, or the device's.
 
 use crate::device::{BlockDevice, BlockError, BlockSizes, Extent, ZeroMode, all_data};
 use crate::read_data::ReadData;

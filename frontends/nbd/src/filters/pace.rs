@@ -1,17 +1,17 @@
-//! A device that is slower than it could be: to try how a pool does on one, and to leave
-//! something of a line for others.
+//! A device with limited speed: to test a pool on a slow device, and to leave bandwidth for other
+//! users.
 
 use super::{Filter, FilteredRequest, RequestKind};
 use cenote_base::rt::{self, Instant};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long a request waits at most, whatever the rate is: clients give up after a while.
+/// How long a request waits at most, at any rate: clients time out.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// What may go at once after a time without requests.
 const BURST: Duration = Duration::from_millis(50);
 
-/// Each request takes so much longer.
+/// Each request takes this much longer.
 #[derive(Debug)]
 pub struct Delay(pub Duration);
 
@@ -31,7 +31,7 @@ pub struct Rate {
 }
 
 impl Rate {
-    /// Lets so many bytes pass in a second; none is as one.
+    /// Lets this many bytes pass in a second; none is as one.
     pub fn new(bytes_per_second: u64) -> Self {
         Self {
             bytes_per_second: bytes_per_second.max(1),
@@ -44,7 +44,7 @@ impl Rate {
         u64::try_from(self.begin.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    /// How long a request of so many bytes waits at the moment `now`.
+    /// How long a request of this many bytes waits at the time `now`.
     fn wait_at(&self, now: u64, bytes: u64) -> Duration {
         let cost = u128::from(bytes) * 1_000_000_000 / u128::from(self.bytes_per_second);
         let cost = u64::try_from(cost).unwrap_or(u64::MAX);
@@ -85,7 +85,7 @@ mod tests {
         let burst = BURST.as_millis() as u64;
         let expected = [1, 2, 3, 4].map(|seconds| seconds * 1000 - burst);
         assert_eq!(waits, expected.map(Duration::from_millis));
-        // Who comes when all are through waits for itself only.
+        // A request that comes after all others are done only waits for itself.
         let later = rate.wait_at(now + 10 * SECOND, 1 << 20);
         assert_eq!(later, Duration::from_millis(1000 - burst));
     }

@@ -187,7 +187,7 @@ fn a_request_fails_when_its_time_is_over() {
     device.write_at(0, &[1; 4096]).expect("written");
     site.stop();
     let begin = Instant::now();
-    let error = device.read_vec(0, 4096).expect_err("nobody is there");
+    let error = device.read_vec(0, 4096).expect_err("there is no server");
     assert!(
         error.to_string().contains("no connection for 1 s"),
         "{error}"
@@ -243,7 +243,7 @@ fn a_server_that_hangs_is_an_error_and_no_hang() {
     let device = open(&site, "&timeout=1");
     let error = device.read_vec(0, 4096).expect_err("it hangs");
     assert!(error.to_string().contains("no answer"), "{error}");
-    // Others are served in the meantime, as long as there are threads.
+    // Other requests are served in the meantime, as long as there are threads.
     device.write_at(0, &[5; 4096]).expect("written");
     device.flush().expect("flushed");
     hangs.store(false, Ordering::SeqCst);
@@ -286,7 +286,7 @@ fn a_server_that_comes_back_with_another_disk_is_not_written_to() {
         let error = device.read_vec(0, 1).expect_err("not the same disk");
         error.to_string().contains("another disk")
     });
-    assert!(!device.is_in_use(), "somebody else may have it");
+    assert!(!device.is_in_use(), "another process may use it");
     site.stop();
     site.shelf.put("disk", first as _);
     site.start();
@@ -305,10 +305,10 @@ fn requests_do_not_wait_for_a_server_that_is_long_gone() {
     let (mut site, _) = Site::with_disk(1 << 20);
     let device = open(&site, "&timeout=2");
     site.stop();
-    device.read_vec(0, 1).expect_err("nobody is there");
+    device.read_vec(0, 1).expect_err("there is no server");
     let begun = Instant::now();
     for _ in 0..5 {
-        device.read_vec(0, 1).expect_err("nobody is there");
+        device.read_vec(0, 1).expect_err("there is no server");
     }
     assert!(
         begun.elapsed() < Duration::from_secs(8),

@@ -1,4 +1,4 @@
-//! What stands around a device: changes kept beside it, and requests counted.
+//! Filters around a device: changes kept apart, and requests counted.
 
 use crate::common::Site;
 use cenote_device::Device;

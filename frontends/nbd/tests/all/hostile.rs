@@ -1,4 +1,4 @@
-//! Clients that want to do harm: they are refused, and others are served.
+//! Hostile clients: they are refused, and other clients are served.
 
 use crate::common::{Shelf, Site, wait_until};
 use crate::raw::{Raw, request};
@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The server serves somebody else.
+/// Checks that the server serves another client.
 fn is_alive(site: &Site) {
     let mut raw = Raw::to(&site.socket(), "disk", ReplyStyle::Simple);
     raw.request(request(command::READ, 0, 0, 16), &[]);
@@ -49,7 +49,7 @@ fn giant_options_take_no_memory() {
     let mut raw = Raw::greeted(&site.socket());
     let large = vec![0; 500_000];
     assert_eq!(raw.verdict(option::GO, &large), answer::TOO_BIG);
-    assert_eq!(raw.verdict(option::LIST, &[]), answer::ACK, "it goes on");
+    assert_eq!(raw.verdict(option::LIST, &[]), answer::ACK, "it continues");
     let mut header = encode_option(option::INFO, &[]);
     header[12..].copy_from_slice(&u32::MAX.to_be_bytes());
     raw.send(&header);
@@ -125,8 +125,8 @@ fn a_silent_client_is_sent_away() {
     assert_eq!(raw.chunk(16).payload.len(), 16);
 }
 
-/// A few clients announced large writes and sent nothing; all memory for requests was theirs, and
-/// nobody else was served any more.
+/// A few clients announced large writes and sent nothing; they held all memory for requests, and no
+/// other client was served.
 #[test]
 fn data_that_was_announced_has_to_come() {
     let limits = Limits {
@@ -149,8 +149,8 @@ fn data_that_was_announced_has_to_come() {
     assert_eq!(other.chunk(512).payload, [2; 512]);
 }
 
-/// Clients that took no replies had all memory for requests, for a minute and longer, and nobody
-/// else was served meanwhile.
+/// Clients that received no replies held all memory for requests for a minute and longer, and no
+/// other client was served meanwhile.
 #[test]
 fn small_requests_are_served_when_others_keep_all_memory() {
     let limits = Limits {
@@ -236,7 +236,8 @@ fn thousands_of_silent_connections_keep_no_client_out() {
     is_alive(&site);
 }
 
-/// A client that asks for much and takes nothing holds a bounded amount of memory, and is cut.
+/// A client that requests much and receives nothing holds a bounded amount of memory, and is
+/// disconnected.
 #[test]
 fn a_client_that_does_not_read_is_bounded_and_cut() {
     let limits = Limits {
@@ -255,7 +256,7 @@ fn a_client_that_does_not_read_is_bounded_and_cut() {
             raw.request(request(command::READ, 0, 0, 2 << 20), &[]);
         }
     }
-    // Nobody takes a byte, and everybody wants 200 MiB.
+    // Each client requests 200 MiB, and receives nothing.
     is_alive(&site);
     wait_until("they are cut", || site.connected() == 0);
     assert!(slow.iter_mut().all(Raw::is_closed));

@@ -1,4 +1,4 @@
-//! Our client with servers that are none: an error in limited time, whatever they say.
+//! Our client with fake servers: it fails in limited time with any reply.
 
 use crate::common::wait_until;
 use cenote_device::Device;
@@ -17,7 +17,7 @@ use tempfile::TempDir;
 /// Much more than the second that requests have here, and less than the default for them.
 const PATIENCE: Duration = Duration::from_secs(45);
 
-/// Says the same to everybody who connects.
+/// Sends the same to each client that connects.
 struct Fake {
     directory: TempDir,
     connections: Arc<AtomicUsize>,
@@ -164,14 +164,14 @@ fn a_server_that_accepts_nobody_is_given_up() {
     let first = UnixStream::connect(&path).expect("it has room for one");
     let url = format!("nbd+unix:///?socket={}&timeout=1", path.display());
     let begun = Instant::now();
-    let error = NbdDevice::open(Path::new(&url), true).expect_err("nobody accepts");
+    let error = NbdDevice::open(Path::new(&url), true).expect_err("there is no server");
     assert!(error.to_string().contains("does not accept"), "{error}");
     assert!(begun.elapsed() < PATIENCE);
     drop((first, listener));
 }
 
-/// A server that takes a byte now and then kept a write for as long as it liked, and all requests
-/// behind it: each byte began the time anew.
+/// A server that accepted a byte now and then could block a write, and all requests behind it, for
+/// ever: each byte restarted the timeout.
 #[test]
 fn a_server_that_hardly_receives_is_given_up() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -203,8 +203,8 @@ fn a_server_that_hardly_receives_is_given_up() {
     wait_until("it tries again", || connections.load(Ordering::SeqCst) > 1);
 }
 
-/// Sizes and flags that nobody can have are no reason to panic, and a server without flushes is
-/// not written to.
+/// Impossible sizes and flags must not cause a panic, and a server without flushes is not written
+/// to.
 #[test]
 fn exports_that_cannot_be_are_refused() {
     let opener = NbdOpener::default();
@@ -236,5 +236,7 @@ fn a_server_in_the_same_process_is_refused_to_those_who_ask_for_that() {
         "{error}"
     );
     let opener = NbdOpener::default();
-    opener.open_device(Path::new(&url)).expect("anybody else");
+    opener
+        .open_device(Path::new(&url))
+        .expect("another opener connects");
 }

@@ -321,7 +321,7 @@ impl Filter for Barrier {
 }
 
 /// The thread that receives answers quick requests itself. When one of them then waits for a
-/// device, those that came behind it, and came together with it, are answered all the same.
+/// device, those that came behind it, and came together with it, are still answered.
 #[test]
 fn a_request_that_waits_holds_up_no_other() {
     let (site, disk) = Site::with_disk(1 << 20);

@@ -124,7 +124,7 @@ fn clients_need_certificates_where_they_are_checked() {
     assert!(with(directory.path()).is_ok());
 }
 
-/// What is sent in the clear behind STARTTLS could be put there by somebody else.
+/// Bytes in the clear behind STARTTLS could be injected by an attacker.
 #[test]
 fn bytes_before_tls_are_not_trusted_after_it() {
     let Some(directory) = certificates() else {

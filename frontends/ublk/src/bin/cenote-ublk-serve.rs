@@ -7,7 +7,7 @@
 //!
 //! Requests wait as long as the file of `--stall` exists. The program takes commands from its
 //! standard input, one a line, and answers each with a line: `open`, `counters`, `resize BYTES`,
-//! `stop`, `stop force`, `leave`. It goes on without them when the input ends.
+//! `stop`, `stop force`, `leave`. It keeps serving when the input ends.
 
 #![forbid(unsafe_code)]
 

@@ -195,7 +195,7 @@ fn what_makes_no_sense_is_refused() {
     assert_eq!(refused(18, 0, 1), Some(Errno::OPNOTSUPP));
     // Where a flush begins has no meaning, and the kernel sets it to anything.
     assert!(Request::decode(wire::FLUSH, u64::MAX, 0).is_ok());
-    // A read that gives less than was asked for must not hand out old memory.
+    // A read that returns less than requested must not expose old memory.
     let short = perform(&Shared::new(None, None), wire::READ, 0, &pages(512, 3));
     assert_eq!(short, Err(Errno::IO));
 }

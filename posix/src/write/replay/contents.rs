@@ -1,8 +1,8 @@
 //! Records that change contents: write, clone, truncate.
 //!
 //! A write record whose data is beside it points to a whole block of the file, of which the write
-//! was a part. All of the block is written, for a later record may only tell that the file grew
-//! over the rest (format/2e 3); what is behind the end after the last record is cleared then.
+//! was a part. All of the block is written, as a later record may only say that the file grew over
+//! the rest (format/2e 3). After the last record, everything behind the end of the file is cleared.
 
 use super::LogReplay;
 use crate::error::PosixError;
@@ -196,7 +196,7 @@ impl LogReplay<'_> {
         stretch: Stretch,
         (size, pointer): (u64, &BlockPointer),
     ) -> Result<bool, PosixError> {
-        // Nobody knows what is behind the end of a block that is not needed as a whole.
+        // Only a whole block can be used as it is: the rest of a longer one is unknown data.
         let is_whole = stretch.length == size && stretch.offset.is_multiple_of(size);
         if self.is_in_memory() || !is_whole || pointer.logical_size() != size {
             return Ok(false);

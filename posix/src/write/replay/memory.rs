@@ -4,11 +4,11 @@
 //! open ([`OpenDataset::in_memory`]): all that they change stays in memory, over the object set as
 //! it is on disk. Afterwards the file system takes no changes any more. What differs:
 //!
-//! - Blocks that records point to become blocks of the file where they are whole ones, and are read
-//!   when somebody reads the file.
+//! - Blocks that records point to become blocks of the file if they are whole, and are read when
+//!   the file is read.
 //! - Nothing is waited for, and no header says how far the replay came.
-//! - Where it cannot go on, whatever the cause, it ends: the file system shows what was done
-//!   before, and the report says why. Only if memory runs out, the file system is not opened.
+//! - If it fails for any reason, it ends there: the file system shows the records that were
+//!   applied, and the report says why. Only if memory runs out, the file system is not opened.
 
 use super::{LogReplay, ReplayClock, ReplayReport};
 use crate::error::PosixError;

@@ -1,11 +1,11 @@
 //! Repeating the operations of an intent log, on disk or in memory.
 //!
-//! A crash leaves in the log what was promised to last and is in no transaction group yet. When
-//! the dataset is opened for writing, before anybody sees it, each record becomes a transaction of
-//! its own, and the log's header notes in the same transaction which record it was. So a crash in
-//! the middle of a replay is like any other: the groups that were written hold the records up to
-//! the one that their header names, and the next replay goes on behind it. A record that takes
-//! more than one transaction can be repeated as often as one likes.
+//! After a crash, the log holds synchronous changes that are in no transaction group yet. When the
+//! dataset is opened for writing, before it is visible, each record becomes a transaction of its
+//! own. The same transaction notes the record in the log's header. So a crash in the middle of a
+//! replay is like any other: the groups that were written hold the records up to the one that their
+//! header names, and the next replay resumes behind it. A record that takes more than one
+//! transaction can be repeated as often as one likes.
 //!
 //! A pool that must not change is replayed [in memory](memory), in the same transactions.
 //!
@@ -56,7 +56,7 @@ struct ReplayClock {
 }
 
 impl ReplayClock {
-    /// A clock that stands at `now` until a record says that it was later.
+    /// A clock that shows `now` until a record has a later time.
     fn new(env: &Arc<dyn Env>, now: Duration) -> Arc<Self> {
         Arc::new(Self {
             env: Arc::clone(env),
@@ -64,7 +64,7 @@ impl ReplayClock {
         })
     }
 
-    /// A clock that stands at the time of a file.
+    /// A clock that shows the time of a file.
     fn since(env: &Arc<dyn Env>, since: Timestamp) -> Arc<Self> {
         let seconds = u64::try_from(since.seconds).unwrap_or(0);
         Self::new(env, Duration::new(seconds, since.nanoseconds))
@@ -121,12 +121,11 @@ struct LogReplay<'a> {
 }
 
 impl FileSystem {
-    /// Applies the records of a claimed log to the file system in `dataset`, which nobody else
-    /// uses. `since` is when the pool was synced last before the
-    /// log was written.
+    /// Applies the records of a claimed log to the file system in `dataset`, which has no other
+    /// user. `since` is when the pool was synced last before the log was written.
     ///
-    /// The log stays; its header notes what was applied. Whoever destroys it then does so in a
-    /// later transaction.
+    /// The log stays; its header notes what was applied. The caller destroys it in a later
+    /// transaction.
     ///
     /// # Errors
     /// If the log or the file system cannot be read, or the pool cannot be written. The replay can
@@ -194,8 +193,7 @@ impl<'a> LogReplay<'a> {
         dataset.is_ok_and(|dataset| dataset.is_in_memory())
     }
 
-    /// Applies a record; once more after a sync if it fails, since what it needs may be in the
-    /// way only until then.
+    /// Applies a record; if it fails, once more after a sync, which frees what may block it.
     fn apply_patiently(&self, record: &Record<'_>) -> Result<(), PosixError> {
         match self.apply(record) {
             Err(error) if is_final(&error) && !record.is_out_of_order() => {
@@ -309,7 +307,7 @@ impl<'a> LogReplay<'a> {
         }
     }
 
-    /// Clears what lies behind the ends of files: it was written, but nobody was promised that.
+    /// Clears what lies behind the ends of files: it was written, but is not part of any file.
     fn clear_tails(&self) -> Result<(), PosixError> {
         let mut tails = self.tails.lock();
         for id in std::mem::take(&mut *tails) {

@@ -480,7 +480,7 @@ fn a_log_that_does_not_fit_in_memory_is_refused() {
 }
 
 /// Records may name accounts of domains that the table on disk does not have: a replay on disk
-/// cannot add them, and what is in memory only shows them all the same.
+/// cannot add them, but a replay in memory shows them.
 #[test]
 fn domains_of_records_are_shown() {
     let Some(base) = base() else { return };

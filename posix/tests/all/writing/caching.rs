@@ -70,7 +70,7 @@ impl Site {
         sync(&self.world.pool, &self.world.gate, &self.world.set);
     }
 
-    /// Reads the whole file in small pieces, and tells what is cached then.
+    /// Reads the whole file in small pieces; returns how much is cached then.
     fn read(&self, access: Access) -> u64 {
         self.read_in_pieces(12 << 10, access)
     }
@@ -147,7 +147,7 @@ fn direct_requests_pass_as_the_property_says() {
             "{direct:?} {access:?}: {read} read, {written} written"
         );
     }
-    // What is no whole page is not direct but for who says so.
+    // Reads of parts of a page are direct only with `direct=always`.
     site.set(|caching| caching.direct = DirectIo::Always);
     site.forget();
     assert!(contents(&site.world.fs, site.file) == site.expected);

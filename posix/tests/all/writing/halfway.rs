@@ -71,7 +71,7 @@ fn facts(fs: &Arc<FileSystem>, is_exact: bool) -> Facts {
     facts
 }
 
-/// What stands in each world before its operation.
+/// The files in each world before its operation.
 struct Scene {
     world: World,
     top: ObjectId,

@@ -17,7 +17,7 @@ fn world(version: u64) -> World {
     World::with(&params, settings())
 }
 
-/// A list of so many entries: of users, who need the most room, and of classes.
+/// A list of so many entries: of users, which need the most room, and of classes.
 fn list(users: u64) -> Vec<Ace> {
     let user = |id| Ace {
         ace_type: 0,

@@ -1,8 +1,9 @@
-//! Accounts that are counted anew.
+//! Accounts that are counted again.
 //!
-//! What was received raw had no accounts, or old ones, for good: quotas did not hold. Here the
-//! flags are taken away as a raw receive does, files change uncounted, and then all is counted in
-//! several groups while files change on. In the end each account is what a walk finds.
+//! After a raw receive, datasets had no accounts, or outdated ones, for ever: quotas did not hold.
+//! Here the flags are cleared as a raw receive does, and files change uncounted. Then all is
+//! counted in several groups while files still change. In the end each account equals what a walk
+//! finds.
 
 use super::{World, check};
 use cenote_base::ObjectId;

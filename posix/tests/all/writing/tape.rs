@@ -1,7 +1,7 @@
 //! What changes a file system says to its log, repeated in another one: both are the same then.
 //!
-//! An operation, its record and its replay are written apart. Whatever one of them does and the
-//! others do not is lost in a crash, or comes back wrong.
+//! An operation, its record and its replay are separate code. If one of them does something that
+//! the others do not, a crash loses it, or it is wrong after a replay.
 
 use super::{World, check, contents};
 use crate::pool::Random;
@@ -139,7 +139,7 @@ fn keep_body(body: &RecordBody<'_>) -> RecordBody<'static> {
             name: keep(name),
             value: value.map(keep),
         },
-        ref other => panic!("nobody makes such a record: {other:?}"),
+        ref other => panic!("no operation makes such a record: {other:?}"),
     }
 }
 
@@ -437,7 +437,7 @@ fn records_have_lists_attributes_and_what_is_inherited() {
     let (world, tape) = taped();
     let fs = &world.fs;
     let top = world.directory(world.root(), "top");
-    // Everybody below may read, and somebody write.
+    // All users below may read, and one may write.
     let ace = |who, class: u16, mask| Ace {
         ace_type: 0,
         // For files and directories below; the class is in the flags, too.
@@ -459,7 +459,7 @@ fn records_have_lists_attributes_and_what_is_inherited() {
     fs.remove_xattr(file, b"user.one").expect("removed");
     assert_eq!(*tape.unlogged.lock(), 0);
     repeat_and_compare(&world, &tape);
-    // What no record tells is said.
+    // Changes without a record are reported as unlogged.
     let unlogged = || *tape.unlogged.lock();
     fs.set_xattr(file, b"user.empty", b"", SetXattr::Any)
         .expect("set");

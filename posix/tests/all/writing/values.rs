@@ -261,7 +261,7 @@ fn quotas_hold() {
     check(&again);
 }
 
-/// What belongs to no project has no limit, whatever somebody set for its number.
+/// Files of no project have no limit, even if one was set for its number.
 #[test]
 fn quotas_of_groups_and_projects_hold() {
     let world = World::new();

@@ -59,7 +59,7 @@ pub fn lines(store: &StoreStatus) -> Vec<String> {
     ));
     if let Some(name) = &store.log_aside {
         lines.push(format!(
-            "another host went on without what was here: {} that never came into the store \
+            "another host took over without this host's log: {} that never reached the store \
              are in {name}",
             nicebytes(store.log_aside_bytes)
         ));

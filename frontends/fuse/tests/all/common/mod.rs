@@ -26,7 +26,7 @@ pub fn more_namespaces() -> RwLockWriteGuard<'static, ()> {
     NAMESPACES.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A mount in a temporary directory that goes away with it.
+/// A mount in a temporary directory that is removed with it.
 pub struct Mounted {
     pub mount: Mount,
     directory: tempfile::TempDir,
@@ -81,7 +81,7 @@ pub fn directory() -> tempfile::TempDir {
     directory
 }
 
-/// A command that runs as nobody.
+/// A command that runs as the user `nobody`.
 pub fn as_nobody(program: impl AsRef<std::ffi::OsStr>) -> Command {
     use std::os::unix::process::CommandExt;
     let mut command = Command::new(program);
