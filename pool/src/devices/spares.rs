@@ -4,7 +4,7 @@
 //! have the same spare, and the first that needs it takes it: then its label is of that pool's
 //! leaf. So a spare is looked at again when it is opened for writing, which keeps others off it.
 
-use super::auxiliary_label::{label_of, user_of_spare};
+use super::auxiliary_label::{is_free_spare, label_of, user_of_spare};
 use crate::pool::{FoundDevice, Pool};
 use cenote_base::Guid;
 use cenote_device::{Device, DeviceError};
@@ -81,7 +81,7 @@ impl Pool {
             self.note_devices([(spare, found)]);
             return Err(SpareError::Taken { path, pool });
         }
-        if label.state == PoolState::Spare {
+        if is_free_spare(label) {
             return Ok(device);
         }
         let guid = label.pool_guid.unwrap_or_default();

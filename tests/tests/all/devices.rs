@@ -448,6 +448,24 @@ fn two_pools_share_a_spare() -> Result<()> {
     }
     site.ok(&format!("zpool remove {user} {needs}"))?;
     site.ok(&format!("zpool replace -w {waits} {spare} {needs}"))?;
-    site.ok("zpool destroy other")?;
+
+    // A spare whose user is destroyed is free for the others.
+    let last = device(&site, 5)?.display().to_string();
+    for pool in ["tank", "other"] {
+        site.ok(&format!("zpool add -f {pool} spare {last}"))?;
+    }
+    let is_used_by = |pool: &str| Ok(spare_row(&site, pool, &last)? == "INUSE currently in use");
+    site.ok(&format!("zpool offline -f other {e}"))?;
+    wait_until("a spare", || is_used_by("other"))?;
+    site.ok("zpool wait -t resilver other")?;
+    site.ok("zpool destroy -f other")?;
+    let row = spare_row(&site, "tank", &last)?;
+    ensure!(row == "AVAIL", "{row}");
+    site.ok(&format!("zpool offline -f tank {}", d[1]))?;
+    wait_until("the other's spare", || is_used_by("tank"))?;
+    site.ok(&format!("zpool clear tank {}", d[1]))?;
+    wait_until("given back", || {
+        Ok(spare_row(&site, "tank", &last)? == "AVAIL")
+    })?;
     site.finish()
 }
