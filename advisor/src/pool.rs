@@ -487,7 +487,8 @@ mod tests {
         let what = "cannot be written to: Read-only file system; ";
         assert!(found.what.starts_with(what), "{}", found.what);
         let advice = "'zpool online tank /disks/1'";
-        let is_right = found.advice.contains(advice) && found.advice.starts_with("make it writ");
+        let is_right =
+            found.advice.contains(advice) && found.advice.starts_with("make the file writable");
         assert!(is_right, "{}", found.advice);
     }
 

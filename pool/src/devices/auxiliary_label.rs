@@ -3,8 +3,8 @@
 //! The label of a spare that waits names no pool, so several pools can list the same device by its
 //! guid. The pool that takes it writes its own labels there, and those of a waiting spare again
 //! when it gives the device back. If that pool went down in between, some of the labels are of one
-//! kind and some of the other. Then the device counts as taken: the pool may need it. A pool that is
-//! destroyed needs its devices no more, so a spare that it used is free for the others.
+//! kind and some of the other. Then the device counts as taken: the pool may need it. A pool that
+//! is destroyed needs its devices no more, so a spare that it used is free for the others.
 
 use cenote_base::Guid;
 use cenote_ondisk::pool_config::PoolState;
