@@ -5,7 +5,8 @@
 //! any other vdev the pool.
 
 use cenote_control::model::{
-    AllocationClass, PoolStatus, Vdev, VdevAux, VdevKind, VdevNaming, VdevState, shell_word,
+    AllocationClass, Diagnosis, Fault, PoolStatus, Vdev, VdevAux, VdevKind, VdevNaming, VdevState,
+    shell_word,
 };
 
 use crate::finding::finding;
@@ -23,6 +24,7 @@ pub(super) fn findings(status: &PoolStatus) -> Vec<Finding> {
             top,
             left: failures_left(top),
             has_stand_in: false,
+            not_used: &status.outsiders,
         };
         of_vdev(top, &place, &mut found);
     }
@@ -37,9 +39,20 @@ struct Place<'a> {
     left: Option<u64>,
     /// Whether a spare beside it holds everything.
     has_stand_in: bool,
+    /// Devices that are there and not used, and why.
+    not_used: &'a [Diagnosis],
 }
 
 impl Place<'_> {
+    /// Why a device that is there cannot be written to.
+    fn not_writable(&self, vdev: &Vdev) -> Option<&str> {
+        let mut faults = self.not_used.iter();
+        faults.find_map(|known| match &known.fault {
+            Fault::NotWritable { reason } if known.guid == vdev.guid => Some(reason.as_str()),
+            _ => None,
+        })
+    }
+
     /// How bad it is that a device is not whole, and what follows from it.
     fn consequence(&self) -> (Severity, String) {
         let top = self.top.name(VdevNaming::default());
@@ -105,7 +118,18 @@ fn of_leaf(vdev: &Vdev, place: &Place<'_>, found: &mut Vec<Finding>) {
     };
     let (pool, word) = (shell_word(place.pool), shell_word(&name));
     let means = Means::of(vdev);
-    if let Some((what, advice)) = state_of(vdev, means, &pool, &word) {
+    let found_wrong = match place.not_writable(vdev) {
+        Some(reason) if vdev.state == VdevState::CantOpen => Some((
+            format!("cannot be written to: {reason}"),
+            format!(
+                "{}, then run 'zpool online {pool} {word}', or replace it: \
+                 'zpool replace {pool} {word} NEW'",
+                means.make_writable()
+            ),
+        )),
+        _ => state_of(vdev, means, &pool, &word).map(|(what, advice)| (what.to_owned(), advice)),
+    };
+    if let Some((what, advice)) = found_wrong {
         let (severity, consequence) = place.consequence();
         let what = format!("{what}{consequence}");
         found.push(finding(severity, &shown, what, advice));

@@ -113,6 +113,27 @@ impl Means {
         }
     }
 
+    /// How to make a device writable that is there and refuses to be written to.
+    pub fn make_writable(self) -> &'static str {
+        match self {
+            Means::Disk | Means::VirtualDisk | Means::Card => {
+                "make it writable ('blockdev --getro' says whether it is write-protected)"
+            }
+            Means::Mapped => "make it and the devices below it writable",
+            Means::Network => "let this machine write to it on the server that provides it",
+            Means::Bucket => "let the bucket's credentials write to it",
+            Means::Directory => {
+                "make the directory writable (its permissions, and the mount options of the file \
+                 system it is on)"
+            }
+            Means::File => {
+                "make the file writable (its permissions and attributes, and the mount options of \
+                 the file system it is on)"
+            }
+            Means::DistributedSpare => "make the devices of its dRAID writable",
+        }
+    }
+
     /// How to get a device back that is away.
     pub fn bring_back(self) -> &'static str {
         match self {

@@ -301,7 +301,9 @@ fn of_space(status: &PoolStatus, capacity: Option<u64>, limits: Limits, found: &
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cenote_control::model::{AllocationClass, Due, Scan, VdevTree, WaitingValue};
+    use cenote_control::model::{
+        AllocationClass, Diagnosis, Due, Fault, Scan, VdevTree, WaitingValue,
+    };
 
     fn leaf(id: u64, state: VdevState) -> Vdev {
         let mut vdev = Vdev::new(VdevKind::File, id, 100 + id);
@@ -459,6 +461,35 @@ mod tests {
         assert!(!advice(&mut status, &spare).contains("zpool remove"));
         spare.state = VdevState::Online;
         assert_eq!(advice(&mut status, &spare), "");
+    }
+
+    /// Health advised to put a file back that was in its place, on a read-only file system.
+    #[test]
+    fn a_device_that_takes_no_writes_is_there() {
+        use VdevState::{CantOpen, Online};
+        let mut status = pool(&[Online, CantOpen, Online, Online]);
+        let away = &status.vdevs.root.children[0].children[1];
+        let of_device = |status: &PoolStatus| {
+            let found = findings(status, &Facts::default(), Limits::default());
+            let mut found = found.into_iter().filter(|found| found.device == "/disks/1");
+            found.next().expect("a finding")
+        };
+        assert!(of_device(&status).what.starts_with("cannot be opened"));
+        let reason = "Read-only file system".to_owned();
+        status.outsiders.push(Diagnosis {
+            vdev: "mirror-0/1".to_owned(),
+            guid: away.guid,
+            last_path: None,
+            found_path: away.path.clone(),
+            fault: Fault::NotWritable { reason },
+        });
+        let found = of_device(&status);
+        let what = "cannot be written to: Read-only file system; ";
+        assert!(found.what.starts_with(what), "{}", found.what);
+        let advice = "'zpool online tank /disks/1'";
+        let is_right =
+            found.advice.contains(advice) && found.advice.starts_with("make the file writable");
+        assert!(is_right, "{}", found.advice);
     }
 
     #[test]

@@ -84,4 +84,4 @@ pub use sites::server::{Dashboard, SiteOffer, SiteServer, SiteServing};
 pub use sites::site::Site;
 pub use trees::error::{TreeEntry, TreeFault};
 pub use trees::file::TreeFile;
-pub use trees::find::TreeFound;
+pub use trees::find::{TreeFound, TreeResolved};

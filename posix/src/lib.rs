@@ -69,7 +69,7 @@ pub use master::{
     VERSION_QUOTAS,
 };
 pub use path::{LINKS_MAX, SymlinkPolicy};
-pub use privileges::without_privileges;
+pub use privileges::Changer;
 pub use stat::{DatasetSpace, FileSystemStat, Stat};
 pub use time::Timestamp;
 pub use viewers::Viewer;

@@ -4,13 +4,27 @@ const SETUID: u64 = 0o4000;
 pub(crate) const SETGID: u64 = 0o2000;
 const GROUP_EXECUTE: u64 = 0o010;
 
-/// A regular file's mode after an unprivileged user changed its contents or its owner. Setuid is
-/// cleared. Setgid stays only where it means mandatory locking, and the user belongs to the file's
-/// group. (`inode(7)`, `write(2)`.)
-pub fn without_privileges(mode: u64, is_outsider: bool) -> u64 {
-    match mode & GROUP_EXECUTE != 0 || is_outsider {
-        true => mode & !(SETUID | SETGID),
-        false => mode & !SETUID,
+/// Who changes a file's contents or owner, as far as its setuid and setgid bits depend on it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Changer {
+    /// Has `CAP_FSETID`.
+    #[default]
+    Privileged,
+    /// Belongs to the file's group.
+    Member,
+    /// Does not belong to it.
+    Outsider,
+}
+
+impl Changer {
+    /// What is left of a regular file's mode: no setuid; and setgid only if the group may not
+    /// execute the file, and only if a member changes it. (`inode(7)`, `write(2)`.)
+    pub fn leaves(self, mode: u64) -> u64 {
+        match self {
+            Changer::Privileged => mode,
+            Changer::Member if mode & GROUP_EXECUTE == 0 => mode & !SETUID,
+            Changer::Member | Changer::Outsider => mode & !(SETUID | SETGID),
+        }
     }
 }
 
@@ -19,15 +33,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn setgid_stays_where_it_is_a_lock() {
+    fn setgid_stays_where_it_gives_no_rights() {
         for (mode, of_member, of_outsider) in [
             (0o100_644, 0o100_644, 0o100_644),
             (0o106_755, 0o100_755, 0o100_755),
             (0o106_745, 0o102_745, 0o100_745),
             (0o102_644, 0o102_644, 0o100_644),
         ] {
-            assert_eq!(without_privileges(mode, false), of_member, "{mode:o}");
-            assert_eq!(without_privileges(mode, true), of_outsider, "{mode:o}");
+            assert_eq!(Changer::Privileged.leaves(mode), mode, "{mode:o}");
+            assert_eq!(Changer::Member.leaves(mode), of_member, "{mode:o}");
+            assert_eq!(Changer::Outsider.leaves(mode), of_outsider, "{mode:o}");
         }
     }
 }

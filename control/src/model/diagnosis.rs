@@ -30,6 +30,11 @@ pub enum Fault {
         /// Why, and what to do.
         reason: String,
     },
+    /// It cannot be opened for writing, and the pool is used without it.
+    NotWritable {
+        /// The system's reason.
+        reason: String,
+    },
     /// It is smaller than devices of pools are.
     TooSmall {
         /// Bytes that it should have.

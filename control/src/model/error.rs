@@ -561,6 +561,12 @@ pub enum ControlError {
         /// The directory.
         path: String,
     },
+    /// A file or device where a directory should be.
+    #[error("mountpoint '{path}' is not a directory")]
+    MountpointNotDirectory {
+        /// The file.
+        path: String,
+    },
     /// The daemon does not do this.
     #[error("{what} is not supported")]
     Unsupported {

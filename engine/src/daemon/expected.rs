@@ -187,6 +187,7 @@ fn diagnosis(found: &Diagnosis) -> String {
         Fault::NoLabel => "has no valid label".to_owned(),
         Fault::OtherPool { pool } => format!("belongs to pool '{pool}'"),
         Fault::NotUsed { reason } => format!("not used: {reason}"),
+        Fault::NotWritable { reason } => format!("cannot be opened for writing: {reason}"),
         Fault::TooSmall { .. } => "is too small".to_owned(),
     };
     format!("{place}: {what}")

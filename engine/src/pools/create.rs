@@ -30,6 +30,7 @@ use cenote_dsl::{FEATURE_VERSION, Stored};
 use cenote_ondisk::features::{self, Feature, by_guid};
 use cenote_pool::{CreateRequest, ImportOptions, Pool, create};
 use cenote_posix::VERSION_QUOTAS;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -177,7 +178,7 @@ fn take_in(
     }
 }
 
-/// Refuses a default mount point that has files in it (cli/contract-zpool 5).
+/// Refuses a mount point that has files in it, or is no directory (cli/contract-zpool 5).
 fn check_mount_point(new: &NewPool, altroot: Option<&str>) -> Result<(), ControlError> {
     let given = |name: &str| {
         let mut pairs = new.dataset_properties.iter();
@@ -193,12 +194,13 @@ fn check_mount_point(new: &NewPool, altroot: Option<&str>) -> Result<(), Control
         Some(root) => Path::new(root).join(place.trim_start_matches('/')),
         None => PathBuf::from(place),
     };
-    let entries = std::fs::read_dir(&place).ok();
-    match entries.and_then(|mut entries| entries.next()) {
-        Some(_) => Err(ControlError::MountpointInUse {
-            path: place.to_string_lossy().into_owned(),
-        }),
-        None => Ok(()),
+    let path = || place.to_string_lossy().into_owned();
+    match std::fs::read_dir(&place).map(|mut entries| entries.next().is_some()) {
+        Ok(true) => Err(ControlError::MountpointInUse { path: path() }),
+        Err(error) if error.kind() == ErrorKind::NotADirectory => {
+            Err(ControlError::MountpointNotDirectory { path: path() })
+        }
+        Ok(false) | Err(_) => Ok(()),
     }
 }
 

@@ -4,7 +4,7 @@ use cenote_base::Guid;
 use cenote_control::model::{Diagnosis, Fault, FeatureName};
 use cenote_device::DEVICE_SIZE_MIN;
 use cenote_ondisk::VdevConfig;
-use cenote_pool::{MissingVdev, Outsider, PoolCandidate, Stranger, at_last_path};
+use cenote_pool::{MissingVdev, Outsider, PoolCandidate, Stranger, Why, at_last_path};
 use std::path::PathBuf;
 
 /// What is missing or damaged, leaf by leaf, of the pool's own `tree` or of that of the labels.
@@ -40,8 +40,14 @@ pub(crate) fn diagnoses_in(
 pub(crate) fn not_used(tree: &VdevConfig, outsiders: &[Outsider]) -> Vec<Diagnosis> {
     let diagnosis = |outsider: &Outsider| {
         let leaf = tree.leaves().find(|leaf| leaf.guid == outsider.leaf)?;
-        let reason = outsider.reason();
-        let fault = Fault::NotUsed { reason };
+        let fault = match &outsider.why {
+            Why::NotWritable { reason } => Fault::NotWritable {
+                reason: reason.clone(),
+            },
+            _ => Fault::NotUsed {
+                reason: outsider.reason(),
+            },
+        };
         Some(diagnosis(tree, leaf, fault, Some(&outsider.path)))
     };
     outsiders.iter().filter_map(diagnosis).collect()
@@ -67,7 +73,12 @@ pub(crate) fn diagnoses_of_missing(
         known.guid != 0 && !missing.iter().any(|missing| missing.guid.0 == known.guid)
     };
     let others = diagnoses_in(candidate, &candidate.tree, outsiders);
-    let is_not_used = |known: &Diagnosis| matches!(known.fault, Fault::NotUsed { .. });
+    let is_not_used = |known: &Diagnosis| {
+        matches!(
+            known.fault,
+            Fault::NotUsed { .. } | Fault::NotWritable { .. }
+        )
+    };
     diagnoses.extend(
         others
             .into_iter()

@@ -6,7 +6,7 @@ use crate::errors::{of_dsl, parse_name};
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
 use crate::trees::error::{TreeEntry, TreeFault};
-use crate::trees::find::TreeFound;
+use crate::trees::find::TreeResolved;
 use crate::trees::tree::{Counts, FileTree, TreeParts};
 use crate::values::UPSTREAM;
 use cenote_base::rt::{RwLock, ranks};
@@ -151,7 +151,8 @@ impl Site {
         let Some(above) = &self.above else {
             return Ok(());
         };
-        match above.find(self.path.get(above.path.len()..).unwrap_or_default()) {
+        let below = self.path.get(above.path.len()..).unwrap_or_default();
+        match above.find(below).found {
             Err(TreeFault::Forbidden) => Err(TreeFault::Forbidden),
             _ => Ok(()),
         }
@@ -163,7 +164,8 @@ impl Site {
             Some(above) if above.shown.read().problem.is_none() => above,
             _ => return Some(Ok(())),
         };
-        match above.find_at_hand(self.path.get(above.path.len()..).unwrap_or_default())? {
+        let below = self.path.get(above.path.len()..).unwrap_or_default();
+        match above.find_at_hand(below)?.found {
             Err(TreeFault::Forbidden) => Some(Err(TreeFault::Forbidden)),
             _ => Some(Ok(())),
         }
@@ -349,20 +351,17 @@ impl Site {
     }
 
     /// What a path names, if memory can tell.
-    pub fn find_at_hand(&self, path: &[Vec<u8>]) -> Option<Result<TreeFound, TreeFault>> {
+    pub fn find_at_hand(&self, path: &[Vec<u8>]) -> Option<TreeResolved> {
         match self.check_way_at_hand()? {
             Ok(()) => self.tree_at_hand()?.find_at_hand(path),
-            Err(fault) => Some(Err(fault)),
+            Err(fault) => Some(fault.into()),
         }
     }
 
     /// What a path names. May wait.
-    ///
-    /// # Errors
-    /// [`TreeFault`].
-    pub fn find(&self, path: &[Vec<u8>]) -> Result<TreeFound, TreeFault> {
-        self.check_way()?;
-        self.tree()?.find(path)
+    pub fn find(&self, path: &[Vec<u8>]) -> TreeResolved {
+        let tree = self.check_way().and_then(|()| self.tree());
+        tree.map_or_else(TreeResolved::from, |tree| tree.find(path))
     }
 
     /// Calls `each` with the entries of a directory until it returns false. May wait.

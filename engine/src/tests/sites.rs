@@ -80,7 +80,7 @@ fn path(name: &str) -> Vec<Vec<u8>> {
 }
 
 fn file(site: &Site, name: &str) -> Result<TreeFile, TreeFault> {
-    match site.find(&path(name))? {
+    match site.find(&path(name)).found? {
         TreeFound::File(file) => Ok(file),
         TreeFound::Directory { .. } => panic!("'{name}' is a directory"),
     }
@@ -187,7 +187,10 @@ fn what_is_remembered_of_a_head_is_what_it_has() {
     write(&files, one, 0, b"one");
     imported.pool.sync().map(drop).expect("synced");
     assert_eq!(read(&file(&site, "a/one").expect("there")), b"one");
-    let at_hand = |name: &str| site.find_at_hand(&path(name));
+    let at_hand = |name: &str| {
+        site.find_at_hand(&path(name))
+            .map(|resolved| resolved.found)
+    };
     match at_hand("a/one") {
         Some(Ok(TreeFound::File(file))) => assert_eq!(joined(&file.at_hand(0, 100)), b"one"),
         other => panic!("{other:?}"),
@@ -382,7 +385,10 @@ fn a_file_system_below_a_closed_directory_is_closed() {
     offer.add(vec![site]);
     let (site, prefix) = offer.site("any", &path("pub/below/file")).expect("there");
     assert_eq!(prefix, 2, "the one below answers");
-    let at_hand = || site.find_at_hand(&path("file"));
+    let at_hand = || {
+        site.find_at_hand(&path("file"))
+            .map(|resolved| resolved.found)
+    };
     assert!(file(&site, "file").is_ok());
     assert!(matches!(at_hand(), Some(Ok(_))));
     for (mode, is_open) in [(0o700, false), (0o711, true)] {

@@ -4,7 +4,7 @@ use super::error::{TreeEntry, TreeFault, system_time};
 use super::file::TreeFile;
 use super::names::{Named, Names, Node};
 use super::tree::FileTree;
-use super::walk::{ENTER, READ, Stopped, allows, walk};
+use super::walk::{ENTER, READ, Stopped, Way, allows, walk};
 use cenote_base::rt;
 use cenote_posix::{FileKind, Znode};
 use std::sync::Arc;
@@ -16,6 +16,24 @@ const BATCH: usize = 512;
 /// How often somebody looks for a file that is being written, and the time between: a second.
 const LOOKS: u32 = 200;
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+
+/// What a path names, and how one gets there.
+#[derive(Debug)]
+pub struct TreeResolved {
+    /// What it names.
+    pub found: Result<TreeFound, TreeFault>,
+    /// The names in the targets of the links that lead there.
+    pub linked: Arc<[Vec<u8>]>,
+}
+
+impl From<TreeFault> for TreeResolved {
+    fn from(fault: TreeFault) -> Self {
+        Self {
+            found: Err(fault),
+            linked: Arc::default(),
+        }
+    }
+}
 
 /// What a path names.
 #[derive(Debug)]
@@ -31,10 +49,7 @@ pub enum TreeFound {
 
 impl FileTree {
     /// What a path names, if memory can tell.
-    pub fn find_at_hand(
-        self: &Arc<Self>,
-        path: &[Vec<u8>],
-    ) -> Option<Result<TreeFound, TreeFault>> {
+    pub fn find_at_hand(self: &Arc<Self>, path: &[Vec<u8>]) -> Option<TreeResolved> {
         let node = self.names.get(&Names::key(path))?;
         if self.is_closing.load(Ordering::Acquire) || !self.is_lasting() && !node.holds(&self.files)
         {
@@ -45,14 +60,19 @@ impl FileTree {
     }
 
     /// What a path names.
-    pub fn find(self: &Arc<Self>, path: &[Vec<u8>]) -> Result<TreeFound, TreeFault> {
+    pub fn find(self: &Arc<Self>, path: &[Vec<u8>]) -> TreeResolved {
+        self.find_node(path)
+            .map_or_else(TreeResolved::from, |node| self.found(node))
+    }
+
+    fn find_node(&self, path: &[Vec<u8>]) -> Result<Arc<Node>, TreeFault> {
         for look in 1..=LOOKS {
             self.check()?;
             // Whoever writes without an end gets between no looks: then a write may be half done.
             if let Some(node) = self.look(path, look < LOOKS)? {
                 let node = Arc::new(node);
                 self.names.insert(Names::key(path), &node);
-                return self.found(node);
+                return Ok(node);
             }
             rt::sleep(LOOK_INTERVAL);
         }
@@ -64,8 +84,13 @@ impl FileTree {
 
     /// What a path names; `None` if it is a file that is being changed.
     fn look(&self, path: &[Vec<u8>], is_patient: bool) -> Result<Option<Node>, TreeFault> {
-        let mut way = Vec::new();
-        let named = match walk(&self.files, path, &mut way) {
+        let mut way = Way::default();
+        let walked = walk(&self.files, path, &mut way);
+        let Way {
+            znodes: mut way,
+            linked,
+        } = way;
+        let named = match walked {
             Ok(()) => self.named(way.last().expect("it has the root"), is_patient),
             Err(Stopped::Fault(fault)) => Some((Named::Not(fault), 0)),
             Err(Stopped::Posix(error)) => return Err(self.fault(&error)),
@@ -78,7 +103,7 @@ impl FileTree {
             // The way is not looked at again.
             way.drain(..way.len().saturating_sub(1));
         }
-        Ok(named.map(|named| Node::new(way, named, modified)))
+        Ok(named.map(|named| Node::new((way, linked), named, modified)))
     }
 
     /// What an object is to clients, and how often its contents had changed; `None` if that is not
@@ -97,9 +122,10 @@ impl FileTree {
         Some((named, 0))
     }
 
-    fn found(self: &Arc<Self>, node: Arc<Node>) -> Result<TreeFound, TreeFault> {
+    fn found(self: &Arc<Self>, node: Arc<Node>) -> TreeResolved {
         node.note();
-        match &node.named {
+        let linked = Arc::clone(&node.linked);
+        let found = match &node.named {
             Named::Not(fault) => Err(fault.clone()),
             Named::Directory => Ok(TreeFound::Directory {
                 modified: node.modified,
@@ -108,7 +134,8 @@ impl FileTree {
                 let tag = tag.clone().unwrap_or_else(|| self.tags.fresh());
                 Ok(TreeFound::File(TreeFile::open(self, node, tag)))
             }
-        }
+        };
+        TreeResolved { found, linked }
     }
 
     /// Calls `each` with the entries of a directory until it returns false.
@@ -118,12 +145,12 @@ impl FileTree {
         each: &mut dyn FnMut(TreeEntry) -> bool,
     ) -> Result<(), TreeFault> {
         self.check()?;
-        let mut way = Vec::new();
+        let mut way = Way::default();
         walk(&self.files, path, &mut way).map_err(|stopped| match stopped {
             Stopped::Fault(fault) => fault,
             Stopped::Posix(error) => self.fault(&error),
         })?;
-        let directory = way.pop().expect("it has the root");
+        let directory = way.znodes.pop().expect("it has the root");
         if directory.kind() != FileKind::Directory {
             return Err(TreeFault::NotFound);
         }

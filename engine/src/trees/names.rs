@@ -28,6 +28,8 @@ const LEASE_STEP: u64 = 128 << 10;
 /// Bytes of an answer beside its path: the node, znodes with their dnodes, the table's slot.
 const ANSWER_BYTES: u64 = 256;
 const ZNODE_BYTES: u64 = 1024;
+/// Bytes of a name in a link's target, beside the name.
+const LINKED_BYTES: u64 = 40;
 /// From so many requests on a file is wanted by several, and stays in memory however large it is.
 const WANTED_BY_SEVERAL: u32 = 3;
 
@@ -46,6 +48,8 @@ pub(crate) enum Named {
 pub(crate) struct Node {
     /// What the way led over, from the root on, the object itself last.
     pub way: Vec<Arc<Znode>>,
+    /// The names in the targets of links on the way.
+    pub linked: Arc<[Vec<u8>]>,
     pub named: Named,
     pub modified: SystemTime,
     /// How often the contents of a file had changed when it was like this.
@@ -55,9 +59,14 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    pub fn new(way: Vec<Arc<Znode>>, (named, changes): (Named, u64), modified: SystemTime) -> Self {
+    pub fn new(
+        (way, linked): (Vec<Arc<Znode>>, Vec<Vec<u8>>),
+        (named, changes): (Named, u64),
+        modified: SystemTime,
+    ) -> Self {
         Self {
             way,
+            linked: linked.into(),
             named,
             modified,
             changes,
@@ -119,7 +128,15 @@ impl Shard {
             Named::File(_) | Named::Directory => ZNODE_BYTES,
             Named::Not(_) => 0,
         };
-        let size = ANSWER_BYTES + znodes + 2 * path.len() as u64 + 8 * node.way.len() as u64;
+        let linked = node
+            .linked
+            .iter()
+            .map(|name| LINKED_BYTES + name.len() as u64);
+        let size = ANSWER_BYTES
+            + znodes
+            + 2 * path.len() as u64
+            + 8 * node.way.len() as u64
+            + linked.sum::<u64>();
         let mut gone = HashMap::new();
         if self.bytes + size > self.room() {
             let may_grow = self.room() < GENERATION_BYTES_MAX;
@@ -194,7 +211,8 @@ mod tests {
 
     fn absent() -> Arc<Node> {
         let named = Named::Not(TreeFault::NotFound);
-        Arc::new(Node::new(Vec::new(), (named, 0), SystemTime::UNIX_EPOCH))
+        let way = (Vec::new(), Vec::new());
+        Arc::new(Node::new(way, (named, 0), SystemTime::UNIX_EPOCH))
     }
 
     /// A client that asks for a million names that are not there must not take the memory.

@@ -40,33 +40,35 @@ impl From<PosixError> for Stopped {
     }
 }
 
-/// Pushes the components of a link's target to the front.
-fn follow(target: &[u8], pending: &mut VecDeque<Vec<u8>>) {
+/// The components of a link's target.
+fn components(target: &[u8]) -> impl DoubleEndedIterator<Item = Vec<u8>> {
     let parts = target.split(|byte| *byte == b'/');
     let parts = parts.filter(|part| !part.is_empty() && *part != b".");
-    let parts: Vec<Vec<u8>> = parts.map(<[u8]>::to_vec).collect();
-    for part in parts.into_iter().rev() {
-        pending.push_front(part);
-    }
+    parts.map(<[u8]>::to_vec)
 }
 
-/// Walks from the root. Everything that the way leads over is put into `way`, the object last.
-pub(crate) fn walk(
-    files: &FileSystem,
-    path: &[Vec<u8>],
-    way: &mut Vec<Arc<Znode>>,
-) -> Result<(), Stopped> {
+/// What a walk leads over.
+#[derive(Default)]
+pub(crate) struct Way {
+    /// From the root on, the object itself last.
+    pub znodes: Vec<Arc<Znode>>,
+    /// The names in the targets of links.
+    pub linked: Vec<Vec<u8>>,
+}
+
+/// Walks from the root. Everything that it leads over is put into `way`, even if it fails.
+pub(crate) fn walk(files: &FileSystem, path: &[Vec<u8>], way: &mut Way) -> Result<(), Stopped> {
     let not_found = || Stopped::Fault(TreeFault::NotFound);
     let mut pending: VecDeque<Vec<u8>> = path.iter().cloned().collect();
     let mut current = files.znode(files.root())?;
     let mut above: Vec<Arc<Znode>> = Vec::new();
     let mut links = 0;
-    way.push(Arc::clone(&current));
+    way.znodes.push(Arc::clone(&current));
     for _ in 0..COMPONENTS_MAX {
         let Some(name) = pending.pop_front() else {
             // A link to a directory above ends at what the way has somewhere else.
-            if way.last().is_none_or(|last| last.id() != current.id()) {
-                way.push(current);
+            if (way.znodes.last()).is_none_or(|last| last.id() != current.id()) {
+                way.znodes.push(current);
             }
             return Ok(());
         };
@@ -81,7 +83,7 @@ pub(crate) fn walk(
             continue;
         }
         let next = files.lookup_znode(&current, &name)?;
-        way.push(Arc::clone(&next));
+        way.znodes.push(Arc::clone(&next));
         if next.kind() != FileKind::Symlink {
             above.push(std::mem::replace(&mut current, next));
             continue;
@@ -91,7 +93,11 @@ pub(crate) fn walk(
         if links > LINKS_MAX || target.is_empty() || target.starts_with(b"/") {
             return Err(not_found());
         }
-        follow(&target, &mut pending);
+        for name in components(&target).rev() {
+            pending.push_front(name);
+        }
+        way.linked
+            .extend(components(&target).filter(|name| name != b".."));
     }
     Err(not_found())
 }

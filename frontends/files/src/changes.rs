@@ -15,7 +15,7 @@ use cenote_fuse::{
 use cenote_posix::write::{
     CopySource, FallocateMode, NewFile, OpenMode, RenameMode, SetAttributes, SetXattr, WriteOptions,
 };
-use cenote_posix::{BlockBuffer, POSIX_ACL_ACCESS, POSIX_ACL_DEFAULT};
+use cenote_posix::{BlockBuffer, Changer, POSIX_ACL_ACCESS, POSIX_ACL_DEFAULT, PosixError, Znode};
 use std::sync::Arc;
 
 type PosixFiles = Arc<cenote_posix::FileSystem>;
@@ -92,6 +92,7 @@ impl DatasetFiles {
 
     pub(super) fn change_attributes(
         &self,
+        context: &Context<'_>,
         node: NodeId,
         changes: &AttrChanges,
     ) -> Result<(Attr, Lifetime), Errno> {
@@ -127,37 +128,23 @@ impl DatasetFiles {
         // A new owner gets no rights of the old one; the kernel leaves that to us.
         let has_new_owner = set.uid.is_some() || set.gid.is_some();
         if (changes.kill_suid_gid || has_new_owner) && set.mode.is_none() {
-            set.mode = self.without_privileges(object, None)?;
+            let file = self.znode(0, object)?;
+            let changer = match has_new_owner && context.uid == 0 {
+                // Setuid goes even if an administrator changes the owner.
+                true => Changer::Member,
+                false => changer(context, &file),
+            };
+            set.mode = mode_left_by(changer, &file);
         }
         let changed = files.set_attributes(object, &set);
         let znode = changed.map_err(|error| self.errno(error))?;
         self.attr(0, &znode)
     }
 
-    /// The permissions that a file keeps when a user changes it, whose group is `group` if it is
-    /// known; `None` if all.
-    fn without_privileges(
-        &self,
-        object: ObjectId,
-        group: Option<u32>,
-    ) -> Result<Option<u64>, Errno> {
-        use cenote_posix::FileKind as Kind;
-        let znode = self.znode(0, object)?;
-        let attributes = znode.attributes();
-        let mode = attributes.mode & 0o7777;
-        let is_outsider = group.is_some_and(|group| attributes.gid.0 != u64::from(group));
-        let kept = cenote_posix::without_privileges(mode, is_outsider);
-        let keeps_all = matches!(znode.kind(), Kind::Directory | Kind::Symlink);
-        Ok((!keeps_all && kept != mode).then_some(kept))
-    }
-
-    /// Clears setuid and setgid before another user changes a program's contents. Write requests
-    /// say whether that is due; the requests handled here only name the user.
+    /// Clears setuid and setgid before another user changes a program's contents.
     fn drop_privileges(&self, context: &Context<'_>, object: ObjectId) -> Result<(), Errno> {
-        if context.uid == 0 {
-            return Ok(());
-        }
-        let mode = self.without_privileges(object, Some(context.gid))?;
+        let file = self.znode(0, object)?;
+        let mode = mode_left_by(changer(context, &file), &file);
         if mode.is_none() {
             return Ok(());
         }
@@ -169,6 +156,18 @@ impl DatasetFiles {
         changed.map_err(|error| self.errno(error))?;
         self.forget_mode(object);
         Ok(())
+    }
+
+    /// The same for requests that do not say whether that is due, but only name the user.
+    fn drop_privileges_of_users(
+        &self,
+        context: &Context<'_>,
+        object: ObjectId,
+    ) -> Result<(), Errno> {
+        match context.uid {
+            0 => Ok(()),
+            _ => self.drop_privileges(context, object),
+        }
     }
 
     /// Makes the kernel fetch the mode again, before the caller gets its reply.
@@ -183,9 +182,25 @@ impl DatasetFiles {
         }
     }
 
-    /// Whether a write takes privileges away that the kernel may remember.
-    fn takes_privileges(&self, object: ObjectId, kill_privileges: bool) -> Result<bool, Errno> {
-        Ok(kill_privileges && self.without_privileges(object, None)?.is_some())
+    /// Writes by `write`, which is told who writes.
+    fn write_as<T>(
+        &self,
+        context: &Context<'_>,
+        object: ObjectId,
+        kill_privileges: bool,
+        write: impl FnOnce(Changer) -> Result<T, PosixError>,
+    ) -> Result<T, Errno> {
+        let (mut changer, mut is_taken) = (Changer::Privileged, false);
+        if kill_privileges {
+            let file = self.znode(0, object)?;
+            changer = self::changer(context, &file);
+            is_taken = mode_left_by(changer, &file).is_some();
+        }
+        let written = write(changer);
+        if is_taken {
+            self.forget_mode(object);
+        }
+        written.map_err(|error| self.errno(error))
     }
 
     pub(super) fn make(
@@ -248,7 +263,14 @@ impl DatasetFiles {
         Ok((entry, self.opened(znode.id(), flags)))
     }
 
-    pub(super) fn open_writable(&self, node: NodeId, flags: u32) -> Result<Opened, Errno> {
+    /// `kill_privileges` says that the caller may not keep setuid and setgid bits of a file that
+    /// `O_TRUNC` empties.
+    pub(super) fn open_writable(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        (flags, kill_privileges): (u32, bool),
+    ) -> Result<Opened, Errno> {
         if flags & (ACCESS_MASK | O_TRUNC) != 0 {
             self.target(node)?;
         }
@@ -265,15 +287,30 @@ impl DatasetFiles {
         let checked = files.check_open(object, mode);
         checked.map_err(|error| self.errno(error))?;
         files.hold(object).map_err(|error| self.errno(error))?;
-        if flags & O_TRUNC != 0
-            && let Err(error) = files
-                .truncate(object, 0)
-                .and_then(|()| files.sync_if_due(object, false))
+        if mode.truncates
+            && let Err(errno) = self.empty(context, object, kill_privileges)
         {
             self.release_object(object);
-            return Err(self.errno(error));
+            return Err(errno);
         }
         Ok(self.opened(object, flags))
+    }
+
+    /// Empties a file that is opened with `O_TRUNC`.
+    fn empty(
+        &self,
+        context: &Context<'_>,
+        object: ObjectId,
+        kill_privileges: bool,
+    ) -> Result<(), Errno> {
+        if kill_privileges {
+            self.drop_privileges(context, object)?;
+        }
+        let files = self.trees.head();
+        let emptied = files.truncate(object, 0);
+        emptied
+            .and_then(|()| files.sync_if_due(object, false))
+            .map_err(|error| self.errno(error))
     }
 
     pub(super) fn close(&self, node: NodeId, handle: Handle) {
@@ -353,44 +390,32 @@ impl DatasetFiles {
 
     pub(super) fn write_data(
         &self,
+        context: &Context<'_>,
         place: FilePlace,
         data: &[u8],
         kill_privileges: bool,
     ) -> Result<(), Errno> {
         let (files, object) = self.target(place.node)?;
         self.check_handle(object, place.handle)?;
-        let options = WriteOptions {
-            append: false,
-            kill_privileges,
-            access: access_by(place.handle),
-        };
-        let is_taken = self.takes_privileges(object, kill_privileges)?;
-        let written = files.write(object, place.offset, data, options);
-        if is_taken {
-            self.forget_mode(object);
-        }
-        written.map(drop).map_err(|error| self.errno(error))
+        self.write_as(context, object, kill_privileges, |changer| {
+            let options = write_options(place.handle, changer);
+            files.write(object, place.offset, data, options).map(drop)
+        })
     }
 
     pub(super) fn write_owned(
         &self,
+        context: &Context<'_>,
         place: FilePlace,
         (blocks, length): (&mut [BlockBuffer], usize),
         kill_privileges: bool,
     ) -> Result<Option<usize>, Errno> {
         let (files, object) = self.target(place.node)?;
         self.check_handle(object, place.handle)?;
-        let options = WriteOptions {
-            append: false,
-            kill_privileges,
-            access: access_by(place.handle),
-        };
-        let is_taken = self.takes_privileges(object, kill_privileges)?;
-        let written = files.write_buffers(object, place.offset, blocks, length, options);
-        if is_taken {
-            self.forget_mode(object);
-        }
-        let block_size = written.map_err(|error| self.errno(error))?;
+        let block_size = self.write_as(context, object, kill_privileges, |changer| {
+            let options = write_options(place.handle, changer);
+            files.write_buffers(object, place.offset, blocks, length, options)
+        })?;
         Ok(usize::try_from(block_size).ok())
     }
 
@@ -411,7 +436,7 @@ impl DatasetFiles {
         };
         let (files, object) = self.target(place.node)?;
         self.check_handle(object, place.handle)?;
-        self.drop_privileges(context, object)?;
+        self.drop_privileges_of_users(context, object)?;
         let done = files.fallocate(object, place.offset, length, mode);
         done.map_err(|error| self.errno(error))
     }
@@ -429,7 +454,7 @@ impl DatasetFiles {
         let (files, target) = self.target(to.node)?;
         self.check_handle(target, to.handle)?;
         self.check_handle(source.id(), from.handle)?;
-        self.drop_privileges(context, target)?;
+        self.drop_privileges_of_users(context, target)?;
         let place = CopySource {
             files: &source_files,
             id: source.id(),
@@ -468,13 +493,23 @@ impl DatasetFiles {
     /// are allowed: any other such name could be set by every user with write permission.
     fn check_xattr_name(&self, name: &[u8]) -> Result<(), Errno> {
         let is_list = [POSIX_ACL_ACCESS, POSIX_ACL_DEFAULT].contains(&name);
-        if !self.shows_xattr() || name.starts_with(b"system.") && !is_list {
-            return Err(Errno::OPNOTSUPP);
+        match is_list || !name.starts_with(b"system.") {
+            true => self.check_xattr_namespace(name),
+            false => Err(Errno::OPNOTSUPP),
         }
-        // A namespace alone is no name.
-        match name.iter().position(|&byte| byte == b'.') {
-            Some(dot) if dot + 1 == name.len() => Err(Errno::INVAL),
-            _ => Ok(()),
+    }
+
+    /// Whether an attribute of that name may exist on this mount.
+    ///
+    /// What other systems stored without a namespace is read as `user.`, and under no other name.
+    pub(super) fn check_xattr_namespace(&self, name: &[u8]) -> Result<(), Errno> {
+        let spaces: [&[u8]; 4] = [b"user.", b"trusted.", b"security.", b"system."];
+        let space = spaces.into_iter().find(|space| name.starts_with(space));
+        match space.filter(|_| self.shows_xattr()) {
+            None => Err(Errno::OPNOTSUPP),
+            // A namespace alone is no name.
+            Some(space) if space == name => Err(Errno::INVAL),
+            Some(_) => Ok(()),
         }
     }
 
@@ -483,6 +518,36 @@ impl DatasetFiles {
         let (files, object) = self.target(node)?;
         let removed = files.remove_xattr(object, name);
         removed.map_err(|error| self.errno(error))
+    }
+}
+
+/// Who a caller without `CAP_FSETID` is to a file.
+fn changer(context: &Context<'_>, file: &Znode) -> Changer {
+    let attributes = file.attributes();
+    // The caller's groups are only looked up where they decide something.
+    let kept_by_member = Changer::Member.leaves(attributes.mode);
+    let depends_on_group = kept_by_member != Changer::Outsider.leaves(attributes.mode);
+    let group = u32::try_from(attributes.gid.0);
+    match depends_on_group && group.is_ok_and(|group| context.is_in_group(group)) {
+        true => Changer::Member,
+        false => Changer::Outsider,
+    }
+}
+
+/// The permissions of a file that somebody changed; `None` if they stay what they are.
+fn mode_left_by(changer: Changer, file: &Znode) -> Option<u64> {
+    use cenote_posix::FileKind as Kind;
+    let mode = file.attributes().mode & 0o7777;
+    let left = changer.leaves(mode);
+    let keeps_all = matches!(file.kind(), Kind::Directory | Kind::Symlink);
+    (!keeps_all && left != mode).then_some(left)
+}
+
+fn write_options(handle: Handle, changer: Changer) -> WriteOptions {
+    WriteOptions {
+        append: false,
+        changer,
+        access: access_by(handle),
     }
 }
 

@@ -92,9 +92,15 @@ impl FileSystem for DatasetFiles {
         Ok(())
     }
 
-    fn open(&self, _: &Context<'_>, node: NodeId, flags: u32) -> Result<Opened, Errno> {
+    fn open(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        flags: u32,
+        kill_suid_gid: bool,
+    ) -> Result<Opened, Errno> {
         if self.is_writable() {
-            return self.open_writable(node, flags);
+            return self.open_writable(context, node, (flags, kill_suid_gid));
         }
         // O_RDONLY is 0 in the two lowest bits.
         if flags & 3 != 0 {
@@ -235,9 +241,7 @@ impl FileSystem for DatasetFiles {
         let Ok((tree, znode)) = self.object(node) else {
             return Err(Errno::NODATA);
         };
-        if !self.shows_xattr() {
-            return Err(Errno::OPNOTSUPP);
-        }
+        self.check_xattr_namespace(name)?;
         let files = self.trees.get(tree)?;
         match files
             .xattr(&znode, name)
@@ -286,12 +290,12 @@ impl FileSystem for DatasetFiles {
 
     fn setattr(
         &self,
-        _: &Context<'_>,
+        context: &Context<'_>,
         node: NodeId,
         _: Option<Handle>,
         changes: &AttrChanges,
     ) -> Result<(Attr, Lifetime), Errno> {
-        self.change_attributes(node, changes)
+        self.change_attributes(context, node, changes)
     }
 
     fn mknod(
@@ -392,22 +396,22 @@ impl FileSystem for DatasetFiles {
 
     fn write(
         &self,
-        _: &Context<'_>,
+        context: &Context<'_>,
         place: FilePlace,
         data: &[u8],
         kill_suid_gid: bool,
     ) -> Result<(), Errno> {
-        self.write_data(place, data, kill_suid_gid)
+        self.write_data(context, place, data, kill_suid_gid)
     }
 
     fn write_blocks(
         &self,
-        _: &Context<'_>,
+        context: &Context<'_>,
         place: FilePlace,
         data: (&mut [BlockBuffer], usize),
         kill_suid_gid: bool,
     ) -> Result<Option<usize>, Errno> {
-        self.write_owned(place, data, kill_suid_gid)
+        self.write_owned(context, place, data, kill_suid_gid)
     }
 
     fn allocate(

@@ -232,7 +232,10 @@ impl<'a> Worker<'a> {
                 let status = file_system.statfs(&context, node)?;
                 Ok(Answer::Fixed(Body::statfs(&status)))
             }
-            Operation::Open { flags } => self.open(&context, node, flags),
+            Operation::Open {
+                flags,
+                kill_suid_gid,
+            } => self.open(&context, node, flags, kill_suid_gid),
             Operation::Release { handle } => {
                 file_system.release(node, handle);
                 Ok(Answer::Fixed(Body::EMPTY))
@@ -337,8 +340,8 @@ impl<'a> Worker<'a> {
         Ok(Answer::Payload)
     }
 
-    fn open(&self, context: &Context<'_>, node: NodeId, flags: u32) -> Outcome {
-        let opened = self.session.file_system.open(context, node, flags)?;
+    fn open(&self, context: &Context<'_>, node: NodeId, flags: u32, kill: bool) -> Outcome {
+        let opened = self.session.file_system.open(context, node, flags, kill)?;
         let answer = self.open_flags(&opened, flags);
         Ok(Answer::Fixed(Body::open(opened.handle.0, answer)))
     }

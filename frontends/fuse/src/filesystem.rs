@@ -37,6 +37,27 @@ pub struct Context<'a> {
     pub interrupt: &'a Interrupt,
 }
 
+impl Context<'_> {
+    /// Whether the caller belongs to a group.
+    ///
+    /// Requests have only one group. The others are asked for, which takes a while; where that is
+    /// impossible, the caller does not belong to them.
+    pub fn is_in_group(&self, group: u32) -> bool {
+        self.gid == group || other_groups(self.pid).is_some_and(|groups| groups.contains(&group))
+    }
+}
+
+/// The supplementary groups of a thread.
+fn other_groups(thread: u32) -> Option<Vec<u32>> {
+    // The kernel itself asks as thread 0.
+    let status = std::fs::read(format!("/proc/{thread}/status")).ok()?;
+    // The program's name, in an earlier line, need not be UTF-8.
+    let mut lines = status.split(|&byte| byte == b'\n');
+    let groups = lines.find_map(|line| line.strip_prefix(b"Groups:"))?;
+    let groups = std::str::from_utf8(groups).ok()?.split_ascii_whitespace();
+    groups.map(|group| group.parse().ok()).collect()
+}
+
 /// A file system. Methods are called from several threads at once.
 ///
 /// The kernel checks permissions (`default_permissions`): a request that reaches a method is
@@ -82,8 +103,16 @@ pub trait FileSystem: Send + Sync {
     ) -> Result<(), Errno>;
 
     /// Opens a file. `flags` are those of `open(2)`; wanting to write is refused by default.
-    fn open(&self, context: &Context<'_>, node: NodeId, flags: u32) -> Result<Opened, Errno> {
-        let _ = (context, node);
+    /// `kill_suid_gid` asks to clear setuid and setgid bits of a file that is opened with
+    /// `O_TRUNC`.
+    fn open(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        flags: u32,
+        kill_suid_gid: bool,
+    ) -> Result<Opened, Errno> {
+        let _ = (context, node, kill_suid_gid);
         match flags & OPEN_ACCESS_MASK {
             0 => Ok(Opened::default()),
             _ => Err(Errno::ROFS),

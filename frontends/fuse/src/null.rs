@@ -96,7 +96,7 @@ impl FileSystem for NullFileSystem {
         }
     }
 
-    fn open(&self, _: &Context<'_>, _: NodeId, _: u32) -> Result<Opened, Errno> {
+    fn open(&self, _: &Context<'_>, _: NodeId, _: u32, _: bool) -> Result<Opened, Errno> {
         Ok(Opened::default())
     }
 

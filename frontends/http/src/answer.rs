@@ -15,7 +15,7 @@ use crate::negotiate;
 use crate::options::{ListingFormat, Rules};
 use crate::ranges::{self, Wanted};
 use crate::target::Target;
-use crate::tree::{Entry, EntryKind, File, Found, Purpose, Site, Tree, TreeError};
+use crate::tree::{Entry, EntryKind, File, Found, Purpose, Resolved, Site, Tree, TreeError};
 use bytes::Bytes;
 use cenote_base::rt::wall_clock;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -124,7 +124,7 @@ impl Answer {
 
 /// How a tree is read. `None` always means: not without waiting.
 pub(crate) trait Look {
-    fn find(&self, tree: &dyn Tree, path: &[Vec<u8>]) -> Option<Result<Found, TreeError>>;
+    fn find(&self, tree: &dyn Tree, path: &[Vec<u8>]) -> Option<Resolved>;
 
     fn read(
         &self,
@@ -141,7 +141,7 @@ pub(crate) trait Look {
 pub(crate) struct InMemory;
 
 impl Look for InMemory {
-    fn find(&self, tree: &dyn Tree, path: &[Vec<u8>]) -> Option<Result<Found, TreeError>> {
+    fn find(&self, tree: &dyn Tree, path: &[Vec<u8>]) -> Option<Resolved> {
         tree.find_cached(path)
     }
 
@@ -166,7 +166,7 @@ impl Look for InMemory {
 pub(crate) struct MayWait;
 
 impl Look for MayWait {
-    fn find(&self, tree: &dyn Tree, path: &[Vec<u8>]) -> Option<Result<Found, TreeError>> {
+    fn find(&self, tree: &dyn Tree, path: &[Vec<u8>]) -> Option<Resolved> {
         Some(tree.find(path))
     }
 
@@ -196,6 +196,15 @@ pub(crate) fn answer(asked: &Asked, site: &Site, rules: &Rules, look: &dyn Look)
     answer_once(asked, site, rules, look)
 }
 
+/// What a path names, unless links lead there over a hidden name: what that stands for does not
+/// exist for clients, whichever way they ask.
+fn shown(resolved: Resolved, rules: &Rules) -> Result<Found, TreeError> {
+    match resolved.linked.iter().any(|name| rules.is_hidden(name)) {
+        true => Err(TreeError::NotFound),
+        false => resolved.found,
+    }
+}
+
 fn answer_once(asked: &Asked, site: &Site, rules: &Rules, look: &dyn Look) -> Option<Answer> {
     let target = &asked.target;
     if !target.is_canonical {
@@ -206,15 +215,16 @@ fn answer_once(asked: &Asked, site: &Site, rules: &Rules, look: &dyn Look) -> Op
         return Some(Answer::not_found());
     }
     let tree = &*site.tree;
-    match look.find(tree, path)? {
+    let serving = Serving { asked, rules, look };
+    match shown(look.find(tree, path)?, rules) {
         Err(TreeError::NotFound) => Some(robots(target, rules).unwrap_or_else(Answer::not_found)),
         Err(error) => Some(Answer::of_error(&error)),
         Ok(Found::File(_)) if target.is_directory => Some(Answer::not_found()),
-        Ok(Found::File(file)) => Serving { asked, rules, look }.file(tree, path, file),
+        Ok(Found::File(file)) => serving.file(tree, path, file),
         Ok(Found::Directory { .. }) if !target.is_directory => {
             Some(Answer::redirect(target.canonical() + "/", &asked.uri))
         }
-        Ok(Found::Directory { .. }) => Serving { asked, rules, look }.directory(tree, path),
+        Ok(Found::Directory { .. }) => serving.directory(tree, path),
     }
 }
 
@@ -246,7 +256,7 @@ impl Serving<'_> {
         let mut below = path.to_vec();
         for name in &self.rules.options.index {
             below.push(name.as_bytes().to_vec());
-            match self.look.find(tree, &below)? {
+            match shown(self.look.find(tree, &below)?, self.rules) {
                 Ok(Found::File(file)) => return self.file(tree, &below, file),
                 Ok(Found::Directory { .. }) | Err(TreeError::NotFound) => {}
                 Err(error) => return Some(Answer::of_error(&error)),
@@ -292,7 +302,7 @@ impl Serving<'_> {
             );
             return Ok(Answer::saying(StatusCode::INTERNAL_SERVER_ERROR, &words));
         }
-        follow_links(tree, path, &mut entries);
+        follow_links(tree, path, &mut entries, self.rules);
         let order = match format {
             ListingFormat::Html => Order::of_query(self.asked.uri.query()),
             _ => Order::default(),
@@ -329,7 +339,7 @@ impl Serving<'_> {
                     name.extend_from_slice(encoding.suffix());
                 }
                 // One that is older is of other content.
-                if let Ok(Found::File(other)) = self.look.find(tree, &beside)?
+                if let Ok(Found::File(other)) = shown(self.look.find(tree, &beside)?, self.rules)
                     && other.modified() >= chosen.0.modified()
                 {
                     chosen = (other, Some(encoding));
@@ -488,12 +498,12 @@ impl Answer {
 }
 
 /// Shows links as what they lead to; those that lead nowhere stay links.
-fn follow_links(tree: &dyn Tree, path: &[Vec<u8>], entries: &mut [Entry]) {
+fn follow_links(tree: &dyn Tree, path: &[Vec<u8>], entries: &mut [Entry], rules: &Rules) {
     let is_link = |entry: &&mut Entry| entry.kind == EntryKind::Link;
     let mut below = path.to_vec();
     for entry in entries.iter_mut().filter(is_link).take(LINKS_FOLLOWED) {
         below.push(entry.name.clone());
-        match tree.find(&below) {
+        match shown(tree.find(&below), rules) {
             Ok(Found::File(file)) => {
                 entry.kind = EntryKind::File;
                 (entry.size, entry.modified) = (file.size(), file.modified());

@@ -7,13 +7,13 @@
 //! Its entity tags are made of the time and size, so that they are strong only as far as the file
 //! system's clock is fine enough.
 
-use crate::tree::{Entry, EntryKind, File, Found, Purpose, Tree, TreeError};
+use crate::tree::{Entry, EntryKind, File, Found, Purpose, Resolved, Tree, TreeError};
 use bytes::Bytes;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::ffi::OsStr;
 use std::io::IoSliceMut;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,6 +29,33 @@ impl DirectoryTree {
     pub fn open(path: &Path) -> std::io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         Ok(Self(rustix::fs::open(path, flags, Mode::empty())?))
+    }
+
+    /// What a path names that leads over links.
+    fn find_by_links(&self, path: &[Vec<u8>]) -> Resolved {
+        match self.linked(path) {
+            Ok(linked) => Resolved {
+                found: self.look(path, ResolveFlags::empty()).map_err(error),
+                linked,
+            },
+            Err(errno) => Resolved::directly(Err(error(errno))),
+        }
+    }
+
+    /// The names below the directory at which links lead to something.
+    fn linked(&self, path: &[Vec<u8>]) -> Result<Arc<[Vec<u8>]>, Errno> {
+        let mut name = PathBuf::from(".");
+        name.extend(path.iter().map(|part| OsStr::from_bytes(part)));
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+        let file = rustix::fs::openat2(&self.0, &name, flags, Mode::empty(), how)?;
+        let (file, root) = (place_of(&file), place_of(&self.0));
+        let (file, root) = file
+            .and_then(|file| Ok((file, root?)))
+            .map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+        let below = file.strip_prefix(root).map_err(|_| Errno::XDEV)?;
+        let names = below.iter().map(|name| name.as_bytes().to_vec());
+        Ok(names.collect())
     }
 
     fn look(&self, path: &[Vec<u8>], how: ResolveFlags) -> Result<Found, Errno> {
@@ -53,6 +80,11 @@ impl DirectoryTree {
     }
 }
 
+/// Where an open file is, as the kernel calls it.
+fn place_of(file: &OwnedFd) -> std::io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
 fn modified(stat: &Stat) -> SystemTime {
     let seconds = u64::try_from(stat.st_mtime).unwrap_or(0);
     let nanoseconds = u32::try_from(stat.st_mtime_nsec).unwrap_or(0);
@@ -74,16 +106,19 @@ fn error(errno: Errno) -> TreeError {
 }
 
 impl Tree for DirectoryTree {
-    fn find_cached(&self, path: &[Vec<u8>]) -> Option<Result<Found, TreeError>> {
-        match self.look(path, ResolveFlags::CACHED) {
-            Ok(found) => Some(Ok(found)),
-            Err(Errno::AGAIN) => None,
-            Err(errno) => Some(Err(error(errno))),
+    fn find_cached(&self, path: &[Vec<u8>]) -> Option<Resolved> {
+        match self.look(path, ResolveFlags::CACHED | ResolveFlags::NO_SYMLINKS) {
+            // With links, `find` looks where they lead.
+            Err(Errno::AGAIN | Errno::LOOP) => None,
+            found => Some(Resolved::directly(found.map_err(error))),
         }
     }
 
-    fn find(&self, path: &[Vec<u8>]) -> Result<Found, TreeError> {
-        self.look(path, ResolveFlags::empty()).map_err(error)
+    fn find(&self, path: &[Vec<u8>]) -> Resolved {
+        match self.look(path, ResolveFlags::NO_SYMLINKS) {
+            Err(Errno::LOOP) => self.find_by_links(path),
+            found => Resolved::directly(found.map_err(error)),
+        }
     }
 
     fn list(&self, path: &[Vec<u8>], each: &mut dyn FnMut(Entry) -> bool) -> Result<(), TreeError> {

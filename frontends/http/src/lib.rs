@@ -56,5 +56,6 @@ pub use status::{AddressStatus, Status};
 pub use target::{host_name, requested_host};
 pub use tls::{TlsError, TlsFiles};
 pub use tree::{
-    Entry, EntryKind, File, Found, NoSites, OneTree, Purpose, Site, Sites, Tree, TreeError,
+    Entry, EntryKind, File, Found, NoSites, OneTree, Purpose, Resolved, Site, Sites, Tree,
+    TreeError,
 };

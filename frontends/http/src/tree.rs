@@ -116,20 +116,35 @@ pub trait File: Send + Sync {
     fn read(&self, offset: u64, length: usize, purpose: Purpose) -> Result<Vec<Bytes>, TreeError>;
 }
 
+/// What a path names, and how one gets there.
+pub struct Resolved {
+    /// What it names.
+    pub found: Result<Found, TreeError>,
+    /// The names that symbolic links lead over, also if they lead to nothing that is served.
+    pub linked: Arc<[Vec<u8>]>,
+}
+
+impl Resolved {
+    /// What a path names without symbolic links.
+    pub fn directly(found: Result<Found, TreeError>) -> Self {
+        Self {
+            found,
+            linked: Arc::default(),
+        }
+    }
+}
+
 /// Files and directories.
 pub trait Tree: Send + Sync {
-    /// The file at a path of components, if it is in memory; `None` means: call [`Self::find`].
-    fn find_cached(&self, path: &[Vec<u8>]) -> Option<Result<Found, TreeError>> {
+    /// What a path of components names, if it is in memory; `None` means: call [`Self::find`].
+    fn find_cached(&self, path: &[Vec<u8>]) -> Option<Resolved> {
         let _ = path;
         None
     }
 
     /// What a path of components names; none of them: the root. Symbolic links are followed as far
     /// as they stay in the tree. May wait.
-    ///
-    /// # Errors
-    /// [`TreeError`].
-    fn find(&self, path: &[Vec<u8>]) -> Result<Found, TreeError>;
+    fn find(&self, path: &[Vec<u8>]) -> Resolved;
 
     /// Calls `each` with the entries of a directory, in any order, until it returns false.
     /// May wait.

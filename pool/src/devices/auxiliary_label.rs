@@ -3,7 +3,8 @@
 //! The label of a spare that waits names no pool, so several pools can list the same device by its
 //! guid. The pool that takes it writes its own labels there, and those of a waiting spare again
 //! when it gives the device back. If that pool went down in between, some of the labels are of one
-//! kind and some of the other. Then the device counts as taken: the pool may need it.
+//! kind and some of the other. Then the device counts as taken: the pool may need it. A pool that
+//! is destroyed needs its devices no more, so a spare that it used is free for the others.
 
 use cenote_base::Guid;
 use cenote_ondisk::pool_config::PoolState;
@@ -41,12 +42,21 @@ fn valid_configs(labels: &DeviceLabels) -> impl Iterator<Item = &PoolConfig> {
     valid.filter_map(|label| label.config.as_ref())
 }
 
+/// Whether a label is that of a spare that no pool uses.
+pub(crate) fn is_free_spare(config: &PoolConfig) -> bool {
+    match config.state {
+        PoolState::Spare => true,
+        PoolState::Destroyed => config.is_spare,
+        _ => false,
+    }
+}
+
 /// The guid of a spare that waits to be used, by its labels.
 pub fn waiting_spare(labels: &DeviceLabels) -> Option<Guid> {
     let label = labels.newest_config().filter(|label| label.is_valid())?;
     let config = label.config.as_ref()?;
     let guid = config.guid.filter(|guid| *guid != Guid(0))?;
-    (config.state == PoolState::Spare && user_of_spare(labels).is_none()).then_some(guid)
+    (is_free_spare(config) && user_of_spare(labels).is_none()).then_some(guid)
 }
 
 /// Whether all labels of a device say that it is this spare, and waits.

@@ -9,7 +9,7 @@
 //! Several pools may list the same spare. Looking only reads, and takes it from none of them. One
 //! that another pool uses is found as that, and looked at again each time.
 
-use super::auxiliary_label::user_of_spare;
+use super::auxiliary_label::{is_free_spare, user_of_spare};
 use super::reach::{Reach, may_open};
 use crate::pool::{FoundDevice, Pool};
 use cenote_base::Guid;
@@ -103,7 +103,7 @@ impl Pool {
 fn auxiliary_guid(member: &Member) -> Option<Guid> {
     let label = member.labels.newest_config()?;
     let config = label.config.as_ref().filter(|_| label.is_valid())?;
-    let is_auxiliary = matches!(config.state, PoolState::Spare | PoolState::CacheDevice);
+    let is_auxiliary = config.state == PoolState::CacheDevice || is_free_spare(config);
     let serves = user_of_spare(&member.labels).is_some();
     config.guid.filter(|_| is_auxiliary || serves)
 }

@@ -4,7 +4,7 @@
 //! have the same spare, and the first that needs it takes it: its label is then that of the pool's
 //! leaf. So a spare is checked again when it is opened for writing, which locks it.
 
-use super::auxiliary_label::{label_of, user_of_spare};
+use super::auxiliary_label::{is_free_spare, label_of, user_of_spare};
 use crate::pool::{FoundDevice, Pool};
 use cenote_base::Guid;
 use cenote_device::{Device, DeviceError};
@@ -81,7 +81,7 @@ impl Pool {
             self.note_devices([(spare, found)]);
             return Err(SpareError::Taken { path, pool });
         }
-        if label.state == PoolState::Spare {
+        if is_free_spare(label) {
             return Ok(device);
         }
         let guid = label.pool_guid.unwrap_or_default();

@@ -13,7 +13,7 @@ use crate::error::PosixError;
 use crate::file::Access;
 use crate::file_system::FileSystem;
 use crate::kind::FileKind;
-use crate::privileges::without_privileges;
+use crate::privileges::Changer;
 use crate::time::Timestamp;
 use crate::znode::Znode;
 use cenote_base::{BLOCK_SIZE_MAX, ObjectId, SECTOR_SIZE, Txg};
@@ -33,8 +33,8 @@ const FLAG_SPARSE: u64 = 0x2000_0000_0000;
 pub struct WriteOptions {
     /// Write at the current end of the file (`O_APPEND`); the offset is ignored.
     pub append: bool,
-    /// The writer may not leave setuid and setgid bits behind.
-    pub kill_privileges: bool,
+    /// Decides which of the setuid and setgid bits stay.
+    pub changer: Changer,
     /// How the writer has the file open.
     pub access: Access,
 }
@@ -256,12 +256,12 @@ impl FileSystem {
         if end > attributes.size {
             changes = changes.word(Attribute::Size, end);
         }
-        let mode = without_privileges(attributes.mode, false);
-        if options.kill_privileges && mode != attributes.mode {
+        let mode = options.changer.leaves(attributes.mode);
+        if mode != attributes.mode {
             changes = changes.word(Attribute::Mode, mode);
         }
         self.change(tx, id, &changes)?;
-        if options.kill_privileges && mode != attributes.mode {
+        if mode != attributes.mode {
             self.log_mode(tx, id, mode);
         }
         self.drop_capabilities(tx, &file)

@@ -6,6 +6,7 @@ use cenote_tests::pool;
 use cenote_tests::program::Cenote;
 use cenote_tests::site::Site;
 use std::fs::{self, File};
+use std::process::Command;
 
 /// A file for a device.
 fn device(site: &Site, name: &str) -> Result<String> {
@@ -62,6 +63,15 @@ fn sets_of_features_are_known_by_name() -> Result<()> {
     )?;
     has(&site.ok("zpool status tank")?, "despite not being")?;
     site.fails("zpool set compatibility=nosuch tank")?;
+    // A set that could be read when it was asked for, and that cannot be read any more.
+    let set = site.cenote().directory().join("gone");
+    fs::write(&set, "async_destroy\n")?;
+    site.ok(&format!("zpool set compatibility={} tank", set.display()))?;
+    fs::remove_file(&set)?;
+    let refused = site.fails("zpool upgrade tank")?;
+    has(&refused.stderr, "could not read/parse feature file(s)")?;
+    ensure!(refused.stdout.is_empty(), "{}", refused.report());
+    site.ok("zpool set compatibility=openzfs-2.0-linux tank")?;
     ensure!(value(&site, "compatibility")? == "openzfs-2.0-linux");
     site.ok("zpool set compatibility=legacy tank")?;
     let refused = site.fails("zpool set feature@fast_dedup=enabled tank")?;
@@ -384,4 +394,65 @@ fn what_a_daemon_says_of_its_settings_is_passed_on() -> Result<()> {
     let outcome = cenote_tests::program::run(command, b"", Default::default())?;
     has(&outcome.stderr, "l2arc_headroom has no effect")?;
     Ok(())
+}
+
+/// Files that were made before the pool had projects get them after `zpool upgrade`, at once, and
+/// the objects of extended attributes are their file's: they were counted for the old project.
+#[test]
+fn attributes_belong_to_the_project_of_their_file() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let options = "-o feature@project_quota=disabled -O xattr=dir";
+    let site = Site::create("single", 128, options)?;
+    let root = site.path("tank");
+    let chattr = |words: &[&str], name: &str| {
+        let mut command = Command::new("chattr");
+        command.args(words).arg(root.join(name)).output()
+    };
+    let set = |name: &str, attribute: &str| {
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(root.join(name), attribute, b"value", flags)
+    };
+    // Objects by project.
+    let counts = |expected: &str| -> Result<()> {
+        site.ok("zpool sync tank")?;
+        let found = site.ok("zfs projectspace -Hp -o name,objused tank")?;
+        let found: Vec<&str> = found
+            .lines()
+            .filter(|line| !line.starts_with('0'))
+            .collect();
+        let found = found.join(", ").replace('\t', ": ");
+        ensure!(found == expected, "{found} instead of {expected}");
+        Ok(())
+    };
+    fs::write(root.join("old"), "contents")?;
+    set("old", "user.a")?;
+    let Ok(refused) = chattr(&["-p", "5"], "old") else {
+        cenote_tests::missing!("there is no chattr");
+        return site.finish();
+    };
+    ensure!(!refused.status.success(), "a project without the feature");
+    site.ok("zpool upgrade tank")?;
+    let marked = chattr(&["-p", "5"], "old")?;
+    ensure!(marked.status.success(), "{marked:?}");
+    // The file, the directory of its attributes, and the attribute.
+    counts("5: 3")?;
+    set("old", "user.b")?;
+    counts("5: 4")?;
+    fs::create_dir(root.join("new"))?;
+    let marked = chattr(&["-p", "7", "+P"], "new")?;
+    ensure!(marked.status.success(), "{marked:?}");
+    fs::write(root.join("new/file"), "contents")?;
+    set("new/file", "user.a")?;
+    counts("5: 4, 7: 4")?;
+    let marked = chattr(&["-p", "7"], "old")?;
+    ensure!(marked.status.success(), "{marked:?}");
+    counts("7: 8")?;
+    site.reopen(&["tank"])?;
+    counts("7: 8")?;
+    fs::remove_file(root.join("old"))?;
+    fs::remove_dir_all(root.join("new"))?;
+    counts("")?;
+    site.finish()
 }

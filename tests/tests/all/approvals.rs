@@ -67,6 +67,14 @@ fn streams_bring_no_yes(site: &Site) -> Result<()> {
     let second = send(site, &["-p", "-i", "@1", "tank/v@2"])?;
     receive(site, "-F tank/copy", &second)?;
     is_served(site, &["tank/copy", "tank/v"])?;
+    // A yes is the dataset's, whatever is received into it. It goes with the dataset.
+    site.ok("zfs destroy tank/copy@%")?;
+    receive(site, "-F tank/copy", &first)?;
+    is_served(site, &["tank/copy", "tank/v"])?;
+    site.ok("zfs destroy -r tank/copy")?;
+    receive(site, "tank/copy", &first)?;
+    is_served(site, &["tank/v"])?;
+    site.ok("cenote approve tank/copy")?;
     // What a user says with the stream is a yes, and below a yes streams need none.
     receive(site, "-o cenote:nbd=on tank/said", &first)?;
     site.ok("zfs create -o cenote:nbd=on tank/below")?;

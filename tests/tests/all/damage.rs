@@ -69,8 +69,10 @@ fn check_alive(site: &Site, root: &Path) -> Result<()> {
     site.ok("zpool sync tank")?;
     ensure!(fs::read(root.join("new"))? == b"it takes changes");
     let status = site.ok("zpool status -v tank")?;
-    let is_told = status.contains("state: ONLINE") && status.contains("Permanent errors");
-    ensure!(is_told, "{status}");
+    // Under load the same errors are so many in a short time that the device counts as failing.
+    let states = ["state: ONLINE", "state: DEGRADED"];
+    let is_alive = states.iter().any(|state| status.contains(state));
+    ensure!(is_alive && status.contains("Permanent errors"), "{status}");
     Ok(())
 }
 

@@ -393,6 +393,30 @@ fn nobody_else_takes_it(
     Ok(())
 }
 
+/// A spare whose user, the pool `other`, is destroyed is free for `tank`. It was UNAVAIL.
+fn it_is_free_after_a_destruction(
+    site: &Site,
+    spare: &str,
+    (of_other, of_tank): (&str, &str),
+) -> Result<()> {
+    for pool in ["tank", "other"] {
+        site.ok(&format!("zpool add -f {pool} spare {spare}"))?;
+    }
+    let is_used_by = |pool: &str| Ok(spare_row(site, pool, spare)? == "INUSE currently in use");
+    site.ok(&format!("zpool offline -f other {of_other}"))?;
+    wait_until("a spare", || is_used_by("other"))?;
+    site.ok("zpool wait -t resilver other")?;
+    site.ok("zpool destroy -f other")?;
+    let row = spare_row(site, "tank", spare)?;
+    ensure!(row == "AVAIL", "{row}");
+    site.ok(&format!("zpool offline -f tank {of_tank}"))?;
+    wait_until("the other's spare", || is_used_by("tank"))?;
+    site.ok(&format!("zpool clear tank {of_tank}"))?;
+    wait_until("given back", || {
+        Ok(spare_row(site, "tank", spare)? == "AVAIL")
+    })
+}
+
 /// `zpool add` refused a spare of another pool. Pools share spares: one of them uses it at a time,
 /// and the others see that, wait, and get it when it is free again.
 #[test]
@@ -448,6 +472,7 @@ fn two_pools_share_a_spare() -> Result<()> {
     }
     site.ok(&format!("zpool remove {user} {needs}"))?;
     site.ok(&format!("zpool replace -w {waits} {spare} {needs}"))?;
-    site.ok("zpool destroy other")?;
+    let last = device(&site, 5)?.display().to_string();
+    it_is_free_after_a_destruction(&site, &last, (&e, &d[1]))?;
     site.finish()
 }

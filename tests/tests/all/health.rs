@@ -2,9 +2,11 @@
 //! rots.
 
 use anyhow::{Context, Result, ensure};
+use cenote_tests::missing;
 use cenote_tests::patience::wait_until;
 use cenote_tests::site::Site;
-use std::fs::OpenOptions;
+use rustix::fs::IFlags;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
@@ -103,7 +105,35 @@ fn a_device_that_missed_writes_is_told_by_verify() -> Result<()> {
     })?;
     site.export()?;
     ensure!(site.ok(&verify)?.contains("no problems found"));
+    takes_no_writes(&site)?;
     site.judge()
+}
+
+/// A device that is in its place and takes no writes was to be put back.
+fn takes_no_writes(site: &Site) -> Result<()> {
+    let path = site.devices().join("d1.img");
+    let device = File::open(&path)?;
+    let flags = rustix::fs::ioctl_getflags(&device);
+    let refuse = |flags| rustix::fs::ioctl_setflags(&device, flags | IFlags::IMMUTABLE);
+    let Some(flags) = flags.ok().filter(|flags| refuse(*flags).is_ok()) else {
+        missing!("no file can be made immutable");
+        return Ok(());
+    };
+    let told = site
+        .import("")
+        .and_then(|_| site.fails("cenote health tank"));
+    // Otherwise nobody could remove it.
+    rustix::fs::ioctl_setflags(&device, flags)?;
+    let told = told?.text();
+    let expected = "cannot be written to: Operation not permitted";
+    ensure!(
+        told.contains(expected) && told.contains("-> make the file writable"),
+        "{told}"
+    );
+    site.ok(&format!("zpool online tank {}", path.display()))?;
+    site.ok("zpool wait -t resilver tank")?;
+    ensure!(site.ok("zpool status tank")?.contains("state: ONLINE"));
+    site.export()
 }
 
 /// Overwrites what a file's data lie on, on the first device, behind its labels.

@@ -68,6 +68,10 @@ impl Served {
         symlink("../small", root.join("dir/in"))?;
         symlink("../../../etc/passwd", root.join("dir/out"))?;
         symlink("/etc/passwd", root.join("dir/absolute"))?;
+        fs::create_dir(root.join(".hidden"))?;
+        fs::write(root.join(".hidden/file"), "hidden\n")?;
+        symlink("../.hidden", root.join("dir/hidden"))?;
+        symlink("hidden/file", root.join("dir/round"))?;
         symlink("circle", root.join("dir/circle"))?;
         Ok(served)
     }
@@ -191,6 +195,11 @@ fn strangers_get_no_more(served: &Served) -> Result<()> {
         ("/secret", 403),
         ("/dir/out", 404),
         ("/dir/absolute", 404),
+        // What `--hidden` hides stays hidden where links lead to it.
+        ("/dir/hidden", 404),
+        ("/dir/hidden/", 404),
+        ("/dir/hidden/file", 404),
+        ("/dir/round", 404),
         ("/dir/circle", 404),
         ("/small/", 404),
         ("/nothing", 404),

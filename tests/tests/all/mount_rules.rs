@@ -199,6 +199,77 @@ os.posix_fallocate(os.open(sys.argv[1], os.O_WRONLY), 0, 8192)
     Ok(())
 }
 
+/// Whatever changes a file's contents or group takes the same bits away as on the kernel's own file
+/// systems. A stranger's `open(O_TRUNC)` left setuid, and each write by somebody outside the group
+/// setgid of a file that the group may not execute.
+#[test]
+fn privileges_go_as_on_other_file_systems() -> Result<()> {
+    const COMPARE: &str = "
+import os, sys
+def opened(name, flags, act=lambda file: None):
+    file = os.open(name, flags)
+    act(file)
+    os.close(file)
+APPEND = os.O_WRONLY | os.O_APPEND
+def allocate(file):
+    os.posix_fallocate(file, 0, 9000)
+def copy(file):
+    os.copy_file_range(os.open('source', os.O_RDONLY), file, 100)
+WAYS = {
+    'open': lambda name: opened(name, os.O_RDWR),
+    'open(O_TRUNC)': lambda name: opened(name, os.O_WRONLY | os.O_TRUNC),
+    'truncate': lambda name: os.truncate(name, 10),
+    'ftruncate': lambda name: opened(name, os.O_WRONLY, lambda file: os.ftruncate(file, 10)),
+    'write': lambda name: opened(name, os.O_RDWR, lambda file: os.pwrite(file, b'x', 0)),
+    'append': lambda name: opened(name, APPEND, lambda file: os.write(file, b'x')),
+    'allocate': lambda name: opened(name, os.O_WRONLY, allocate),
+    'copy': lambda name: opened(name, os.O_WRONLY, copy),
+}
+OWNER_WAYS = {'chgrp': lambda name: os.chown(name, -1, 78)}
+ROOT_WAYS = WAYS | {'chown': lambda name: os.chown(name, 2, 79)}
+# The user, its groups, and what it does with files of user 1 and group 77.
+WHO = [(65534, [65534], WAYS), (65534, [77], WAYS), (65534, [65534, 77], WAYS),
+    (1, [77, 78], WAYS | OWNER_WAYS), (1, [78], OWNER_WAYS), (0, [0], ROOT_WAYS)]
+MODES = [0o6777, 0o4777, 0o2777, 0o6767, 0o2767, 0o2666]
+def run(root):
+    os.chdir(root)
+    os.chmod('.', 0o755)
+    open('source', 'w').write('s' * 5000)
+    found = {}
+    for user, groups, ways in WHO:
+        files = {(mode, way): f'{mode:o}-{way}-{user}-{groups}' for mode in MODES for way in ways}
+        for (mode, way), name in files.items():
+            open(name, 'w').write('x' * 5000)
+            os.chown(name, 1, 77)
+            os.chmod(name, mode)
+            os.stat(name)
+        child = os.fork()
+        if child == 0:
+            os.setgroups(groups[1:])
+            os.setresgid(*groups[:1] * 3)
+            os.setresuid(user, user, user)
+            for (mode, way), name in files.items():
+                ways[way](name)
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0, 'not allowed'
+        for name in files.values():
+            found[name] = f'{os.stat(name).st_mode:o}'
+    return found
+here, there = map(run, sys.argv[1:])
+wrong = {name: (mode, there[name]) for name, mode in here.items() if mode != there[name]}
+assert not wrong, wrong
+assert here['6777-open(O_TRUNC)-65534-[65534]'] == '100777'
+";
+    if !pool::can_mount() || !pool::is_root() {
+        return Ok(());
+    }
+    let site = Site::create("single", 128, "")?;
+    let reference = site.cenote().subdirectory("reference")?;
+    let root = site.path("tank");
+    python(COMPARE, &[text(&root)?, text(&reference)?], None)?;
+    site.finish()
+}
+
 /// The kernel starts a program with the mode that it remembers: after a stranger had changed a
 /// setuid program, it ran as its owner until something asked for its mode.
 #[test]
@@ -223,6 +294,15 @@ import errno, os, sys
 path = sys.argv[1]
 wrong = {'system.foo': errno.EOPNOTSUPP, 'system.nfs4_acl': errno.EOPNOTSUPP,
     'user.': errno.EINVAL, 'trusted.a': errno.EPERM}
+unknown = ['foo.bar', 'foo', '.user.a', '/user.a', 'USER.a', 'os2.a', 'freebsd:system:a']
+for name in unknown:
+    wrong[name] = errno.EOPNOTSUPP
+    try:
+        os.getxattr(path, name)
+    except OSError as error:
+        assert error.errno == errno.EOPNOTSUPP, (name, error)
+    else:
+        sys.exit(name + ' was read')
 for name, wanted in wrong.items():
     try:
         os.setxattr(path, name, b'1')

@@ -143,6 +143,11 @@ const NEW_POOLS: &[Refusal] = &[
         "mountpoint '/etc' exists and is not empty\nuse '-m' option",
     ),
     (
+        "zpool create -m /dev/null tank DIR/a",
+        1,
+        "mountpoint '/dev/null' is not a directory\nuse '-m' option",
+    ),
+    (
         "zpool create -o tank DIR/a DIR/b",
         1,
         "missing '=' for -o option",

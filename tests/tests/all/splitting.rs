@@ -2,6 +2,7 @@
 
 use crate::devices::{device, pool, refusal, state, write};
 use anyhow::{Context, Result, bail, ensure};
+use cenote_tests::golden::Golden;
 use cenote_tests::referee;
 use cenote_tests::site::Site;
 use std::fs::{self, File};
@@ -55,6 +56,39 @@ fn a_pool_of_mirrors_becomes_two() -> Result<()> {
     judged(&site, "half")?;
     site.reopen(&["tank"])?;
     site.finish()
+}
+
+/// Both pools find the blocks of a vdev that was removed: its mapping is in what they share.
+#[test]
+fn moved_blocks_are_found_by_both_pools() -> Result<()> {
+    let Some(golden) = Golden::find("device-removal")? else {
+        return Ok(());
+    };
+    let name = golden.manifest.pool.as_str();
+    let site = Site::new(name)?;
+    let images = golden.copy_to(site.devices())?;
+    site.import("-N")?;
+    for (image, number) in images.iter().zip(2..) {
+        let side = device(&site, number)?;
+        File::create(&side)?.set_len(fs::metadata(image)?.len())?;
+        let (image, side) = (image.display(), side.display());
+        site.ok(&format!("zpool attach -w {name} {image} {side}"))?;
+    }
+    site.ok(&format!("zpool split {name} half"))?;
+    site.ok(&format!(
+        "zpool import -N -d {} half",
+        site.devices().display()
+    ))?;
+    for pool in ["half", name] {
+        site.ok(&format!("zpool scrub -w {pool}"))?;
+        let healthy = site.ok(&format!("zpool status -x {pool}"))?;
+        ensure!(healthy.contains("is healthy"), "{healthy}");
+        site.ok(&format!("cenote verify --quiet --all-copies {pool}"))?;
+    }
+    site.ok("zpool export half")?;
+    judged(&site, "half")?;
+    site.export()?;
+    site.judge()
 }
 
 /// Log devices had to be removed before a split. They stay with the old pool, with logs in use, and

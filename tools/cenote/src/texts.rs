@@ -189,6 +189,10 @@ pub fn diagnosis_line(diagnosis: &Diagnosis) -> String {
         }
         Fault::NoLabel => "what is there has no valid label".to_owned(),
         Fault::NotUsed { reason } => format!("not used: {reason}"),
+        Fault::NotWritable { reason } => format!(
+            "not used: it cannot be opened for writing: {reason}. The pool is used without it. \
+             Once it can be written to, 'zpool online' uses it again and resilvers what it missed"
+        ),
         Fault::OtherPool { pool } => format!("what is there is of pool '{pool}'"),
         Fault::TooSmall { expected, found } => {
             format!("too small: {found} bytes, and devices of pools have {expected}")

@@ -72,6 +72,8 @@ pub(crate) enum Operation<'a> {
     ReadLink,
     Open {
         flags: u32,
+        /// The caller may not keep setuid and setgid bits of what `O_TRUNC` empties.
+        kill_suid_gid: bool,
     },
     Read {
         handle: Handle,
@@ -139,6 +141,8 @@ impl ForgetList<'_> {
 /// `SEEK_DATA` and `SEEK_HOLE`; the kernel handles the other origins itself.
 const SEEK_DATA: u32 = 3;
 const SEEK_HOLE: u32 = 4;
+/// `FUSE_OPEN_KILL_SUIDGID` of `fuse_open_in.open_flags`.
+const OPEN_KILL_SUID_GID: u32 = 1 << 0;
 
 impl<'a> Operation<'a> {
     /// Reads the arguments that follow the header.
@@ -157,6 +161,7 @@ impl<'a> Operation<'a> {
             opcode::READLINK => Operation::ReadLink,
             opcode::OPEN => Operation::Open {
                 flags: fields.u32()?,
+                kill_suid_gid: fields.u32()? & OPEN_KILL_SUID_GID != 0,
             },
             opcode::READ => Operation::Read {
                 handle: Handle(fields.u64()?),

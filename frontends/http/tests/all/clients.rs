@@ -227,7 +227,7 @@ fn curl_over_tls_and_a_certificate_that_is_renewed() {
     );
 }
 
-/// Links that lead out of the directory, devices and pipes are not there.
+/// Links that lead out of the directory or to hidden names, devices and pipes are not there.
 #[test]
 fn a_directory_serves_what_is_in_it_and_nothing_else() {
     let directory = tempfile::tempdir().unwrap();
@@ -235,13 +235,18 @@ fn a_directory_serves_what_is_in_it_and_nothing_else() {
     let root = path.join("root");
     std::fs::create_dir_all(root.join("sub")).unwrap();
     std::fs::write(path.join("outside"), "secret").unwrap();
-    std::fs::write(root.join("sub/f"), "inside").unwrap();
+    std::fs::create_dir_all(root.join(".hid")).unwrap();
+    for file in ["sub/f", ".hid/f"] {
+        std::fs::write(root.join(file), "inside").unwrap();
+    }
     for (link, place) in [
         ("absolute", "/etc/hostname"),
         ("up", "../outside"),
         ("circle", "circle"),
         ("inside", "sub/f"),
         ("around", "sub/../sub/f"),
+        ("hidden", ".hid/f"),
+        ("sub/hidden", "../.hid"),
     ] {
         std::os::unix::fs::symlink(place, root.join(link)).unwrap();
     }
@@ -275,7 +280,8 @@ fn a_directory_serves_what_is_in_it_and_nothing_else() {
             get(name)
         );
     }
-    for name in ["absolute", "up", "circle", "pipe", "sub/f/x"] {
+    let absent = "absolute up circle pipe sub/f/x hidden sub/hidden sub/hidden/f";
+    for name in absent.split(' ') {
         assert!(
             get(name).starts_with("HTTP/1.1 404"),
             "{name}: {}",

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use cenote_http::{
     Address, Entry, EntryKind, File, Found, Handler, Listen, Options, PageAnswer, PageRequest,
-    Pages, Purpose, Server, Site, Sites, Tree, TreeError,
+    Pages, Purpose, Resolved, Server, Site, Sites, Tree, TreeError,
 };
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -146,12 +146,12 @@ impl MemoryTree {
 }
 
 impl Tree for MemoryTree {
-    fn find_cached(&self, path: &[Vec<u8>]) -> Option<Result<Found, TreeError>> {
-        (!self.is_cold.load(Ordering::SeqCst)).then(|| self.look(path))
+    fn find_cached(&self, path: &[Vec<u8>]) -> Option<Resolved> {
+        (!self.is_cold.load(Ordering::SeqCst)).then(|| self.find(path))
     }
 
-    fn find(&self, path: &[Vec<u8>]) -> Result<Found, TreeError> {
-        self.look(path)
+    fn find(&self, path: &[Vec<u8>]) -> Resolved {
+        Resolved::directly(self.look(path))
     }
 
     fn list(&self, path: &[Vec<u8>], each: &mut dyn FnMut(Entry) -> bool) -> Result<(), TreeError> {

@@ -17,7 +17,7 @@ use cenote_posix::write::{
     FallocateMode, NewFile, RenameMode, SetAttributes, SetXattr, WriteOptions,
 };
 use cenote_posix::{
-    FLAG_IMMUTABLE, FLAG_PROJECT_INHERIT, FileKind, FileSystem, PosixError, Timestamp,
+    Changer, FLAG_IMMUTABLE, FLAG_PROJECT_INHERIT, FileKind, FileSystem, PosixError, Timestamp,
 };
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -394,7 +394,10 @@ fn change(world: &World, known: &mut Vec<ObjectId>, random: &mut Random) {
             let length = usize::try_from(random.below(50_000)).expect("small");
             let data = vec![u8::try_from(random.below(256)).expect("small"); length];
             let options = WriteOptions {
-                kill_privileges: random.below(2) == 0,
+                changer: match random.below(2) {
+                    0 => Changer::Outsider,
+                    _ => Changer::Privileged,
+                },
                 ..WriteOptions::default()
             };
             drop(fs.write(one, random.below(40_000), &data, options));

@@ -8,7 +8,7 @@ use cenote_posix::write::{
     XattrStorage,
 };
 use cenote_posix::{
-    AccountKind, FileKind, FileSystem, POSIX_ACL_ACCESS, POSIX_ACL_DEFAULT, Timestamp,
+    AccountKind, Changer, FileKind, FileSystem, POSIX_ACL_ACCESS, POSIX_ACL_DEFAULT, Timestamp,
 };
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ fn attributes_are_kept() {
         assert_eq!(acl.len(), 3, "{acl:?}");
     }
     let options = WriteOptions {
-        kill_privileges: true,
+        changer: Changer::Outsider,
         ..WriteOptions::default()
     };
     fs.write(file, 0, b"x", options).expect("writes");

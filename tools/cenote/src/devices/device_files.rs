@@ -214,7 +214,7 @@ impl FileSystem for DeviceFiles {
         Err(Errno::INVAL)
     }
 
-    fn open(&self, _: &Context<'_>, node: NodeId, flags: u32) -> Result<Opened, Errno> {
+    fn open(&self, _: &Context<'_>, node: NodeId, flags: u32, _: bool) -> Result<Opened, Errno> {
         let device = self.device(node)?;
         if flags & ACCESS != 0 && !device.is_writable() {
             return Err(Errno::ROFS);

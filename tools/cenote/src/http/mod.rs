@@ -37,8 +37,8 @@ pub const COMMAND: Command = Command {
         'r' "recursive" _ "start: with the file systems below each dataset";
         _ "tls-certificate" "FILE" "start: encrypt TCP connections with this certificate chain";
         _ "tls-key" "FILE" "start: and this key";
-        _ "hidden" "PATTERN" "start: do not serve names that match; may be given several\n\
-            times; '!PATTERN' makes an exception; the default is '.*' and\n\
+        _ "hidden" "PATTERN" "start: do not serve names that match, also by links; may be\n\
+            given several times; '!PATTERN' makes an exception; the default is '.*' and\n\
             '!.well-known', and '' hides nothing";
         _ "block-agent" "PATTERN" "start: refuse user agents that match; may be given several\n\
             times";

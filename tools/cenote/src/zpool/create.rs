@@ -202,7 +202,7 @@ pub fn refusal(what: &str, error: &ControlError) -> String {
     match error {
         ControlError::DevicesRefused { devices, is_forced } => invalid_vdevs(devices, *is_forced),
         ControlError::NoSuchPath { .. } => error.to_string(),
-        ControlError::MountpointInUse { .. } => {
+        ControlError::MountpointInUse { .. } | ControlError::MountpointNotDirectory { .. } => {
             format!("{error}\nuse '-m' option to provide a different default")
         }
         // What is wrong with a layout stands alone.

@@ -185,16 +185,20 @@ pub fn upgrade(arguments: &[String], context: &mut Context) -> Outcome {
             ));
         }
     }
-    context.line("This system supports ZFS pool feature flags.\n");
-    match (parsed.has("v"), upgrades) {
-        (true, _) => {
+    if upgrades {
+        return upgrade_pools(&parsed, arguments, context);
+    }
+    context.line(UPGRADE_LEAD);
+    match parsed.has("v") {
+        true => {
             supported(context);
             Ok(0)
         }
-        (false, true) => upgrade_pools(&parsed, arguments, context),
-        (false, false) => list_missing(context),
+        false => list_missing(context),
     }
 }
+
+const UPGRADE_LEAD: &str = "This system supports ZFS pool feature flags.\n";
 
 fn upgrade_pools(parsed: &Parsed, arguments: &[String], context: &mut Context) -> Outcome {
     let mut code = 0;
@@ -203,6 +207,13 @@ fn upgrade_pools(parsed: &Parsed, arguments: &[String], context: &mut Context) -
         false => parsed.operands.clone(),
     };
     let mut upgraded = false;
+    // Where everything is refused, nothing else is printed.
+    let mut lead = Some(UPGRADE_LEAD);
+    let mut begin = |context: &mut Context| {
+        if let Some(lead) = lead.take() {
+            context.line(lead);
+        }
+    };
     for pool in &pools {
         if let Err(reason) = check_pool_name(pool) {
             context.complain(&format!("cannot open '{pool}': {reason}"));
@@ -217,6 +228,7 @@ fn upgrade_pools(parsed: &Parsed, arguments: &[String], context: &mut Context) -
                 features,
             }) if features.is_empty() => {
                 if !parsed.has("a") {
+                    begin(context);
                     context.line(&format!(
                         "Pool '{pool}' already has all supported and requested features enabled."
                     ));
@@ -227,6 +239,7 @@ fn upgrade_pools(parsed: &Parsed, arguments: &[String], context: &mut Context) -
                 features,
             }) => {
                 upgraded = true;
+                begin(context);
                 tell_upgrade(pool, from_version, &features, context);
             }
             Ok(_) => return failed(with_context("cannot upgrade", &mismatch())),
@@ -241,6 +254,7 @@ fn upgrade_pools(parsed: &Parsed, arguments: &[String], context: &mut Context) -
         }
     }
     if parsed.has("a") && !upgraded && code == 0 {
+        begin(context);
         context.line("All pools are already formatted using feature flags.\n");
         context.line(ALL_ENABLED);
     }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
-use cenote_engine::{Site as EngineSite, SiteOffer, TreeFault, TreeFile, TreeFound};
-use cenote_http::{Entry, EntryKind, File, Found, Purpose, Site, Sites, Tree, TreeError};
+use cenote_engine::{Site as EngineSite, SiteOffer, TreeFault, TreeFile, TreeFound, TreeResolved};
+use cenote_http::{Entry, EntryKind, File, Found, Purpose, Resolved, Site, Sites, Tree, TreeError};
 use cenote_posix::{FileKind, Segment};
 
 use super::page::STATUS_PAGE;
@@ -43,10 +43,14 @@ fn error_of(fault: TreeFault) -> TreeError {
     }
 }
 
-fn found_of(found: Result<TreeFound, TreeFault>) -> Result<Found, TreeError> {
-    match found.map_err(error_of)? {
-        TreeFound::File(file) => Ok(Found::File(Arc::new(SiteFile(file)))),
-        TreeFound::Directory { modified } => Ok(Found::Directory { modified }),
+fn resolved(by_engine: TreeResolved) -> Resolved {
+    let found = by_engine.found.map(|found| match found {
+        TreeFound::File(file) => Found::File(Arc::new(SiteFile(file))),
+        TreeFound::Directory { modified } => Found::Directory { modified },
+    });
+    Resolved {
+        found: found.map_err(error_of),
+        linked: by_engine.linked,
     }
 }
 
@@ -60,12 +64,12 @@ fn kind_of(kind: FileKind) -> EntryKind {
 }
 
 impl Tree for SiteTree {
-    fn find_cached(&self, path: &[Vec<u8>]) -> Option<Result<Found, TreeError>> {
-        self.0.find_at_hand(path).map(found_of)
+    fn find_cached(&self, path: &[Vec<u8>]) -> Option<Resolved> {
+        self.0.find_at_hand(path).map(resolved)
     }
 
-    fn find(&self, path: &[Vec<u8>]) -> Result<Found, TreeError> {
-        found_of(self.0.find(path))
+    fn find(&self, path: &[Vec<u8>]) -> Resolved {
+        resolved(self.0.find(path))
     }
 
     fn list(&self, path: &[Vec<u8>], each: &mut dyn FnMut(Entry) -> bool) -> Result<(), TreeError> {
