@@ -53,7 +53,7 @@ fn options() -> Result<Options> {
     };
     let mut mutants: u64 = 3000;
     let mut one = None;
-    let mut words = Words::of_process();
+    let mut words = Words::new(std::env::args().skip(1));
     while let Some(word) = words.next() {
         match word.as_str() {
             "--mutants" => mutants = words.value()?,
