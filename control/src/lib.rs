@@ -12,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub mod approvals;
+pub mod expected;
 pub mod model;
 pub mod protocol;
 pub mod record;

@@ -15,6 +15,7 @@ pub mod bpobj;
 pub mod bptree;
 pub mod brt;
 pub mod byteswap;
+pub mod cache_file;
 pub mod checksum_kind;
 pub mod compression_kind;
 pub mod config_encode;
