@@ -7,10 +7,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::command::{Arguments, Command, Run, flags};
-use crate::context::{Context, Outcome, failed, usage};
 use crate::mounts::helper;
 use crate::zstream;
+use cenote_words::command::{Arguments, Command, Run, flags};
+use cenote_words::context::{Context, Outcome, failed, usage};
 
 /// The command.
 pub const COMMAND: Command = Command {

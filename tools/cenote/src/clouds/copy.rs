@@ -5,14 +5,14 @@
 //! complete.
 
 use super::target::style;
-use crate::command::Arguments;
-use crate::context::{Context, Outcome, Stop, failed};
-use crate::reading::progress::Progress;
 use crate::sparse::data_of;
 use cenote_cloud::is_url;
 use cenote_cloud::location::Location;
 use cenote_cloud::{Close, CloudDevice, CloudError, Opening, StoreOpener};
 use cenote_device::{Device, FileDevice, FileOptions};
+use cenote_words::command::Arguments;
+use cenote_words::context::{Context, Outcome, Stop, failed};
+use cenote_words::progress::Progress;
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -297,7 +297,7 @@ mod tests {
             let bytes = vec![number as u8 + 1; 4096];
             std::os::unix::fs::FileExt::write_all_at(&file, &bytes, place).expect("room");
         }
-        let progress = Progress::new(crate::reading::progress::Style::Quiet, None);
+        let progress = Progress::new(cenote_words::progress::Style::Quiet, None);
         let url = format!("file://{}", at("store"));
         let through = |from: &str, to: &str| {
             let source = Source::open(from).expect("there");

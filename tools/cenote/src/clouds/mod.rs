@@ -9,9 +9,9 @@ mod report;
 mod target;
 mod verify;
 
-use crate::command::{Arguments, Command, Run, flags};
-use crate::context::{Context, Outcome, usage};
 use cenote_control::model::StoreAct;
+use cenote_words::command::{Arguments, Command, Run, flags};
+use cenote_words::context::{Context, Outcome, usage};
 use target::{ask, style};
 
 /// The command.

@@ -1,10 +1,10 @@
 //! `cenote cloud price`: what a device costs, at prices that are said.
 
 use super::report::reports;
-use crate::command::Arguments;
-use crate::context::{Context, Outcome, Stop, failed};
-use crate::format::json::{Json, Object};
 use cenote_control::model::StoreReport;
+use cenote_words::command::Arguments;
+use cenote_words::context::{Context, Outcome, Stop, failed};
+use cenote_words::format::json::{Json, Object};
 
 /// Stores count in these.
 const GB: f64 = 1e9;

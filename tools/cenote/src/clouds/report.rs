@@ -1,14 +1,14 @@
 //! `cenote cloud status`.
 
 use super::target::{ask, open};
-use crate::command::Arguments;
-use crate::context::{Context, Outcome, Stop};
-use crate::format::json::{Json, Object};
-use crate::format::number::nicebytes;
-use crate::reading::progress::Style;
-use crate::zpool::{store_json, store_lines};
 use cenote_cloud::location::is_location;
 use cenote_control::model::{StoreAct, StoreReport, StoreRequests, StoreStatus};
+use cenote_words::command::Arguments;
+use cenote_words::context::{Context, Outcome, Stop};
+use cenote_words::format::json::{Json, Object};
+use cenote_words::format::number::nicebytes;
+use cenote_words::progress::Style;
+use cenote_words::stores::{json_of as store_json, lines as store_lines};
 use std::path::Path;
 
 pub fn run(target: &str, arguments: &Arguments, context: &mut Context) -> Outcome {

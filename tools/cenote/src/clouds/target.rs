@@ -1,12 +1,11 @@
 //! Which devices a command is about, and what the daemon says of them.
 
-use crate::command::Arguments;
-use crate::connect;
-use crate::context::{Context, Stop, failed, mismatch};
-use crate::reading::progress::{Progress, Style};
 use cenote_cloud::location::is_location;
 use cenote_cloud::{CloudDevice, Opening, StoreOpener};
 use cenote_control::model::{ControlError, Part, Request, Response, StoreAct, StoreReport};
+use cenote_words::command::Arguments;
+use cenote_words::context::{Context, Stop, failed, mismatch};
+use cenote_words::progress::{Progress, Style};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -82,7 +81,7 @@ pub fn open(target: &str) -> Result<Vec<(String, Arc<CloudDevice>)>, Stop> {
 
 /// Where the devices in stores of an imported pool are.
 fn places_of(pool: &str) -> Result<Vec<String>, Stop> {
-    let Ok(Some(opened)) = connect::opened(pool) else {
+    let Ok(Some(opened)) = cenote_connect::opened(pool) else {
         return failed(format!(
             "'{pool}' is neither an imported pool nor a store: name it as s3://BUCKET/PREFIX or \
              file:///DIRECTORY"

@@ -4,17 +4,16 @@
 //! it finds and puts again what this machine still has. Any other is opened here, and only read.
 
 use super::target::{open, style, try_to_ask};
-use crate::command::Arguments;
-use crate::connect;
-use crate::context::{Context, Outcome, Stop, failed};
-use crate::format::json::{Json, Object};
-use crate::format::number::{counted, nicebytes};
-use crate::reading::progress::Progress;
 use cenote_cloud::ObjectFault;
 use cenote_cloud::location::is_location;
 use cenote_control::model::{
     ControlError, Refusal, StoreAct, StoreFault, StoreRefusal, StoreVerified,
 };
+use cenote_words::command::Arguments;
+use cenote_words::context::{Context, Outcome, Stop, failed};
+use cenote_words::format::json::{Json, Object};
+use cenote_words::format::number::{counted, nicebytes};
+use cenote_words::progress::Progress;
 use std::path::Path;
 
 /// Devices by their places, with what was found.
@@ -53,7 +52,7 @@ fn by_daemon(
     context: &mut Context,
 ) -> Result<Option<All>, Stop> {
     // Without a daemon that has the pool none is started.
-    match connect::opened(pool) {
+    match cenote_connect::opened(pool) {
         Ok(Some(_)) => {}
         Ok(None) => return Ok(None),
         Err(error) => return failed(format!("{pool}: {error}")),

@@ -4,8 +4,8 @@ mod device_files;
 pub mod mounted;
 pub mod shown;
 
-use crate::command::{Arguments, Command, Run, flags};
-use crate::context::{Context, Outcome, failed, usage};
+use cenote_words::command::{Arguments, Command, Run, flags};
+use cenote_words::context::{Context, Outcome, failed, usage};
 use mounted::{MountedDevices, ShownAs, show};
 use shown::Shown;
 use std::path::Path;

@@ -2,8 +2,8 @@
 
 use super::device_files::DeviceFiles;
 pub use super::device_files::Shown as ShownAs;
-use crate::context::{Context, Outcome, failed};
 use cenote_fuse::{FileSystem, Mount, MountOptions, UnmountMode};
+use cenote_words::context::{Context, Outcome, failed};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::path::Path;
 use std::sync::Arc;

@@ -4,12 +4,12 @@
 //! says a size and there is none, and belongs to the command until it is closed. An export of an
 //! NBD server is passed on.
 
-use crate::context::{Outcome, failed};
-use crate::places::state_directory_of_process;
 use cenote_cloud::location::is_location;
 use cenote_cloud::{Close, CloudDevice, CloudError, LOG_SIZE, Opening, Schemes, StoreOpener};
+use cenote_connect::places::state_directory_of_process;
 use cenote_device::{Device, FileOptions, Opener, SystemOpener, kernel_use};
 use cenote_nbd_client::NbdOpener;
+use cenote_words::context::{Outcome, failed};
 use std::path::Path;
 use std::sync::Arc;
 

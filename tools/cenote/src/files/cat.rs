@@ -1,13 +1,13 @@
 //! `cenote cat`: contents of files.
 
 use super::content::{Content, FileContent, piece_length};
-use crate::command::{Command, Run};
-use crate::reading::failure::{Exit, Failure};
+use crate::reading::failure::{Exit, Failure, ended};
 use crate::reading::options::PoolOptions;
 use crate::reading::output::Output;
 use crate::reading::session::{OpenFileSystem, Session, each_place};
 use crate::reading::spec::Spec;
 use cenote_posix::{FileKind, PosixError, SymlinkPolicy, Znode};
+use cenote_words::command::{Command, Run};
 use std::ffi::OsString;
 
 /// Zeros for holes.
@@ -22,7 +22,7 @@ pub const COMMAND: Command = Command {
 Writes the contents of files to standard output. What cannot be read with a right checksum
 is never written: the output ends there, and the exit code is 1.",
     flags: &[],
-    run: Run::Reading(run),
+    run: Run::Reading(|words| ended(run(words))),
 };
 
 fn run(words: Vec<OsString>) -> Result<Exit, Failure> {

@@ -2,14 +2,14 @@
 //!
 //! A file with several names counts once, where it is met first.
 
-use crate::command::{Command, Run, flags};
-use crate::reading::failure::{Exit, Failure, posix_words};
+use crate::reading::failure::{Exit, Failure, ended, posix_words};
 use crate::reading::options::PoolOptions;
 use crate::reading::output::{Output, json_bytes};
 use crate::reading::place::Place;
 use crate::reading::session::{OpenFileSystem, Session, each_place};
 use crate::reading::spec::Spec;
 use cenote_posix::{FileKind, SymlinkPolicy, Znode};
+use cenote_words::command::{Command, Run, flags};
 use serde_json::json;
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -31,7 +31,7 @@ several names counts once.",
         'b' "apparent-size" _ "sizes of files in bytes, not what is allocated";
         'j' "json" _ "a JSON object a line";
     },
-    run: Run::Reading(run),
+    run: Run::Reading(|words| ended(run(words))),
 };
 
 #[derive(Debug)]
@@ -193,7 +193,7 @@ impl Adder<'_> {
                 .json(&json!({"dataset": dataset, "path": path, "bytes": bytes}));
         }
         let size = match self.arguments.human {
-            true => crate::format::number::nicebytes(bytes),
+            true => cenote_words::format::number::nicebytes(bytes),
             false if self.arguments.apparent => bytes.to_string(),
             false => bytes.div_ceil(1024).to_string(),
         };

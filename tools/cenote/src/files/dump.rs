@@ -2,15 +2,15 @@
 
 use super::cat::zeros;
 use super::content::{next_stretch, piece_length};
-use crate::command::{Command, Run, flags};
-use crate::reading::failure::{Exit, Failure, complain};
+use crate::reading::failure::{Exit, Failure, complain, ended};
 use crate::reading::options::PoolOptions;
 use crate::reading::output::Output;
-use crate::reading::progress::Progress;
 use crate::reading::session::Session;
 use crate::reading::spec::Spec;
 use cenote_posix::Segment;
 use cenote_volume::{Volume, VolumeError};
+use cenote_words::command::{Command, Run, flags};
+use cenote_words::progress::Progress;
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, FileTypeExt};
@@ -34,7 +34,7 @@ Example:
         'q' "quiet" _ "no progress bar";
         'j' "json" _ "progress as JSON on standard error";
     },
-    run: Run::Reading(run),
+    run: Run::Reading(|words| ended(run(words))),
 };
 
 fn run(words: Vec<OsString>) -> Result<Exit, Failure> {

@@ -4,15 +4,15 @@
 
 use super::find_condition::{Condition, SizeTest, Subject, parse_age, parse_size_test};
 use super::ls::{child, with_dataset};
-use crate::command::{Command, Run};
-use crate::reading::failure::{Exit, Failure, posix_words};
-use crate::reading::options::{POOL_FLAGS, PoolOptions};
+use crate::reading::failure::{Exit, Failure, ended, posix_words};
+use crate::reading::options::PoolOptions;
 use crate::reading::output::Output;
 use crate::reading::place::Place;
 use crate::reading::session::{OpenFileSystem, Session, each_place};
 use crate::reading::spec::Spec;
 use cenote_base::{Env, RealEnv};
 use cenote_posix::{FileKind, SymlinkPolicy, Timestamp};
+use cenote_words::command::{Command, POOL_FLAGS, Run};
 use serde_json::Value;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -42,7 +42,7 @@ round.
 Example:
   cenote find tank/home:/ -name '*.jpg' -size +1M ! -newer 2026-01-01T00:00:00Z",
     flags: &[],
-    run: Run::Reading(run),
+    run: Run::Reading(|words| ended(run(words))),
 };
 
 /// What is asked for.

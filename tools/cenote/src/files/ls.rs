@@ -2,14 +2,14 @@
 
 use super::entry::Entry;
 use super::show::{Clock, mode_text};
-use crate::command::{Command, Run, flags};
-use crate::reading::failure::{Exit, Failure, posix_words};
+use crate::reading::failure::{Exit, Failure, ended, posix_words};
 use crate::reading::options::PoolOptions;
 use crate::reading::output::Output;
 use crate::reading::place::Place;
 use crate::reading::session::{OpenFileSystem, Session, each_place};
 use crate::reading::spec::Spec;
 use cenote_posix::{DirectoryEntry, FileKind, PosixError, SymlinkPolicy, Znode};
+use cenote_words::command::{Command, Run, flags};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -35,7 +35,7 @@ Example:
         'R' "recursive" _ "and all directories below";
         'j' "json" _ "a JSON object a line: path, type, mode, times in nanoseconds, ...";
     },
-    run: Run::Reading(run),
+    run: Run::Reading(|words| ended(run(words))),
 };
 
 #[derive(Debug)]

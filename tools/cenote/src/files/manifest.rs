@@ -4,15 +4,15 @@
 //! no more memory than a small one.
 
 use super::content;
-use crate::command::{Command, Run, flags};
 use crate::reading::datasets::DatasetWalk;
-use crate::reading::failure::{Exit, Failure, posix_words};
+use crate::reading::failure::{Exit, Failure, ended, posix_words};
 use crate::reading::options::PoolOptions;
 use crate::reading::output::{Output, json_key};
 use crate::reading::place::Place;
 use crate::reading::session::{OpenFileSystem, Session};
 use crate::reading::spec::Spec;
 use cenote_dsl::{Dataset, DatasetType, DslError};
+use cenote_words::command::{Command, Run, flags};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ Paths that are not UTF-8 are the text {\"b64\":\"...\"}.",
             place, [offset, length, sha256] of each stretch that is stored";
         'r' "recursive" _ "the dataset, its snapshots and bookmarks, and all datasets below";
     },
-    run: Run::Reading(run),
+    run: Run::Reading(|words| ended(run(words))),
 };
 
 fn run(words: Vec<OsString>) -> Result<Exit, Failure> {

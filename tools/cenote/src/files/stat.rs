@@ -3,13 +3,13 @@
 use super::entry::{Entry, kind_word};
 use super::ls::with_dataset;
 use super::show::{Clock, mode_text};
-use crate::command::{Command, Run, flags};
-use crate::reading::failure::{Exit, Failure};
+use crate::reading::failure::{Exit, Failure, ended};
 use crate::reading::options::PoolOptions;
 use crate::reading::output::{Output, base64, escaped, json_key};
 use crate::reading::session::{OpenFileSystem, Session, each_place};
 use crate::reading::spec::Spec;
 use cenote_posix::{FileKind, PosixError, SymlinkPolicy, Znode};
+use cenote_words::command::{Command, Run, flags};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 
@@ -25,7 +25,7 @@ extended attributes, NFSv4 access control list.",
         'L' "dereference" _ "follow a symbolic link";
         'j' "json" _ "as JSON, values of extended attributes in base64";
     },
-    run: Run::Reading(run),
+    run: Run::Reading(|words| ended(run(words))),
 };
 
 fn run(words: Vec<OsString>) -> Result<Exit, Failure> {

@@ -1,7 +1,6 @@
 //! `cenote tree`: directories and what is in them, drawn as a tree.
 
-use crate::command::{Command, Run, flags};
-use crate::reading::failure::{Exit, Failure, posix_words};
+use crate::reading::failure::{Exit, Failure, ended, posix_words};
 use crate::reading::options::PoolOptions;
 use crate::reading::output::Output;
 use crate::reading::place::Place;
@@ -9,6 +8,7 @@ use crate::reading::session::{OpenFileSystem, Session, each_place};
 use crate::reading::spec::Spec;
 use cenote_base::ObjectId;
 use cenote_posix::{DirectoryEntry, FileKind, PosixError, SymlinkPolicy, Znode};
+use cenote_words::command::{Command, Run, flags};
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ Draws a directory and all below it.",
         'L' "depth" "N" "go down N levels only";
         _ "directories" _ "directories only";
     },
-    run: Run::Reading(run),
+    run: Run::Reading(|words| ended(run(words))),
 };
 
 #[derive(Debug)]

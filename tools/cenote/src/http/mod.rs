@@ -3,9 +3,9 @@
 mod start;
 mod status;
 
-use crate::command::{Arguments, Command, Run, flags};
-use crate::context::{Context, Outcome, failed, usage};
 use cenote_control::model::{HttpAct, Request};
+use cenote_words::command::{Arguments, Command, Run, flags};
+use cenote_words::context::{Context, Outcome, failed, usage};
 
 /// Seconds that downloads may take after a stop.
 const GRACE: u64 = 60;

@@ -1,11 +1,11 @@
 //! `cenote http start`.
 
-use crate::command::Arguments;
-use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use cenote_control::model::{
     HttpAct, HttpLimits, HttpOptions, HttpServer, HttpSite, HttpState, HttpTls, Request, Response,
 };
 use cenote_http::host_name;
+use cenote_words::command::Arguments;
+use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use std::ffi::OsStr;
 use std::path::Path;
 

@@ -1,14 +1,14 @@
 //! `cenote http status`.
 
-use crate::command::Arguments;
-use crate::context::{Context, DIED, Outcome, failed, mismatch};
-use crate::format::date::{Form, date};
-use crate::format::json::{Json, Object};
-use crate::format::number::{counted, nicebytes, share};
-use crate::format::table::{Column, table};
 use cenote_control::model::{
     ControlError, HttpAct, HttpClient, HttpServer, HttpSiteStatus, Request, Response,
 };
+use cenote_words::command::Arguments;
+use cenote_words::context::{Context, DIED, Outcome, failed, mismatch};
+use cenote_words::format::date::{Form, date};
+use cenote_words::format::json::{Json, Object};
+use cenote_words::format::number::{counted, nicebytes, share};
+use cenote_words::format::table::{Column, table};
 
 /// Prints what the daemon serves, where, and how much.
 pub fn run(arguments: &Arguments, context: &mut Context) -> Outcome {

@@ -2,9 +2,9 @@
 
 use super::figures::Figures;
 use super::kstat::Sources;
-use crate::command::{Arguments, Command, Run, flags};
-use crate::context::{Context, Outcome, failed};
-use crate::format::number::{nicebytes, nicenum, share};
+use cenote_words::command::{Arguments, Command, Run, flags};
+use cenote_words::context::{Context, Outcome, failed};
+use cenote_words::format::number::{nicebytes, nicenum, share};
 
 /// The command.
 pub const COMMAND: Command = Command {

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use cenote_control::model::ControlError;
 
 use super::figures::Figures;
-use crate::command::{Arguments, Command, Run, flags};
-use crate::context::{Context, Outcome, Stop, failed, usage};
+use cenote_words::command::{Arguments, Command, Run, flags};
+use cenote_words::context::{Context, Outcome, Stop, failed, usage};
 
 /// The command.
 pub const COMMAND: Command = Command {
@@ -265,7 +265,7 @@ impl Between<'_> {
             Rate(of, outcome) => self.rate(self.lookups(of, outcome)),
             Share(of, outcome) => {
                 let (part, all) = (self.lookups(of, Some(outcome)), self.lookups(of, None));
-                Cell::Count(crate::format::number::percent(part, all))
+                Cell::Count(cenote_words::format::number::percent(part, all))
             }
             List(list) => {
                 let kept = ["stored", "decoded"].iter();

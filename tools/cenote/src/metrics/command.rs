@@ -5,8 +5,8 @@ use cenote_engine::MEASURES;
 
 use super::kstat::Sources;
 use super::{endpoint, influx};
-use crate::command::{Arguments, Command, Run, flags};
-use crate::context::{Context, Outcome, failed, mismatch};
+use cenote_words::command::{Arguments, Command, Run, flags};
+use cenote_words::context::{Context, Outcome, failed, mismatch};
 
 /// The command.
 pub const COMMAND: Command = Command {

@@ -6,7 +6,7 @@ use cenote_control::model::{
     ControlError, Distribution, MetricFamily, MetricSeries, MetricValue, Part, Request, Response,
 };
 
-use crate::context::{Context, mismatch};
+use cenote_words::context::{Context, mismatch};
 
 /// The measurements of one moment.
 #[derive(Clone, Debug, Default)]

@@ -11,8 +11,8 @@ use cenote_control::model::{
 };
 
 use super::figures::Figures;
-use crate::command::{Arguments, Command, Run, flags};
-use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
+use cenote_words::command::{Arguments, Command, Run, flags};
+use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
 
 /// The command.
 pub const COMMAND: Command = Command {

@@ -14,7 +14,7 @@ use cenote_control::model::{
 };
 
 use super::figures::{Figures, Labelled};
-use crate::context::mismatch;
+use cenote_words::context::mismatch;
 
 /// Asks the daemon; parts go to the second argument.
 pub type Ask<'a> =

@@ -5,19 +5,32 @@
 
 use cenote_control::model::{ControlError, DatasetKind, MountOptions, Request};
 
-use crate::context::{Context, Outcome, Stop, failed};
-use crate::getopt::{Grammar, OptionError};
 use crate::zfs;
+use cenote_words::command::Other;
+use cenote_words::context::{Context, Outcome, Stop, failed};
+use cenote_words::getopt::{Grammar, OptionError};
+use cenote_words::manual::{Page, Roff, examples_section};
 
 /// The name it is called by.
 pub const NAME: &str = "mount.zfs";
 /// The same for `mount -o remount`, which goes by the type that the kernel lists.
 pub const NAME_BY_TYPE: &str = "mount.fuse.cenote";
 
+/// What describes it.
+pub const OTHER: Other = Other {
+    name: NAME,
+    alias: NAME_BY_TYPE,
+    topics: &[],
+    page,
+};
+
+/// The section of the manual that it is in.
+const SECTION: u8 = 8;
+
 /// What `-h` prints.
-pub const SYNOPSIS: &str = "Usage: mount.zfs [-sfnvh] [-o options] <dataset> <mountpoint>";
+const SYNOPSIS: &str = "Usage: mount.zfs [-sfnvh] [-o options] <dataset> <mountpoint>";
 /// Its options, and what they do.
-pub const OPTIONS: [(&str, &str); 6] = [
+const OPTIONS: [(&str, &str); 6] = [
     ("-o OPTION[,...]", "Mount options: ro, noatime, nosuid, ..."),
     ("-s", "Ignore mount options that are unknown."),
     ("-f", "Only check; mount nothing."),
@@ -182,5 +195,33 @@ fn mount_at(
                 return Ok(SYSTEM_FAILURE);
             }
         }
+    }
+}
+
+/// Its manual page.
+fn page() -> Page {
+    let name = NAME;
+    let mut roff = Roff::new(name, SECTION, "mount a ZFS file system for mount(8)");
+    roff.section("SYNOPSIS");
+    roff.lines([SYNOPSIS.strip_prefix("Usage: ").unwrap_or(SYNOPSIS)]);
+    roff.section("DESCRIPTION");
+    roff.prose(
+        "mount(8) calls this program for 'mount -t zfs' and for lines of /etc/fstab.\n\
+         The file system must have mountpoint=legacy, or be a snapshot.\n\
+         \n\
+         A line of /etc/fstab:\n\
+         \n\
+         \x20 tank/home  /home  zfs  defaults,x-systemd.requires=zfs-import.target  0  0",
+    );
+    roff.section("OPTIONS");
+    for (option, text) in OPTIONS {
+        roff.entry(option, text);
+    }
+    examples_section(&mut roff, name);
+    roff.see_also(&[("mount".to_owned(), 8), ("zfs-mount".to_owned(), 8)]);
+    Page {
+        name: name.to_owned(),
+        section: SECTION,
+        text: roff.finish(),
     }
 }

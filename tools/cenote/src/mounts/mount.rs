@@ -8,10 +8,10 @@ use cenote_control::model::{
     Rewind, Search,
 };
 
-use crate::command::{Arguments, Command, Run, flags};
-use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::reading::spec::Spec;
-use crate::texts::{cannot_import, check_name};
+use cenote_words::command::{Arguments, Command, Run, flags};
+use cenote_words::context::{Context, Outcome, Stop, failed, usage};
+use cenote_words::texts::{cannot_import, check_name};
 
 /// The command.
 pub const COMMAND: Command = Command {
@@ -127,7 +127,7 @@ fn ask_import(pool: &str, request: Request, context: &mut Context) -> Result<(),
                 pool: pool.to_owned(),
             },
         },
-        Ok(_) => crate::context::mismatch(),
+        Ok(_) => cenote_words::context::mismatch(),
         Err(error) => error,
     };
     failed(cannot_import(pool, &error, &context.zone))

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use cenote_control::model::{ControlError, Request};
 
-use crate::command::{Arguments, Command, Run, flags};
-use crate::context::{Context, Outcome, Stop, failed, usage};
+use cenote_words::command::{Arguments, Command, Run, flags};
+use cenote_words::context::{Context, Outcome, Stop, failed, usage};
 
 /// The command.
 pub const COMMAND: Command = Command {

@@ -4,14 +4,14 @@
 //! delay, rate, statistics. So the statistics are of what the client sees.
 
 use super::address::escaped;
-use crate::command::Arguments;
-use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::devices::shown::{Shown, check_free};
 use cenote_cloud::is_url;
 use cenote_nbd::{
     BlockDevice, Client, Delay, DeviceDisk, ExportEntry, Exports, FileDisk, Filtered, Limits,
     Listener, OpenError, Overlay, Rate, Server, Statistics, TlsPolicy,
 };
+use cenote_words::command::Arguments;
+use cenote_words::context::{Context, Outcome, Stop, failed, usage};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -8,9 +8,9 @@ mod device;
 mod serve;
 mod status;
 
-use crate::command::{Arguments, Command, Run, flags};
-use crate::context::{Context, Outcome, failed, usage};
 use cenote_control::model::{NbdAct, Request};
+use cenote_words::command::{Arguments, Command, Run, flags};
+use cenote_words::context::{Context, Outcome, failed, usage};
 
 /// The command.
 pub const COMMAND: Command = Command {

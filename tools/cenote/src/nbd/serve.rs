@@ -1,9 +1,9 @@
 //! `cenote nbd serve`.
 
 use super::address::{is_reachable, uris};
-use crate::command::Arguments;
-use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use cenote_control::model::{NbdAct, NbdListen, NbdServer, Request, Response};
+use cenote_words::command::Arguments;
+use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use std::path::Path;
 
 /// Where the daemon is to listen.

@@ -1,14 +1,14 @@
 //! `cenote nbd status`.
 
-use crate::command::Arguments;
-use crate::context::{Context, DIED, Outcome, failed, mismatch};
-use crate::format::json::{Json, Object};
-use crate::format::number::nicebytes;
-use crate::format::table::{Column, table};
 use crate::pools::approve;
 use cenote_control::model::{
     ControlError, NbdAct, NbdClient, NbdExport, NbdServer, Request, Response,
 };
+use cenote_words::command::Arguments;
+use cenote_words::context::{Context, DIED, Outcome, failed, mismatch};
+use cenote_words::format::json::{Json, Object};
+use cenote_words::format::number::nicebytes;
+use cenote_words::format::table::{Column, table};
 
 /// Prints what the daemon serves, where, and to whom.
 pub fn run(arguments: &Arguments, context: &mut Context) -> Outcome {

@@ -1,12 +1,12 @@
 //! `cenote approve`: lets values act that came with a stream or a pool from elsewhere.
 
-use crate::command::{Arguments, Command, JSON, Run, flag};
-use crate::context::{Context, Outcome, failed, mismatch, usage};
-use crate::format::json::{Json, Object};
-use crate::format::table::{Column, table};
 use cenote_control::model::{
     Change, ControlError, PoolStatus, Request, Response, WaitingValue, shell_word,
 };
+use cenote_words::command::{Arguments, Command, JSON, Run, flag};
+use cenote_words::context::{Context, Outcome, failed, mismatch, usage};
+use cenote_words::format::json::{Json, Object};
+use cenote_words::format::table::{Column, table};
 
 /// The command.
 pub const COMMAND: Command = Command {

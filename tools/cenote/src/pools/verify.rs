@@ -1,11 +1,8 @@
 //! `cenote verify`: reads and checks every block of a pool.
 
-use crate::command::{Command, Run, flags};
-use crate::format::number::{counted, nicebytes};
-use crate::reading::failure::{Exit, Failure};
+use crate::reading::failure::{Exit, Failure, ended};
 use crate::reading::options::PoolOptions;
 use crate::reading::output::{Output, escaped};
-use crate::reading::progress::{Progress, Style};
 use crate::reading::session::{OpenFileSystem, Session};
 use crate::reading::spec::Spec;
 use crate::reading::stop::Stop;
@@ -14,6 +11,9 @@ use cenote_dsl::DatasetType;
 use cenote_pool::verify::{
     DamagedBlock, PROBLEMS_MAX, VerifyOptions, VerifyProgress, VerifyReport, Watcher, verify,
 };
+use cenote_words::command::{Command, Run, flags};
+use cenote_words::format::number::{counted, nicebytes};
+use cenote_words::progress::{Progress, Style};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -40,7 +40,7 @@ Example:
         'j' "json" _ "the report as JSON, and progress as JSON on standard error";
         'q' "quiet" _ "no progress bar";
     },
-    run: Run::Reading(run),
+    run: Run::Reading(|words| ended(run(words))),
 };
 
 #[derive(Debug)]

@@ -8,32 +8,8 @@ use cenote_dsl::DslError;
 use cenote_pool::ImportError;
 use cenote_posix::PosixError;
 use cenote_volume::VolumeError;
+pub use cenote_words::command::Exit;
 use std::path::PathBuf;
-
-/// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
-    /// Everything was done, nothing is wrong.
-    Good,
-    /// Something could not be done, or damage was found.
-    Problems,
-    /// The command line is wrong; nothing was done.
-    Usage,
-    /// A signal stopped it; it can be resumed.
-    Interrupted,
-}
-
-impl Exit {
-    /// Its number.
-    pub fn code(self) -> u8 {
-        match self {
-            Self::Good => 0,
-            Self::Problems => 1,
-            Self::Usage => 2,
-            Self::Interrupted => 3,
-        }
-    }
-}
 
 /// A command cannot go on.
 #[derive(Debug, thiserror::Error)]
@@ -212,10 +188,21 @@ impl Failure {
     }
 }
 
+/// How a command ended, once what it failed with is said.
+pub fn ended(result: Result<Exit, Failure>) -> Exit {
+    result.unwrap_or_else(|failure| {
+        failure.report();
+        failure.exit()
+    })
+}
+
 /// Writes `cenote: MESSAGE` to standard error. Control characters, which names on a disk may
 /// hold, do not reach the terminal.
 pub fn complain(message: &str) {
-    eprintln!("cenote: {}", crate::format::harmless::harmless(message));
+    eprintln!(
+        "cenote: {}",
+        cenote_words::format::harmless::harmless(message)
+    );
 }
 
 /// The words for a path's error: the usual ones where there are usual ones.

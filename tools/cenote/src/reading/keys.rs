@@ -5,9 +5,9 @@
 
 use super::failure::Failure;
 use super::options::KeyOption;
-use crate::{key_file, secrecy};
 use cenote_control::model::LoadedKey;
 use cenote_dsl::{Dataset, DatasetName, Directory, Dsl, DslError};
+use cenote_words::{key_file, secrecy};
 use std::io::{IsTerminal, Read};
 use std::path::Path;
 use std::sync::Arc;
@@ -140,7 +140,7 @@ fn read_material(dataset: &str, location: &str) -> Result<Zeroizing<Vec<u8>>, Fa
 fn prompt(dataset: &str) -> std::io::Result<Zeroizing<Vec<u8>>> {
     let stdin = std::io::stdin();
     match stdin.is_terminal() {
-        true => crate::prompt::ask(
+        true => cenote_words::prompt::ask(
             &format!("Enter key for '{dataset}': "),
             MATERIAL_MAX as usize,
         ),

@@ -1,10 +1,10 @@
 //! Reading the command line of a command here: words that may be any bytes, options in any order.
 
 use super::failure::Failure;
-use super::progress::Style;
 use super::spec::Spec;
-use crate::command::{Arguments, Command, Flag};
-use crate::getopt::OptionError;
+use cenote_words::command::{Arguments, Command, Flag};
+use cenote_words::getopt::OptionError;
+use cenote_words::progress::Style;
 use std::ffi::OsString;
 use std::ops::Deref;
 
@@ -101,8 +101,8 @@ fn wrong(command: &'static str, problem: impl Into<String>) -> Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::{Run, flags};
     use crate::reading::failure::Exit;
+    use cenote_words::command::{Run, flags};
 
     const COMMAND: Command = Command {
         name: "ls",
@@ -118,7 +118,7 @@ mod tests {
             _ "depth" "N" "";
             _ "max-depth" "N" "";
         },
-        run: Run::Alone(|_| Ok(Exit::Good)),
+        run: Run::Alone(|_| Exit::Good),
     };
 
     fn read(words: &[&str]) -> Result<CommandLine, Failure> {

@@ -19,7 +19,6 @@ pub mod opener;
 pub mod options;
 pub mod output;
 pub mod place;
-pub mod progress;
 pub mod session;
 pub mod spec;
 pub mod stop;

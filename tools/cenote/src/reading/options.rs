@@ -2,10 +2,10 @@
 
 use super::failure::Failure;
 use super::line::CommandLine;
-use crate::command::{Command, Flag, flags};
 use cenote_base::Txg;
 use cenote_control::model::OpenedPool;
 use cenote_pool::{Buffers, ImportOptions, Rewind};
+use cenote_words::command::{Command, POOL_FLAGS};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -14,29 +14,6 @@ use std::path::PathBuf;
 const MEMORY_DEFAULT: u64 = 128 << 20;
 /// Half of it is for what is being read: a block of 16 MiB must fit.
 const MEMORY_MIN: u64 = 32 << 20;
-
-/// The options.
-pub const POOL_FLAGS: &[Flag] = flags! {
-    'd' "device" "PATH" "look here: a device, a file, a directory of these, or a store\n\
-        (s3://BUCKET/PREFIX, file:///DIRECTORY) as of its newest commit;\n\
-        may be repeated. Without -d: the devices of the pool as the\n\
-        daemon has it, the list in $CENOTE_DEVICES (separated by ':'),\n\
-        or /dev/disk/by-id, /dev and the current directory.";
-    _ "offset" "BYTES" "the pool's part begins so far into each device, as in an image of\n\
-        something larger; partitions are found without";
-    _ "key" "[ROOT=]FROM" "key of the encryption root ROOT, or of whichever is needed; FROM is\n\
-        a file, 'prompt', or '-' for standard input; may be repeated";
-    _ "replay" _ "show files as after the replay of the intent log, which is done in\n\
-        memory (also: -o cenote:replay=memory)";
-    'o' "" "NAME=VALUE" "";
-    'm' "missing-log" _ "open the pool although a log device is missing";
-    'T' "txg" "N" "open the state of txg N, or the newest one before it";
-    'F' "rewind" _ "if the newest state cannot be read, try the ones just before it";
-    'X' "extreme-rewind" _ "... and then any older one";
-    _ "checkpoint" _ "open the pool as of its checkpoint (--rewind-to-checkpoint)";
-    _ "rewind-to-checkpoint" _ "";
-    _ "memory" "SIZE" "limit for caches and buffers; default 128M";
-};
 
 /// Where the key of an encryption root is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -188,8 +165,8 @@ fn parse_key(text: &str) -> KeyOption {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::Run;
     use crate::reading::failure::Exit;
+    use cenote_words::command::Run;
 
     fn parse(words: &[&str]) -> Result<PoolOptions, Failure> {
         let words: Vec<OsString> = words.iter().map(OsString::from).collect();
@@ -199,7 +176,7 @@ mod tests {
             synopsis: "",
             about: "",
             flags: &[],
-            run: Run::Reading(|_| Ok(Exit::Good)),
+            run: Run::Reading(|_| Exit::Good),
         };
         PoolOptions::read(&command, &words).map(|(_, options)| options)
     }

@@ -4,6 +4,7 @@
 //! stays what it is; on a terminal control characters show as escapes.
 
 use super::failure::{Exit, Failure, complain};
+pub use cenote_words::format::harmless::escaped;
 use serde_json::{Value, json};
 use std::io::{BufWriter, IsTerminal, StdoutLock, Write};
 
@@ -98,31 +99,6 @@ impl Output {
         self.flush()?;
         Ok(self.exit)
     }
-}
-
-/// A name with control characters, backslashes and bytes that are no UTF-8 as escapes.
-pub fn escaped(name: &[u8]) -> String {
-    let mut text = String::with_capacity(name.len());
-    for chunk in name.utf8_chunks() {
-        for c in chunk.valid().chars() {
-            match c {
-                '\n' => text.push_str("\\n"),
-                '\t' => text.push_str("\\t"),
-                '\\' => text.push_str("\\\\"),
-                c if c.is_control() => {
-                    let mut buffer = [0; 4];
-                    for byte in c.encode_utf8(&mut buffer).bytes() {
-                        text.push_str(&format!("\\x{byte:02x}"));
-                    }
-                }
-                c => text.push(c),
-            }
-        }
-        for byte in chunk.invalid() {
-            text.push_str(&format!("\\x{byte:02x}"));
-        }
-    }
-    text
 }
 
 /// Bytes as a JSON string, or as `{"b64": …}` when they are not UTF-8.

@@ -99,7 +99,7 @@ impl Session {
         let mut options = options.clone();
         let opened = match places(&options).1 {
             true => None,
-            false => crate::connect::opened(pool).map_err(|error| Failure::NoPool {
+            false => cenote_connect::opened(pool).map_err(|error| Failure::NoPool {
                 pool: pool.to_owned(),
                 diagnosis: format!(
                     ": {error}. It may be imported; to read it without the daemon, name its \

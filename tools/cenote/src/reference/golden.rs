@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use cenote_control::model::properties::POOL;
 use cenote_control::model::{Dataset, PoolHealth, PoolRow};
 
+use super::run;
 use super::world::{Canned, parse_datasets, parse_lines};
-use crate::context::testing::run;
 
 /// The recorded sections of each golden pool: command line and output.
 fn golden() -> Vec<(String, Vec<(String, String)>)> {

@@ -8,6 +8,7 @@
 //! class `spare`. The pools of `tests/data/pools` add real properties of real pools.
 
 mod golden;
+mod help;
 mod options;
 mod states;
 mod suggestions;
@@ -15,3 +16,22 @@ mod transcripts;
 mod world;
 
 pub use world::Canned;
+
+use cenote_words::context::Daemon;
+use cenote_words::testing::{Ran, ran};
+
+/// Runs a command line (`zfs list -H`) against `daemon`.
+fn run(command: &str, daemon: impl Daemon + 'static) -> Ran {
+    let words: Vec<&str> = command.split(' ').filter(|word| !word.is_empty()).collect();
+    run_words(&words, daemon)
+}
+
+/// Runs a command given by its words.
+fn run_words(words: &[&str], daemon: impl Daemon + 'static) -> Ran {
+    let arguments: Vec<String> = words[1..].iter().map(|&word| word.to_owned()).collect();
+    ran(daemon, |context| match words[0] {
+        "zpool" => crate::zpool::run(&arguments, context),
+        "zfs" => crate::zfs::run(&arguments, context),
+        other => panic!("{other} is not under test here"),
+    })
+}

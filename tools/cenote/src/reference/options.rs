@@ -12,10 +12,11 @@ use std::fmt::Write;
 use cenote_control::model::{Part, Request, Response};
 use cenote_control::protocol::{CallError, Interrupt};
 
+use super::run_words;
 use super::world::Canned;
-use crate::context::testing::{Ran, run_words};
-use crate::context::{Daemon, UNREAD};
-use crate::getopt::{Known, watch};
+use cenote_words::context::{Daemon, UNREAD};
+use cenote_words::getopt::{Known, watch};
+use cenote_words::testing::Ran;
 
 /// A daemon that does what it is asked.
 struct Willing(Canned);

@@ -3,9 +3,9 @@
 use cenote_control::model::{ControlError, Depth, Part, Request, Response};
 use cenote_control::protocol::{CallError, Interrupt};
 
+use super::run;
 use super::world::Canned;
-use crate::context::Daemon;
-use crate::context::testing::run;
+use cenote_words::context::Daemon;
 
 /// Refuses changes, and gives no list of more than one level.
 struct Refusing(ControlError);

@@ -2,8 +2,9 @@
 //! exit code unless it is 0. `! ...` stands for any rest of standard error; `<end>` makes blanks
 //! visible that a line ends with.
 
+use super::run_words;
 use super::world::Canned;
-use crate::context::testing::{Ran, run_words};
+use cenote_words::testing::Ran;
 
 struct Expected<'a> {
     command: &'a str,

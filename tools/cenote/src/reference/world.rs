@@ -10,7 +10,7 @@ use cenote_control::model::{
 };
 use cenote_control::protocol::{CallError, Interrupt};
 
-use crate::context::Daemon;
+use cenote_words::context::Daemon;
 
 /// A pool as its daemon would describe it.
 #[derive(Clone)]

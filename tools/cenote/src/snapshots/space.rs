@@ -10,14 +10,14 @@ use cenote_control::model::{
 
 use std::collections::HashSet;
 
-use crate::command::{Arguments, Command, Run, flags};
-use crate::context::{Context, Outcome, Stop, failed, usage};
-use crate::format::date::{Form, date};
-use crate::format::json::{Json, Object};
-use crate::format::number::nicebytes;
-use crate::format::table::{Column, table};
-use crate::texts::cannot_open;
 use crate::zfs::ranges::{named_snapshots, reclaimed_by, snapshot_rows};
+use cenote_words::command::{Arguments, Command, Run, flags};
+use cenote_words::context::{Context, Outcome, Stop, failed, usage};
+use cenote_words::format::date::{Form, date};
+use cenote_words::format::json::{Json, Object};
+use cenote_words::format::number::nicebytes;
+use cenote_words::format::table::{Column, table};
+use cenote_words::texts::cannot_open;
 
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;

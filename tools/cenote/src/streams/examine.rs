@@ -3,13 +3,13 @@
 //! A stream is a file, or comes through standard input. No pool is opened.
 
 use super::describe;
-use crate::command::{Command, Run, flags};
 use crate::pools::inspect::node::Members;
-use crate::reading::failure::{Exit, Failure, complain};
+use crate::reading::failure::{Exit, Failure, complain, ended};
 use crate::reading::line::CommandLine;
 use crate::reading::output::{Output, escaped};
 use cenote_stream::inspect::{Ending, Summary, inspect};
 use cenote_stream::{Checks, StreamError};
+use cenote_words::command::{Command, Run, flags};
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
@@ -30,7 +30,7 @@ checksum, and that receivers take it. A stream comes from a file, or as - from s
     flags: flags! {
         'j' "json" _ "as JSON";
     },
-    run: Run::Alone(run),
+    run: Run::Alone(|words| ended(run(words))),
 };
 
 /// What is to be done with a stream.

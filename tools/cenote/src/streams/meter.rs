@@ -1,6 +1,6 @@
 //! How far a stream in a file is: a thread that looks at the file now and then.
 
-use crate::reading::progress::{Progress, Style};
+use cenote_words::progress::{Progress, Style};
 use std::fs::File;
 use std::io::Seek;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -14,7 +14,7 @@ mod meter;
 pub mod receive;
 pub mod send;
 
-use crate::command::{Arguments, Flag};
+use cenote_words::command::{Arguments, Flag};
 use rustix::fd::OwnedFd;
 use std::fs::File;
 use std::io;

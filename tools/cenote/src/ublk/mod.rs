@@ -2,9 +2,9 @@
 
 mod status;
 
-use crate::command::{Arguments, Command, Run, flags};
-use crate::context::{Context, Outcome, failed, mismatch, usage};
 use cenote_control::model::{Request, Response, UblkAct, UblkDisk};
+use cenote_words::command::{Arguments, Command, Run, flags};
+use cenote_words::context::{Context, Outcome, failed, mismatch, usage};
 
 /// The command.
 pub const COMMAND: Command = Command {

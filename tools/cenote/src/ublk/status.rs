@@ -1,14 +1,14 @@
 //! `cenote ublk status`.
 
-use crate::command::Arguments;
-use crate::context::{Context, DIED, Outcome, failed, mismatch};
-use crate::format::json::{Json, Object};
-use crate::format::number::nicebytes;
-use crate::format::table::{Column, table};
 use crate::pools::approve;
 use cenote_control::model::{
     ControlError, Request, Response, UblkAct, UblkDisk, UblkStatus, shell_word,
 };
+use cenote_words::command::Arguments;
+use cenote_words::context::{Context, DIED, Outcome, failed, mismatch};
+use cenote_words::format::json::{Json, Object};
+use cenote_words::format::number::nicebytes;
+use cenote_words::format::table::{Column, table};
 
 /// Prints which volumes are disks of this machine, and which should be.
 pub fn run(arguments: &Arguments, context: &mut Context) -> Outcome {

@@ -1,7 +1,7 @@
 //! Copies what is no zeros between an image and a volume.
 
-use crate::reading::progress::Progress;
 use crate::reading::stop::Stop;
+use cenote_words::progress::Progress;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -10,10 +10,10 @@ mod references;
 mod served;
 mod size;
 
-use crate::command::{Arguments, Command, Run, flags};
-use crate::context::{Context, Outcome, Stop, failed, usage};
 use crate::devices::mounted::{MountedDevices, ShownAs, show};
 use cenote_control::model::{DatasetKind, Depth, KindSet, Part, PropertySelection, Request};
+use cenote_words::command::{Arguments, Command, Run, flags};
+use cenote_words::context::{Context, Outcome, Stop, failed, usage};
 use served::Served;
 use std::path::Path;
 use std::sync::Arc;

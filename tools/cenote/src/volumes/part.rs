@@ -1,6 +1,6 @@
 //! An image that is being made, under another name until it is complete.
 
-use crate::context::{Stop, failed};
+use cenote_words::context::{Stop, failed};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 use std::fs::{self, File};

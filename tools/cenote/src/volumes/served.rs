@@ -1,6 +1,5 @@
 //! Volumes that the daemon serves for one command, which is their client.
 
-use crate::context::{Context, Outcome, Stop, failed, mismatch};
 use crate::nbd::address::uris;
 use cenote_control::model::{
     ControlError, NbdAct, NbdListen, NbdRefusal, NbdServer, Refusal, Request, Response,
@@ -8,6 +7,7 @@ use cenote_control::model::{
 use cenote_control::protocol::socket_of_process;
 use cenote_device::Device;
 use cenote_nbd_client::NbdDevice;
+use cenote_words::context::{Context, Outcome, Stop, failed, mismatch};
 use std::path::Path;
 use std::sync::Arc;
 

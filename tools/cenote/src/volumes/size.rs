@@ -1,7 +1,7 @@
 //! How large a volume is.
 
-use crate::context::{Context, Stop, failed};
 use cenote_control::model::{ControlError, Depth, KindSet, Part, PropertySelection, Request};
+use cenote_words::context::{Context, Stop, failed};
 
 /// Whether a dataset is there, and its size if it is a volume.
 pub fn size_of(name: &str, context: &mut Context) -> Result<Option<u64>, Stop> {

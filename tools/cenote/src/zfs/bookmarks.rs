@@ -1,12 +1,12 @@
 //! `zfs bookmark`, and `zfs destroy` of bookmarks.
 
 use super::change::ask;
-use crate::context::{Context, Outcome, failed, usage};
-use crate::getopt::Parsed;
-use crate::texts::with_context;
 use cenote_control::model::{
     Change, DatasetKind, Depth, KindSet, PropertySelection, Request, SnapshotChange,
 };
+use cenote_words::context::{Context, Outcome, failed, usage};
+use cenote_words::getopt::Parsed;
+use cenote_words::texts::with_context;
 
 /// A name without its dataset has that of `other`.
 fn completed(name: &str, other: &str) -> String {

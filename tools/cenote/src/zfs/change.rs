@@ -4,14 +4,14 @@
 
 use super::dependents::{clones_of, dependents, doomed};
 use super::material;
-use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use crate::getopt::{Grammar, Parsed};
-use crate::texts::{cannot_open, check_name, property_question, with_context};
-use crate::zpool::command_line;
 use cenote_control::model::properties::{self, DATASET, dataset_effect};
 use cenote_control::model::{Change, ControlError, DatasetKind, Request, Response, Secret};
 use cenote_dsl::property::table::{Format, Property, Unset};
 use cenote_dsl::property::words::word;
+use cenote_words::command_line;
+use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
+use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::texts::{cannot_open, check_name, property_question, with_context};
 use std::collections::HashSet;
 
 pub type Pairs = Vec<(String, String)>;

@@ -1,10 +1,10 @@
 //! `zfs clone` and `zfs promote`.
 
 use super::change::{ask, pairs};
-use crate::context::{Context, Outcome, failed, usage};
-use crate::getopt::Parsed;
-use crate::texts::{cannot_open, check_name, with_context};
 use cenote_control::model::{Change, ControlError, Response, SnapshotChange};
+use cenote_words::context::{Context, Outcome, failed, usage};
+use cenote_words::getopt::Parsed;
+use cenote_words::texts::{cannot_open, check_name, with_context};
 
 /// `zfs clone [-pu] [-o P=V]… SNAPSHOT DATASET`
 pub fn clone(parsed: &Parsed, command: String, context: &mut Context) -> Outcome {

@@ -1,11 +1,11 @@
 //! `zfs create`.
 
 use super::change::{Pairs, ask, full_name, named_twice, new_key, pairs, tell_of_kept, wants_key};
-use crate::context::{Context, Outcome, Stop, failed, usage};
-use crate::getopt::{Grammar, Parsed};
-use crate::texts::{check_name, with_context};
-use crate::zpool::command_line;
 use cenote_control::model::{Change, ControlError, NewDataset, NewVolume, Response};
+use cenote_words::command_line;
+use cenote_words::context::{Context, Outcome, Stop, failed, usage};
+use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::texts::{check_name, with_context};
 
 /// Blocks of a volume below which a warning is due: they waste space.
 const VOLUME_BLOCK_SIZE: u64 = 16 << 10;

@@ -1,10 +1,10 @@
 //! What depends on what is to be destroyed: what is below a dataset, and the clones of snapshots.
 
-use crate::context::{Context, Stop, failed};
-use crate::texts::cannot_open;
 use cenote_control::model::{
     ControlError, Dataset, DatasetKind, Depth, KindSet, PropertySelection, Request,
 };
+use cenote_words::context::{Context, Stop, failed};
+use cenote_words::texts::cannot_open;
 use std::cmp::Reverse;
 
 /// A dataset and everything below it, in the order in which they go: the dataset last, and before

@@ -5,9 +5,9 @@ use cenote_control::model::{
     RawName, Request, Response,
 };
 
-use crate::context::{Context, Outcome, failed, usage};
-use crate::getopt::{Grammar, Parsed};
-use crate::texts::{cannot_open, check_name, with_context};
+use cenote_words::context::{Context, Outcome, failed, usage};
+use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::texts::{cannot_open, check_name, with_context};
 
 /// `zfs diff [-FHth] SNAPSHOT [SNAPSHOT|FILESYSTEM]`
 pub fn run(arguments: &[String], context: &mut Context) -> Outcome {

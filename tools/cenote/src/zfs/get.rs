@@ -6,12 +6,14 @@ use cenote_control::model::{Dataset, KindSet, Property, PropertySelection, Sourc
 use super::list::{JSON, style};
 use super::properties::{json_header, properties, value_of};
 use super::select::{self, Selection, select};
-use crate::context::{Context, Outcome, Stop, usage};
-use crate::format::json::{Object, document};
-use crate::format::property::{Style, Wanted, json_property, show, show_property, source_word};
-use crate::format::table::{Column, table};
-use crate::getopt::{Grammar, Parsed};
-use crate::texts::question;
+use cenote_words::context::{Context, Outcome, Stop, usage};
+use cenote_words::format::json::{Object, document};
+use cenote_words::format::property::{
+    Style, Wanted, json_property, show, show_property, source_word,
+};
+use cenote_words::format::table::{Column, table};
+use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::texts::question;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Field {

@@ -2,11 +2,11 @@
 
 use cenote_control::model::{ControlError, Hold, Request, Response};
 
-use crate::context::{Context, Outcome, mismatch, usage};
-use crate::format::date::{Form, date};
-use crate::format::table::{Column, table};
-use crate::getopt::Grammar;
-use crate::texts::{cannot_open, check_name};
+use cenote_words::context::{Context, Outcome, mismatch, usage};
+use cenote_words::format::date::{Form, date};
+use cenote_words::format::table::{Column, table};
+use cenote_words::getopt::Grammar;
+use cenote_words::texts::{cannot_open, check_name};
 
 /// `zfs holds [-rHp] SNAPSHOT...`
 pub fn run(arguments: &[String], context: &mut Context) -> Outcome {

@@ -6,9 +6,9 @@ use cenote_control::model::{
 
 use super::material;
 use super::select::{self, Selection, resolve};
-use crate::context::{Context, Outcome, Stop, failed, usage};
-use crate::getopt::{Grammar, Parsed};
-use crate::texts::cannot_open;
+use cenote_words::context::{Context, Outcome, Stop, failed, usage};
+use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::texts::cannot_open;
 
 /// How often a wrong key may be typed.
 const ATTEMPTS: u32 = 3;

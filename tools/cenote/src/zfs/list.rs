@@ -6,12 +6,12 @@ use cenote_control::model::{Dataset, DatasetKind, KindSet, PropertySelection, Re
 use super::properties::{json_header, properties, property, value_of};
 use super::select::{self, Selection, select};
 use super::sort::SortKey;
-use crate::context::{Context, Outcome, Stop, usage};
-use crate::format::json::{Object, document};
-use crate::format::property::{Style, Wanted, json_property, show_property};
-use crate::format::table::{Column, table};
-use crate::getopt::{Grammar, Parsed};
-use crate::texts::property_question;
+use cenote_words::context::{Context, Outcome, Stop, usage};
+use cenote_words::format::json::{Object, document};
+use cenote_words::format::property::{Style, Wanted, json_property, show_property};
+use cenote_words::format::table::{Column, table};
+use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::texts::property_question;
 
 const DEFAULT: &str = "name,used,available,referenced,mountpoint";
 const SPACE: &str = "name,avail,used,usedsnap,usedds,usedrefreserv,usedchild";

@@ -7,7 +7,7 @@ use cenote_control::model::Secret;
 use zeroize::Zeroizing;
 
 use super::select::reason;
-use crate::{key_file, secrecy};
+use cenote_words::{key_file, secrecy};
 
 /// The longest passphrase, as OpenZFS has it.
 const PASSPHRASE_MAX: usize = 512;
@@ -117,7 +117,7 @@ fn prompt(dataset: &str, format: &str) -> Result<Secret, String> {
 }
 
 fn ask(question: &str, format: &str) -> Result<Secret, String> {
-    let line = crate::prompt::ask(question, PASSPHRASE_MAX + 2);
+    let line = cenote_words::prompt::ask(question, PASSPHRASE_MAX + 2);
     let line = line.map_err(|error| format!("Failed to read key: {}", reason(&error)))?;
     check(line, format)
 }

@@ -32,9 +32,9 @@ pub use keys::{
     not_in_files as keys_not_in_files, read_key,
 };
 
-use crate::context::{Context, Outcome};
-use crate::program::Program;
-use crate::version;
+use cenote_words::context::{Context, Outcome};
+use cenote_words::program::Program;
+use cenote_words::version;
 
 pub use mount::{is_legacy, mountable};
 pub use select::reason;

@@ -7,10 +7,10 @@ use cenote_control::model::{
 
 use super::keys;
 use super::select::{reason, resolve};
-use crate::context::{Context, Outcome, failed, mismatch, usage};
-use crate::format::json::{Object, document};
-use crate::getopt::{Grammar, Parsed};
-use crate::texts::{cannot_open, with_context};
+use cenote_words::context::{Context, Outcome, failed, mismatch, usage};
+use cenote_words::format::json::{Object, document};
+use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::texts::{cannot_open, with_context};
 
 /// `zfs mount`.
 pub fn mount(arguments: &[String], context: &mut Context) -> Outcome {

@@ -3,9 +3,9 @@
 use cenote_control::model::properties::{self, DATASET, parametric_unit};
 use cenote_control::model::{Dataset, DatasetKind, Property, Source, Value};
 
-use crate::context::{Stop, usage};
-use crate::format::property::Wanted;
-use crate::texts::property_question;
+use cenote_words::context::{Stop, usage};
+use cenote_words::format::property::Wanted;
+use cenote_words::texts::property_question;
 
 /// Reads a property's name or alias.
 pub fn property(name: &str) -> Option<Wanted> {
@@ -58,12 +58,12 @@ pub fn json_kind(kind: DatasetKind) -> &'static str {
 }
 
 /// What a dataset's JSON object begins with.
-pub fn json_header(dataset: &Dataset, bare: bool) -> crate::format::json::Object {
-    let mut object = crate::format::json::Object::new();
+pub fn json_header(dataset: &Dataset, bare: bool) -> cenote_words::format::json::Object {
+    let mut object = cenote_words::format::json::Object::new();
     object.put("name", dataset.name.as_str());
     object.put("type", json_kind(dataset.kind));
     object.put("pool", dataset.pool());
-    let txg = crate::format::json::number(dataset.create_txg, bare);
+    let txg = cenote_words::format::json::number(dataset.create_txg, bare);
     object.put("createtxg", txg);
     if dataset.kind == DatasetKind::Snapshot
         && let Some((parent, name)) = dataset.name.split_once('@')

@@ -2,13 +2,13 @@
 
 use super::change::{ask, full_name, named_twice, pairs};
 use super::material;
-use crate::context::{Context, Outcome, Said, Stop, failed, usage};
-use crate::format::number::nicebytes;
-use crate::getopt::Parsed;
-use crate::texts::{cannot_open, with_context};
 use cenote_control::model::{
     Change, ControlError, Part, Receive, ReceiveNaming, ReceiveNote, Refusal, Request, Secret,
 };
+use cenote_words::context::{Context, Outcome, Said, Stop, failed, usage};
+use cenote_words::format::number::nicebytes;
+use cenote_words::getopt::Parsed;
+use cenote_words::texts::{cannot_open, with_context};
 use std::io::IsTerminal;
 
 const FROM_TERMINAL: &str = "Error: Backup stream can not be read from a terminal.\n\

@@ -4,12 +4,12 @@
 //! of those, too.
 
 use super::change::ask;
-use crate::context::{Context, Outcome, Stop, failed, usage};
-use crate::getopt::Parsed;
-use crate::texts::{cannot_open, with_context};
 use cenote_control::model::{
     Change, Dataset, DatasetKind, Depth, KindSet, PropertySelection, Request, RollBack,
 };
+use cenote_words::context::{Context, Outcome, Stop, failed, usage};
+use cenote_words::getopt::Parsed;
+use cenote_words::texts::{cannot_open, with_context};
 
 /// So many names are told of what is in the way.
 const NAMES_MAX: usize = 32;

@@ -7,9 +7,9 @@ use cenote_control::model::{
 };
 
 use super::sort::{self, SortKey};
-use crate::context::{Context, Stop, usage};
-use crate::getopt::Parsed;
-use crate::texts::{cannot_open, check_name, question, with_context};
+use cenote_words::context::{Context, Stop, usage};
+use cenote_words::getopt::Parsed;
+use cenote_words::texts::{cannot_open, check_name, question, with_context};
 
 /// What is to be listed.
 #[derive(Clone, Debug)]

@@ -3,12 +3,12 @@
 //! Lines and their places are OpenZFS's (format/4 8): with `-n` they are the output, else they go
 //! to standard error, beside the stream.
 
-use crate::context::{Context, Outcome, Said, Stop, failed, usage};
-use crate::format::date::{Form, date};
-use crate::format::number::nicebytes;
-use crate::getopt::Parsed;
-use crate::texts::{cannot_open, with_context};
 use cenote_control::model::{ControlError, Part, Request, Send, SendNote};
+use cenote_words::context::{Context, Outcome, Said, Stop, failed, usage};
+use cenote_words::format::date::{Form, date};
+use cenote_words::format::number::nicebytes;
+use cenote_words::getopt::Parsed;
+use cenote_words::texts::{cannot_open, with_context};
 use jiff::tz::TimeZone;
 use std::io::IsTerminal;
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 use cenote_control::model::{Dataset, DatasetKind, Value};
 
 use super::properties::value_of;
-use crate::format::property::Wanted;
+use cenote_words::format::property::Wanted;
 
 /// One `-s` or `-S`.
 #[derive(Clone, Debug)]

@@ -8,11 +8,11 @@ use cenote_control::model::{
 
 use super::select::resolve;
 use crate::accounts::Accounts;
-use crate::context::{Context, Outcome, Stop, failed, usage};
-use crate::format::number::{nicebytes, nicenum};
-use crate::format::table::{Column, table};
-use crate::getopt::{Grammar, Parsed};
-use crate::texts::{cannot_open, question, with_context};
+use cenote_words::context::{Context, Outcome, Stop, failed, usage};
+use cenote_words::format::number::{nicebytes, nicenum};
+use cenote_words::format::table::{Column, table};
+use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::texts::{cannot_open, question, with_context};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {

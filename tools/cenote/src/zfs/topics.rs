@@ -2,8 +2,8 @@
 //!
 //! A test compares the options with those that the command lines take.
 
-use crate::command::{Flag, flags};
-use crate::program::Topic;
+use cenote_words::command::{Flag, flags};
+use cenote_words::program::Topic;
 
 const fn topic(
     name: &'static str,

@@ -5,9 +5,9 @@ use cenote_control::model::{
 };
 
 use super::select::{self, Selection};
-use crate::context::{Context, Outcome, usage};
-use crate::getopt::Parsed;
-use crate::texts::with_context;
+use cenote_words::context::{Context, Outcome, usage};
+use cenote_words::getopt::Parsed;
+use cenote_words::texts::with_context;
 
 /// What each version brought, from version 1 on.
 const VERSIONS: [&str; 5] = [

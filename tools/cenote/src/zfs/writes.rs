@@ -7,10 +7,10 @@ use cenote_control::model::{
 
 use super::change;
 use super::select;
-use crate::context::{Context, Outcome, failed, usage};
-use crate::getopt::{Grammar, Parsed};
-use crate::texts::unavailable;
-use crate::zpool::command_line;
+use cenote_words::command_line;
+use cenote_words::context::{Context, Outcome, failed, usage};
+use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::texts::unavailable;
 
 /// One subcommand: its options and what is said when operands are missing.
 struct Write {

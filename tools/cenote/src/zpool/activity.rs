@@ -1,17 +1,17 @@
 //! `zpool trim`, `zpool initialize` and `zpool wait`.
 
-use super::command_line::command_line;
 use super::names::{Schedule, stamp};
-use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use crate::format::number::nicenum;
-use crate::getopt::{Grammar, Parsed};
-use crate::reading::progress::{Progress, Style};
-use crate::texts::{cannot_open, question, with_context};
 use cenote_control::model::{
     Change, CheckpointState, Condition, ControlError, PoolStatus, PropertySelection, Request,
     Response, RunState, ScanKind, Treatment, TreatmentCommand, TreatmentKind, TreatmentState, Vdev,
     VdevKind,
 };
+use cenote_words::command_line;
+use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
+use cenote_words::format::number::nicenum;
+use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::progress::{Progress, Style};
+use cenote_words::texts::{cannot_open, question, with_context};
 use std::time::Duration;
 
 /// How often a waiting command looks.

@@ -1,15 +1,15 @@
 //! `zpool add`.
 
-use super::command_line::command_line;
 use super::create::{properties, refusal};
 use super::unused::note_new;
 use super::{layout, vdev_spec};
-use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use crate::getopt::{Grammar, Parsed};
-use crate::texts::{cannot_open, check_pool_name, with_context};
 use cenote_control::model::{
     AddedVdevs, Change, ControlError, PropertySelection, Request, Response, VdevNaming, VdevTree,
 };
+use cenote_words::command_line;
+use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
+use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::texts::{cannot_open, check_pool_name, with_context};
 
 /// `zpool add [-fgLnP] [-o ashift=N] POOL VDEV…`
 pub fn run(arguments: &[String], context: &mut Context) -> Outcome {

@@ -1,12 +1,12 @@
 //! `zpool checkpoint`.
 
 use super::activity::wait_for;
-use super::command_line::command_line;
 use super::writes::require_pool;
-use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use crate::getopt::Grammar;
-use crate::texts::with_context;
 use cenote_control::model::{Change, Request, Response};
+use cenote_words::command_line;
+use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
+use cenote_words::getopt::Grammar;
+use cenote_words::texts::with_context;
 
 /// `zpool checkpoint [-d [-w]] POOL`
 pub fn run(arguments: &[String], context: &mut Context) -> Outcome {

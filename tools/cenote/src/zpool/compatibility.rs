@@ -1,8 +1,8 @@
 //! What is said of a value of the property `compatibility` before it is set.
 
-use crate::context::{Context, Stop, failed};
 use cenote_control::model::{PropertySelection, Request, Response};
 use cenote_engine::compatibility;
+use cenote_words::context::{Context, Stop, failed};
 
 /// Refuses what is no list of sets of features; warns of what is not known of it, and of features
 /// that the `pool`, if there is one already, has beyond it.
@@ -18,7 +18,7 @@ pub fn check(sets: &str, pool: Option<&str>, context: &mut Context) -> Result<()
         ));
     }
     let Some(pool) = pool else { return Ok(()) };
-    let names = super::features::FEATURES.iter();
+    let names = cenote_words::FEATURES.iter();
     let names = names.map(|name| format!("feature@{name}"));
     let request = Request::PoolList {
         pools: vec![pool.to_owned()],

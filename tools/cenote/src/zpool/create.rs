@@ -1,11 +1,7 @@
 //! `zpool create` and `zpool destroy`.
 
-use super::command_line::command_line;
 use super::unused::note_new;
 use super::{compatibility, layout, vdev_spec};
-use crate::context::{Context, Outcome, Stop, failed, usage};
-use crate::getopt::{Grammar, OptionError, Parsed};
-use crate::texts::{cannot_open, check_new_pool_name, property_question, with_context};
 use crate::zfs::named_twice;
 use cenote_control::model::properties::{
     ACCOUNTING, DATASET, POOL, find, is_user_property, pool_effect, vdev_effect,
@@ -14,6 +10,10 @@ use cenote_control::model::{
     Change, ControlError, NewPool, NewVdev, NewVdevRole, Request, Response, SetVdevProperty,
     VdevNaming,
 };
+use cenote_words::command_line;
+use cenote_words::context::{Context, Outcome, Stop, failed, usage};
+use cenote_words::getopt::{Grammar, OptionError, Parsed};
+use cenote_words::texts::{cannot_open, check_new_pool_name, property_question, with_context};
 
 /// `EINVAL`: the exit code of `zpool set` where there is no such pool or vdev.
 const INVALID: u8 = 22;

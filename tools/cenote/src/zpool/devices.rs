@@ -1,15 +1,15 @@
 //! `zpool offline`, `attach`, `replace`, `detach` and `reopen`.
 
 use super::activity::{wait_for, wait_for_devices};
-use super::command_line::command_line;
 use super::create::{pairs, refusal};
 use super::writes::require_pool;
-use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use crate::getopt::{Grammar, Parsed};
-use crate::texts::with_context;
 use cenote_control::model::{
     AttachedDevice, Change, ControlError, DeviceChange, Request, Response,
 };
+use cenote_words::command_line;
+use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
+use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::texts::with_context;
 
 /// What the refusal of a device that is to come or go ends with.
 const REFUSED: u8 = 255;

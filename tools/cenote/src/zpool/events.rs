@@ -3,10 +3,10 @@
 use cenote_control::model::{Event, Part, Request, Response};
 use jiff::tz::TimeZone;
 
-use crate::context::{Context, Outcome, failed, usage};
-use crate::format::date::{Form, date};
-use crate::getopt::Grammar;
-use crate::texts::{cannot_open, with_context};
+use cenote_words::context::{Context, Outcome, failed, usage};
+use cenote_words::format::date::{Form, date};
+use cenote_words::getopt::Grammar;
+use cenote_words::texts::{cannot_open, with_context};
 
 /// `zpool events [-vHf [POOL] | -c]`
 pub fn run(arguments: &[String], context: &mut Context) -> Outcome {

@@ -3,10 +3,10 @@
 use super::writes::all_pools;
 use cenote_control::model::{ControlError, ExportHow, Part, Request, Response};
 
-use crate::context::{Context, Outcome, usage};
-use crate::getopt::Grammar;
-use crate::reading::progress::{Progress, Style};
-use crate::texts::{cannot_open, with_context};
+use cenote_words::context::{Context, Outcome, usage};
+use cenote_words::getopt::Grammar;
+use cenote_words::progress::{Progress, Style};
+use cenote_words::texts::{cannot_open, with_context};
 
 /// `zpool export [-afn] POOL...`: with `-n` what is not in its object stores yet stays in the local
 /// logs, to be sent after the next import.

@@ -8,13 +8,13 @@ use cenote_control::model::{
 use super::list::{json_header, pool_property};
 use super::names::{self, JSON};
 use super::status_json;
-use super::vdev_rows::Section;
-use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use crate::format::json::{Json, Object, document};
-use crate::format::property::{Style, Wanted, json_property, show_property, source_word};
-use crate::format::table::{Column, table};
-use crate::getopt::{Grammar, Parsed};
-use crate::texts::{check_pool_name, question, with_context};
+use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
+use cenote_words::format::json::{Json, Object, document};
+use cenote_words::format::property::{Style, Wanted, json_property, show_property, source_word};
+use cenote_words::format::table::{Column, table};
+use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::texts::{check_pool_name, question, with_context};
+use cenote_words::vdev_rows::Section;
 
 /// A column of the output.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -172,8 +172,7 @@ fn pool_lines(pool: &PoolRow, wanted: &[Wanted], options: &Options) -> Vec<Wante
     // Features in OpenZFS's order, those it does not know after them, then user properties.
     let place = |name: &str| {
         let feature = name.strip_prefix("feature@");
-        let known =
-            feature.and_then(|f| super::features::FEATURES.iter().position(|name| *name == f));
+        let known = feature.and_then(|f| cenote_words::FEATURES.iter().position(|name| *name == f));
         (feature.is_none(), known.unwrap_or(usize::MAX))
     };
     let rest = pool.properties.iter();
@@ -261,7 +260,7 @@ fn vdev_property(name: &str) -> Result<Wanted, Stop> {
         Some(info) => Ok(Wanted::of(info)),
         None if properties::is_user_property(name) => Ok(Wanted::named(name)),
         None => {
-            let question = crate::texts::property_question(name, VDEV);
+            let question = cenote_words::texts::property_question(name, VDEV);
             usage(format!(
                 "bad property list: invalid property '{name}'{question}"
             ))

@@ -6,10 +6,10 @@ use cenote_control::model::{
 use jiff::tz::TimeZone;
 
 use crate::accounts::Accounts;
-use crate::context::{Context, Outcome, failed, mismatch};
-use crate::format::date::{Form, date};
-use crate::getopt::Grammar;
-use crate::texts::{cannot_open, with_context};
+use cenote_words::context::{Context, Outcome, failed, mismatch};
+use cenote_words::format::date::{Form, date};
+use cenote_words::getopt::Grammar;
+use cenote_words::texts::{cannot_open, with_context};
 
 /// `zpool history [-il] [POOL]...`
 pub fn run(arguments: &[String], context: &mut Context) -> Outcome {

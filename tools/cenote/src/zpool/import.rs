@@ -14,11 +14,11 @@ use super::create::full_name;
 use super::import_list::candidate_text;
 use super::load_and_mount::load_and_mount;
 use super::names;
-use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use crate::format::date::{Form, date};
-use crate::getopt::{Grammar, Parsed};
 use crate::reading::opener::listed;
-use crate::texts::{cannot_import, diagnosis_line, with_context};
+use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
+use cenote_words::format::date::{Form, date};
+use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::texts::{cannot_import, diagnosis_line, with_context};
 
 /// Our own import property: replay the intent log in memory.
 const REPLAY: &str = "cenote:replay";

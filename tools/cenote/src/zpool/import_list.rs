@@ -3,8 +3,8 @@
 use cenote_control::model::{ImportCandidate, ImportCondition, PoolHealth, VdevKind, VdevNaming};
 
 use super::status_texts::{article, import, paragraph};
-use super::vdev_rows::{Row, Section, aux_words, rows, shown_in_status, state_word};
-use crate::texts::diagnosis_line;
+use cenote_words::texts::diagnosis_line;
+use cenote_words::vdev_rows::{Row, Section, aux_words, rows, shown_in_status, state_word};
 
 /// The narrowest name column.
 const NAME_WIDTH_MIN: usize = 10;

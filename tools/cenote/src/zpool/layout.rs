@@ -1,7 +1,7 @@
 //! A layout as `-n` shows it: the vdevs that a pool has and those that it would get, by class.
 
-use super::vdev_rows::{Section, rows};
 use cenote_control::model::{NewVdev, NewVdevKind, NewVdevRole, VdevNaming, VdevTree};
+use cenote_words::vdev_rows::{Section, rows};
 use std::os::unix::fs::FileTypeExt;
 
 /// The lines below "… layout:", the pool's name first.

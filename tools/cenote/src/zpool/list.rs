@@ -5,14 +5,14 @@ use cenote_control::model::{
 };
 
 use super::names::{self, JSON, Schedule};
-use super::vdev_rows::{Row, Section, rows, spare_word, state_word};
-use crate::context::{Context, Outcome, mismatch};
-use crate::format::json::{Json, Object, document, number};
-use crate::format::number::{nicebytes, nicenum, percent, share};
-use crate::format::property::{Style, Wanted, json_pair, json_property, show_property};
-use crate::format::table;
-use crate::getopt::Grammar;
-use crate::texts::{cannot_open, with_context};
+use cenote_words::context::{Context, Outcome, mismatch};
+use cenote_words::format::json::{Json, Object, document, number};
+use cenote_words::format::number::{nicebytes, nicenum, percent, share};
+use cenote_words::format::property::{Style, Wanted, json_pair, json_property, show_property};
+use cenote_words::format::table;
+use cenote_words::getopt::Grammar;
+use cenote_words::texts::{cannot_open, with_context};
+use cenote_words::vdev_rows::{Row, Section, rows, spare_word, state_word};
 
 const DEFAULT: &str = "name,size,allocated,free,checkpoint,expandsize,fragmentation,capacity,\
                        dedupratio,health,altroot";

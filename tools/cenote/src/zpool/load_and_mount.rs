@@ -1,8 +1,8 @@
 //! `-l` of commands that import: keys first, then mounts.
 
-use crate::context::Context;
-use crate::texts::with_context;
 use cenote_control::model::{MountOptions, Request, Response};
+use cenote_words::context::Context;
+use cenote_words::texts::with_context;
 
 /// The keys of everything in the pool, then its mounts.
 pub fn load_and_mount(pool: &str, context: &mut Context) -> u8 {

@@ -1,17 +1,17 @@
 //! `zpool clear`, `online`, `labelclear`, `reguid` and `upgrade`.
 
-use super::command_line::command_line;
 use super::create::refusal;
 use super::devices::{POWER, pool_and_devices, tell_failures};
-use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use crate::getopt::{Grammar, Parsed};
-use crate::texts::{cannot_open, check_pool_name, with_context};
 use cenote_cloud::is_url;
 use cenote_control::model::{
     Change, ControlError, OnlineDevices, PoolRow, PropertySelection, Request, Response, VdevState,
 };
 use cenote_dsl::{FEATURE_VERSION, OLD_VERSIONS};
 use cenote_ondisk::features::by_name;
+use cenote_words::command_line;
+use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
+use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::texts::{cannot_open, check_pool_name, with_context};
 use std::path::Path;
 
 /// `zpool labelclear [-f] DEVICE`
@@ -268,7 +268,7 @@ fn tell_upgrade(pool: &str, from: Option<u64>, features: &[String], context: &mu
 
 /// The pools, with their versions, compatibility and features.
 fn rows(context: &mut Context) -> Result<Vec<PoolRow>, Stop> {
-    let features = super::features::FEATURES.iter();
+    let features = cenote_words::FEATURES.iter();
     let mut wanted: Vec<String> = features.map(|name| format!("feature@{name}")).collect();
     wanted.push("version".to_owned());
     let request = Request::PoolList {
@@ -366,7 +366,7 @@ fn supported(context: &mut Context) {
     context.line("The following features are supported:\n");
     context.line("FEAT DESCRIPTION");
     context.line(&"-".repeat(61));
-    for name in super::features::FEATURES {
+    for name in cenote_words::FEATURES {
         let feature = by_name(name);
         match feature.is_some_and(|feature| feature.read_only_compatible) {
             true => context.line(&format!("{name:<37} (read-only compatible)")),

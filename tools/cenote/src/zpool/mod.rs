@@ -3,13 +3,11 @@
 mod activity;
 mod add;
 mod checkpoint;
-mod command_line;
 mod compatibility;
 mod create;
 mod devices;
 mod events;
 mod export;
-mod features;
 mod get;
 mod history;
 mod import;
@@ -29,26 +27,18 @@ mod status_dedup;
 mod status_json;
 mod status_options;
 mod status_scan;
-pub mod status_stores;
 mod status_texts;
 mod status_treatment;
 mod synopsis;
 mod topics;
 mod unused;
 mod usage;
-pub mod vdev_rows;
 mod vdev_spec;
 mod writes;
 
-pub use status_stores::{json_of as store_json, lines as store_lines};
-
-use crate::context::{Context, Outcome};
-use crate::program::Program;
-use crate::version;
-
-pub use command_line::command_line;
-pub use features::FEATURES;
-pub use vdev_spec::WORDS as VDEV_WORDS;
+use cenote_words::context::{Context, Outcome};
+use cenote_words::program::Program;
+use cenote_words::version;
 
 /// The command.
 pub const PROGRAM: Program = Program {

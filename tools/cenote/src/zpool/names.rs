@@ -3,10 +3,10 @@
 use cenote_control::model::VdevNaming;
 use cenote_control::model::properties::{self, POOL};
 
-use crate::context::{Context, Stop, usage};
-use crate::format::property::{Style, Wanted};
-use crate::getopt::Parsed;
-use crate::texts::check_pool_name;
+use cenote_words::context::{Context, Stop, usage};
+use cenote_words::format::property::{Style, Wanted};
+use cenote_words::getopt::Parsed;
+use cenote_words::texts::check_pool_name;
 
 /// Long names of the JSON options.
 pub const JSON: &[(&str, &str, bool)] = &[
@@ -59,7 +59,7 @@ pub fn pool_properties(list: &str) -> Result<Vec<Wanted>, Stop> {
     }
     if list == "all" {
         let stored = POOL.iter().take_while(|info| info.name != FIRST_HIDDEN);
-        let features = super::features::FEATURES.iter();
+        let features = cenote_words::FEATURES.iter();
         let features = features.map(|name| Wanted::named(&format!("feature@{name}")));
         return Ok(stored.map(Wanted::of).chain(features).collect());
     }
@@ -75,10 +75,10 @@ fn pool_property(name: &str) -> Result<Wanted, Stop> {
         return Ok(Wanted::of(info));
     }
     if let Some(feature) = name.strip_prefix("feature@")
-        && !super::features::FEATURES.contains(&feature)
+        && !cenote_words::FEATURES.contains(&feature)
     {
-        let features = super::features::FEATURES.iter().copied();
-        let near = crate::texts::question(feature, features);
+        let features = cenote_words::FEATURES.iter().copied();
+        let near = cenote_words::texts::question(feature, features);
         if !near.is_empty() {
             return usage(format!(
                 "bad property list: invalid property '{name}'{near}"
@@ -89,7 +89,7 @@ fn pool_property(name: &str) -> Result<Wanted, Stop> {
     if special || properties::is_user_property(name) {
         return Ok(Wanted::named(name));
     }
-    let question = crate::texts::property_question(name, POOL);
+    let question = cenote_words::texts::property_question(name, POOL);
     usage(format!(
         "bad property list: invalid property '{name}'{question}"
     ))
@@ -143,8 +143,8 @@ impl Schedule {
         match self.stamp {
             Some('u') => context.line(&now(context).to_string()),
             Some(_) => {
-                let form = crate::format::date::Form::Locale;
-                let stamp = crate::format::date::date(now(context), form, &context.zone);
+                let form = cenote_words::format::date::Form::Locale;
+                let stamp = cenote_words::format::date::date(now(context), form, &context.zone);
                 context.line(&stamp);
             }
             None => {}

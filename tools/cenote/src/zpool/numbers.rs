@@ -1,9 +1,9 @@
 //! Numbers in JSON: rounded, exact, or bare.
 
-use crate::format::date::{Form, date};
-use crate::format::json::Json;
-use crate::format::number::{nicebytes, nicenum};
-use crate::format::property::Style;
+use cenote_words::format::date::{Form, date};
+use cenote_words::format::json::Json;
+use cenote_words::format::number::{nicebytes, nicenum};
+use cenote_words::format::property::Style;
 use jiff::tz::TimeZone;
 
 /// Numbers in one place: rounded, exact, or bare.
@@ -15,7 +15,7 @@ pub struct Numbers<'a> {
 impl Numbers<'_> {
     /// As it is.
     pub fn exact(&self, number: u64) -> Json {
-        crate::format::json::number(number, self.style.json_int)
+        cenote_words::format::json::number(number, self.style.json_int)
     }
 
     /// A size, rounded unless exact figures were asked for.

@@ -1,13 +1,13 @@
 //! `zpool remove`.
 
-use super::command_line::command_line;
 use super::devices::tell_failures;
 use super::writes::require_pool;
-use crate::context::{Context, Outcome, failed, mismatch, usage};
-use crate::format::number::nicenum;
-use crate::getopt::Grammar;
-use crate::texts::with_context;
 use cenote_control::model::{Change, DeviceChange, Request, Response};
+use cenote_words::command_line;
+use cenote_words::context::{Context, Outcome, failed, mismatch, usage};
+use cenote_words::format::number::nicenum;
+use cenote_words::getopt::Grammar;
+use cenote_words::texts::with_context;
 
 /// `zpool remove [-npw] POOL DEVICE…`, `zpool remove -s POOL`
 pub fn run(arguments: &[String], context: &mut Context) -> Outcome {

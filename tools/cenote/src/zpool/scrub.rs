@@ -1,14 +1,14 @@
 //! `zpool scrub` and `zpool resilver`.
 
 use super::activity::{status, wait_for};
-use super::command_line::command_line;
 use super::writes::all_pools;
-use crate::context::{Context, Outcome, Stop, mismatch, usage};
-use crate::getopt::{Grammar, Parsed};
-use crate::texts::{cannot_open, with_context};
 use cenote_control::model::{
     Change, CheckpointState, ControlError, Request, Response, ScanCommand,
 };
+use cenote_words::command_line;
+use cenote_words::context::{Context, Outcome, Stop, mismatch, usage};
+use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::texts::{cannot_open, with_context};
 
 /// What the options ask for, or which of them do not go together.
 fn command_of(parsed: &Parsed) -> Result<ScanCommand, String> {

@@ -1,17 +1,17 @@
 //! `zpool split`.
 
 use super::add::{naming, tree_of};
-use super::command_line::command_line;
 use super::create::full_name;
 use super::layout;
 use super::load_and_mount::load_and_mount;
 use super::writes::require_pool;
-use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use crate::getopt::{Grammar, Parsed};
-use crate::texts::with_context;
 use cenote_control::model::{
     AllocationClass, Change, ControlError, Pair, Request, Response, SplitPool, Vdev, VdevTree,
 };
+use cenote_words::command_line;
+use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
+use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::texts::with_context;
 
 /// `zpool split [-gLlnP] [-o OPTION|PROPERTY=VALUE]… [-R ROOT] POOL NEW [DEVICE…]`
 pub fn run(arguments: &[String], context: &mut Context) -> Outcome {

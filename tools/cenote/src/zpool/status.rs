@@ -6,19 +6,19 @@ use super::names::{self, Schedule};
 use super::status_dedup;
 use super::status_options::{Options, error_place};
 use super::status_scan::{self, Clock};
-use super::status_stores;
 use super::status_texts::{article, paragraph, status};
 use super::status_treatment;
 use super::unused;
-use super::vdev_rows::{
+use cenote_words::context::{Context, Outcome, mismatch, usage};
+use cenote_words::format::json::document;
+use cenote_words::format::number::{nicebytes, nicenum};
+use cenote_words::getopt::Grammar;
+use cenote_words::missing;
+use cenote_words::stores;
+use cenote_words::texts::{cannot_open, diagnosis_line, with_context};
+use cenote_words::vdev_rows::{
     Row, Section, aux_words, healthy, rows, shown_in_status, spare_word, state_word,
 };
-use crate::context::{Context, Outcome, mismatch, usage};
-use crate::format::json::document;
-use crate::format::number::{nicebytes, nicenum};
-use crate::getopt::Grammar;
-use crate::missing;
-use crate::texts::{cannot_open, diagnosis_line, with_context};
 
 /// The narrowest name column.
 const NAME_WIDTH_MIN: usize = 10;
@@ -191,7 +191,7 @@ fn pool_text(pool: &PoolStatus, options: &Options, context: &Context) -> String 
         }
     }
     text.push_str(&unread(&pool.unread));
-    text.push_str(&status_stores::text(&pool.stores));
+    text.push_str(&stores::text(&pool.stores));
     if let Some(dedup) = &pool.dedup {
         text.push_str(&status_dedup::text(dedup, options.style.exact));
     }

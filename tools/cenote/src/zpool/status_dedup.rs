@@ -3,8 +3,8 @@
 use cenote_control::model::{DedupBucket, DedupSum, DedupSummary};
 
 use super::numbers::Numbers;
-use crate::format::json::Object;
-use crate::format::number::{nicebytes, nicenum};
+use cenote_words::format::json::Object;
+use cenote_words::format::number::{nicebytes, nicenum};
 
 /// The heading of the table, with the blanks that it ends in.
 const HEADING: &str = concat!(

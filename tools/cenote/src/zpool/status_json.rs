@@ -9,10 +9,10 @@ use jiff::tz::TimeZone;
 use super::numbers::Numbers;
 use super::status_options::{Options, error_place};
 use super::status_texts::{article, status};
-use super::vdev_rows::{Section, healthy};
-use crate::format::json::{Json, Object};
-use crate::format::property::Style;
-use crate::texts::diagnosis_line;
+use cenote_words::format::json::{Json, Object};
+use cenote_words::format::property::Style;
+use cenote_words::texts::diagnosis_line;
+use cenote_words::vdev_rows::{Section, healthy};
 
 /// The classes in the order that JSON has them.
 const CLASSES: [Section; 5] = [
@@ -87,7 +87,7 @@ fn json_pool(pool: &PoolStatus, options: &Options, numbers: &Numbers<'_>) -> Obj
         object.put("damaged_metadata", tables.collect::<Vec<Json>>());
     }
     if !pool.stores.is_empty() {
-        object.put("stores", super::status_stores::json(&pool.stores));
+        object.put("stores", cenote_words::stores::json(&pool.stores));
     }
     if let Some(dedup) = &pool.dedup {
         object.put("dedup_stats", super::status_dedup::json(dedup, numbers));
@@ -326,7 +326,7 @@ pub fn vdev_identity(vdev: &Vdev, section: Section, naming: VdevNaming, style: &
     object.put("vdev_type", vdev.kind.word());
     object.put(
         "guid",
-        crate::format::json::number(vdev.guid, style.json_int),
+        cenote_words::format::json::number(vdev.guid, style.json_int),
     );
     if vdev.kind.is_leaf()
         && let Some(path) = &vdev.path

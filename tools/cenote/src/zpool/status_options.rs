@@ -1,7 +1,7 @@
 //! What `zpool status` shows, and how both of its forms name damaged files.
 
-use crate::format::property::Style;
 use cenote_control::model::{DataErrorPlace, VdevNaming};
+use cenote_words::format::property::Style;
 use jiff::tz::TimeZone;
 
 /// What to show.

@@ -8,8 +8,8 @@ use cenote_control::model::{
 use jiff::tz::TimeZone;
 use std::time::Duration;
 
-use crate::format::date::{Form, date};
-use crate::format::number::{duration, nicebytes, nicenum};
+use cenote_words::format::date::{Form, date};
+use cenote_words::format::number::{duration, nicebytes, nicenum};
 
 /// The clock and the calendar.
 #[derive(Clone, Copy)]

@@ -5,7 +5,7 @@
 
 use cenote_control::model::{Condition, FeatureName, ImportCondition};
 
-use crate::texts::feature_line;
+use cenote_words::texts::feature_line;
 
 /// The article about a message.
 pub fn article(message_id: &str) -> String {

@@ -1,7 +1,7 @@
 //! What `zpool status` says of trims and initializations (cli/contract-zpool 2).
 
-use crate::format::date::{Form, date};
 use cenote_control::model::{Treatment, TreatmentState, Vdev};
+use cenote_words::format::date::{Form, date};
 use jiff::tz::TimeZone;
 
 /// The words for one kind.

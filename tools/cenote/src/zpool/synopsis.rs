@@ -1,6 +1,6 @@
 //! The synopsis of each zpool subcommand.
 
-use crate::program::Synopsis;
+use cenote_words::program::Synopsis;
 
 /// The subcommands, in groups.
 #[rustfmt::skip]

@@ -3,8 +3,8 @@
 //! Pools with cache devices are made, opened and written to, and OpenZFS uses these devices. Here
 //! there is no second level of the cache so far.
 
-use crate::context::Context;
 use cenote_control::model::{NewVdev, NewVdevRole, VdevTree};
+use cenote_words::context::Context;
 
 /// What is said of a pool with cache devices.
 const SENTENCE: &str = "note: this version does not use cache devices yet: reads do not become \

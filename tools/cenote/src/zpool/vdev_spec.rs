@@ -5,6 +5,7 @@
 
 use cenote_cloud::is_url;
 use cenote_control::model::{NewVdev, NewVdevKind, NewVdevRole};
+use cenote_words::vdev_rows::VDEV_WORDS;
 use std::path::Path;
 
 /// Reads a layout; devices must be absolute paths, URLs, or names in `/dev`.
@@ -152,12 +153,6 @@ fn check_count(word: &str, kind: &NewVdevKind, count: usize) -> Result<(), Strin
     }
 }
 
-/// The words that begin a vdev or give the next ones a role.
-pub const WORDS: [&str; 13] = [
-    "mirror", "raidz", "raidz1", "raidz2", "raidz3", "draid", "draid1", "draid2", "log", "cache",
-    "spare", "special", "dedup",
-];
-
 fn device(word: &str) -> Result<String, String> {
     if word.starts_with('/') || is_url(Path::new(word)) {
         return Ok(word.to_owned());
@@ -167,7 +162,7 @@ fn device(word: &str) -> Result<String, String> {
         return Ok(in_dev.display().to_string());
     }
     // A relative path is refused, as the reference does, although it could be found.
-    let question = crate::texts::question(word, WORDS);
+    let question = cenote_words::texts::question(word, VDEV_WORDS);
     Err(format!(
         "cannot open '{word}': no such device in /dev\n\
          must be a full path or shorthand device name{question}"

@@ -2,9 +2,9 @@
 
 use cenote_control::model::{PropertySelection, Request, Response};
 
-use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use crate::getopt::Grammar;
-use crate::texts::{cannot_open, check_pool_name, unavailable, with_context};
+use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
+use cenote_words::getopt::Grammar;
+use cenote_words::texts::{cannot_open, check_pool_name, unavailable, with_context};
 
 /// One subcommand: its options, the operands it needs, and how a refusal begins.
 struct Write {

@@ -1,7 +1,7 @@
 //! What the commands share: options, their input and output, and how they end.
 
-use crate::getopt::{Grammar, Parsed};
 use cenote_stream::StreamError;
+use cenote_words::getopt::{Grammar, Parsed};
 use std::error::Error;
 use std::io::{self, IsTerminal, Write};
 

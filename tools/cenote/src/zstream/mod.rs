@@ -7,10 +7,12 @@
 mod change;
 mod dump;
 mod ends;
+mod page;
 mod token;
 
 pub use ends::chain;
 
+use cenote_words::command::Other;
 use ends::Stop;
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -20,8 +22,16 @@ pub const NAME: &str = "zstream";
 /// An old name of `zstream dump`.
 pub const DUMP_NAME: &str = "zstreamdump";
 
+/// What describes it.
+pub const OTHER: Other = Other {
+    name: NAME,
+    alias: DUMP_NAME,
+    topics: &TOPICS,
+    page: page::page,
+};
+
 /// What a wrong command line and `help` print.
-pub const USAGE: &str = "\
+const USAGE: &str = "\
 usage: zstream command args ...
 Available commands are:
 
@@ -38,7 +48,7 @@ Available commands are:
 ";
 
 /// The commands, and what they do.
-pub const TOPICS: [(&str, &str); 5] = [
+const TOPICS: [(&str, &str); 5] = [
     (
         "dump",
         "Print the records of a stream. -v: all of them; -d: data, too; -C: check nothing.",
@@ -95,6 +105,6 @@ pub fn run(words: &[OsString]) -> ExitCode {
         Err(Stop::Usage(message)) if message.is_empty() => (USAGE.to_owned(), 1),
         Err(Stop::Usage(message)) => (format!("{message}\n{USAGE}"), 1),
     };
-    eprint!("{}", crate::format::harmless::harmless(&text));
+    eprint!("{}", cenote_words::format::harmless::harmless(&text));
     ExitCode::from(code)
 }

@@ -17,7 +17,7 @@ use cenote_http::{Method, PageAnswer, PageRequest, Pages, requested_host};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::format::number::nicebytes;
+use cenote_words::format::number::nicebytes;
 
 /// The path, without its slash.
 pub const STATUS_PAGE: &[u8] = b"status.json";

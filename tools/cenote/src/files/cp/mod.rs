@@ -12,15 +12,15 @@ mod journal;
 mod report;
 mod target;
 
-use crate::command::{Command, Run, flags};
-use crate::reading::failure::{Exit, Failure, complain};
+use crate::reading::failure::{Exit, Failure, complain, ended};
 use crate::reading::line::CommandLine;
 use crate::reading::options::PoolOptions;
-use crate::reading::progress::{Progress, Style};
 use crate::reading::session::{OpenFileSystem, Session};
 use crate::reading::spec::Spec;
 use crate::reading::stop::Stop;
 use cenote_posix::{FileKind, SymlinkPolicy, Znode};
+use cenote_words::command::{Command, Run, flags};
+use cenote_words::progress::{Progress, Style};
 use copy::{Copier, Settings};
 use journal::{Identity, Journal};
 use report::Report;
@@ -62,7 +62,7 @@ Example:
         'q' "quiet" _ "no progress bar";
         'j' "json" _ "progress as JSON on standard error, a summary as JSON at the end";
     },
-    run: Run::Reading(run),
+    run: Run::Reading(|words| ended(run(words))),
 };
 
 #[derive(Debug)]

@@ -1,11 +1,11 @@
 //! What a copy did, and what it could not do.
 
 use super::attributes::Losses;
-use crate::format::number::counted;
 use crate::reading::failure::{Exit, Failure, complain, posix_words};
 use crate::reading::output::{Output, escaped};
 use crate::reading::place::Place;
-use crate::reading::progress::{Progress, Style};
+use cenote_words::format::number::counted;
+use cenote_words::progress::{Progress, Style};
 use serde_json::json;
 use std::io;
 

@@ -11,8 +11,8 @@ use super::super::figures::Figures;
 use super::graph::{Place, stack, treemap};
 use super::layout::{encoded, field, number, pool_path, table};
 use super::recorder::Asker;
-use crate::context::mismatch;
-use crate::format::number::{counted, nicebytes, ratio};
+use cenote_words::context::mismatch;
+use cenote_words::format::number::{counted, nicebytes, ratio};
 
 /// Datasets on a page.
 const PAGE: usize = 200;

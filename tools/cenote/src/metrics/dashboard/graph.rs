@@ -8,8 +8,8 @@ use maud::{Markup, html};
 
 use super::history::{Series, Values};
 use super::layout::zone;
-use crate::format::date::{Form, date};
-use crate::format::number::{nicebytes, nicenum};
+use cenote_words::format::date::{Form, date};
+use cenote_words::format::number::{nicebytes, nicenum};
 
 /// Units of a graph: one for each step of time.
 pub const STEPS: usize = 240;

@@ -5,7 +5,7 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::super::top::table::Tone;
 use super::access::Visitor;
-use crate::format::date::{Form, date};
+use cenote_words::format::date::{Form, date};
 
 /// The pages that can be reached from everywhere: their paths, names, and whether they are for
 /// owners only.

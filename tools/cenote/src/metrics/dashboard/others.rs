@@ -11,8 +11,8 @@ use super::super::sample::{Between, Client, Sample};
 use super::super::top::table::time;
 use super::layout::{moment, number, pool_path, table};
 use super::recorder::{Asker, Recorder};
-use crate::context::mismatch;
-use crate::format::number::{nicebytes, nicenum};
+use cenote_words::context::mismatch;
+use cenote_words::format::number::{nicebytes, nicenum};
 
 /// Records of a history, and events, that are listed: the newest.
 const RECORDS_MAX: usize = 200;

@@ -9,8 +9,8 @@ use super::graph::bar;
 use super::layout::{findings, pool_path, state};
 use super::recorder::{Asker, Recorder};
 use super::views::{findings_of, pool_number, rates_graph, under_way};
-use crate::context::mismatch;
-use crate::format::number::{duration, nicebytes, nicenum, percent};
+use cenote_words::context::mismatch;
+use cenote_words::format::number::{duration, nicebytes, nicenum, percent};
 
 /// The status of all pools, or of one.
 pub fn statuses(asker: &Asker<'_>, pool: Option<&str>) -> Result<Vec<PoolStatus>, ControlError> {

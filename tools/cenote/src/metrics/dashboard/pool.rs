@@ -15,10 +15,10 @@ use super::layout::{encoded, findings, moment, number, pool_path, state, table};
 use super::overview::{rates_text, space, statuses};
 use super::recorder::{Asker, Recorder};
 use super::views::{SPANS, findings_of, graphs, pool_number, span_of, under_way};
-use crate::format::number::{duration, nicebytes, nicenum, percent};
 use crate::pools::health::in_words;
-use crate::zpool::status_stores;
-use crate::zpool::vdev_rows::{Section, rows, spare_word, state_word};
+use cenote_words::format::number::{duration, nicebytes, nicenum, percent};
+use cenote_words::stores;
+use cenote_words::vdev_rows::{Section, rows, spare_word, state_word};
 
 /// Errors of the past that are listed.
 const ERRORS_MAX: usize = 20;
@@ -305,7 +305,7 @@ fn stores(status: &PoolStatus) -> Markup {
                             dd { (nicebytes(used)) " of " (nicebytes(size)) (bar(used, size)) }
                         }
                     }
-                    ul { @for line in status_stores::lines(store) { li { (line) } } }
+                    ul { @for line in stores::lines(store) { li { (line) } } }
                 }
             }
         }

@@ -13,7 +13,7 @@ use super::super::top::screens::{scan_progress, wall_clock};
 use super::graph::{Curve, Graph, STEPS, Unit, bar, graph};
 use super::history::{History, Series};
 use super::recorder::Asker;
-use crate::format::number::{duration, nicebytes};
+use cenote_words::format::number::{duration, nicebytes};
 
 /// The spans of time that graphs show: their words in queries, names and seconds.
 pub const SPANS: [(&str, &str, u64); 5] = [

@@ -12,8 +12,8 @@ use ratatui::widgets::{Block, Clear, Paragraph, RenderDirection, Sparkline};
 use super::screens::{Scope, Screen};
 use super::state::{History, State};
 use super::table::{Cell, Row, Table, Tone};
-use crate::format::harmless::harmless;
-use crate::format::number::{counted, duration, nicebytes, percent};
+use cenote_words::format::harmless::harmless;
+use cenote_words::format::number::{counted, duration, nicebytes, percent};
 
 /// Below this nothing can be shown.
 const SIZE_MIN: (u16, u16) = (24, 5);

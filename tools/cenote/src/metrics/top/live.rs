@@ -17,8 +17,8 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::super::sample::Sample;
 use super::draw::{Looks, draw};
 use super::state::{State, Wish};
-use crate::connect::Connection;
-use crate::context::Context;
+use cenote_connect::Connection;
+use cenote_words::context::Context;
 
 /// How long keys are waited for before the loop looks for an answer.
 const TICK: Duration = Duration::from_millis(100);

@@ -14,10 +14,10 @@ use std::io::IsTerminal;
 use std::time::Duration;
 
 use super::sample::{Between, Sample};
-use crate::command::{Arguments, Command, Run, flags};
-use crate::context::{Context, Outcome, Stop, failed, usage};
-use crate::format::date::{Form, date};
-use crate::format::json::Object;
+use cenote_words::command::{Arguments, Command, Run, flags};
+use cenote_words::context::{Context, Outcome, Stop, failed, usage};
+use cenote_words::format::date::{Form, date};
+use cenote_words::format::json::Object;
 use draw::Looks;
 use screens::{Scope, Screen};
 use state::{INTERVALS, State};
@@ -186,7 +186,7 @@ fn json(between: Between<'_>, scope: Option<&Scope>, sort: Sort) -> String {
         table.sort(sort, false);
         object.put(screen.name(), table.json());
     }
-    crate::format::json::Json::Object(object).to_string()
+    cenote_words::format::json::Json::Object(object).to_string()
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use cenote_control::model::{
 
 use super::super::sample::{Between, Rates, percentile};
 use super::table::{Cell, Column, Row, Table, Tone, column};
-use crate::format::number::{duration, percent};
-use crate::zpool::vdev_rows::{self, Section, spare_word, state_word};
+use cenote_words::format::number::{duration, percent};
+use cenote_words::vdev_rows::{self, Section, spare_word, state_word};
 
 /// A screen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

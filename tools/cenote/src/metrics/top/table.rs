@@ -3,9 +3,9 @@
 //! The terminal, the text of `--batch` and JSON are three forms of it. So a column is declared once
 //! and cannot say something else in one of them.
 
-use crate::format::harmless::harmless;
-use crate::format::json::{Json, Object};
-use crate::format::number::{nicebytes, nicenum, percent};
+use cenote_words::format::harmless::harmless;
+use cenote_words::format::json::{Json, Object};
+use cenote_words::format::number::{nicebytes, nicenum, percent};
 
 /// A column.
 #[derive(Clone, Copy, Debug)]

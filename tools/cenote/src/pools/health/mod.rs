@@ -22,8 +22,8 @@ use cenote_control::model::{
 };
 use found::Health;
 
-use crate::command::{Arguments, Command, JSON, Run, flag, option};
-use crate::context::{Context, Outcome, failed, mismatch};
+use cenote_words::command::{Arguments, Command, JSON, Run, flag, option};
+use cenote_words::context::{Context, Outcome, failed, mismatch};
 
 /// The command.
 pub const COMMAND: Command = Command {

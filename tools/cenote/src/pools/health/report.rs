@@ -1,13 +1,13 @@
 //! The findings on a screen, and in JSON.
 
 use super::found::Health;
-use crate::context::Context;
-use crate::format::date::{Form, date};
-use crate::format::json::{Json, Object};
-use crate::format::number::counted;
-use crate::missing;
 use cenote_advisor::Severity;
 use cenote_control::model::{ErrorKind, ErrorRecord, MissingPool, RunState};
+use cenote_words::context::Context;
+use cenote_words::format::date::{Form, date};
+use cenote_words::format::json::{Json, Object};
+use cenote_words::format::number::counted;
+use cenote_words::missing;
 
 /// One paragraph for each pool, with so many earlier errors; with `quiet` only for those that are
 /// not well.

@@ -3,9 +3,9 @@
 //! The tool is not needed: where it is not installed, or a device is no disk, nothing is said.
 //! A disk that sleeps is not woken (`-n standby`).
 
-use crate::format::number::counted;
 use cenote_advisor::{Finding, Severity};
 use cenote_control::model::{Vdev, VdevKind, VdevNaming, VdevTree};
+use cenote_words::format::number::counted;
 use serde_json::Value;
 use std::process::{Command, Stdio};
 

@@ -3,13 +3,13 @@
 use super::arguments::Arguments;
 use super::node::{Members, Node};
 use super::printer::Printer;
-use crate::format::number::counted;
 use crate::reading::datasets::DatasetWalk;
 use crate::reading::failure::Failure;
 use crate::reading::session::Session;
 use cenote_dsl::Dataset;
 use cenote_intent_log::{IntentLog, IntentLogError, LogSummary};
 use cenote_ondisk::intent_log::record::RecordBody;
+use cenote_words::format::number::counted;
 use std::sync::Arc;
 
 /// `inspect intent-log POOL|DATASET`.

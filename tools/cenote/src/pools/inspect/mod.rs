@@ -13,11 +13,11 @@ mod pool;
 mod printer;
 mod space;
 
-use crate::command::{Command, Run, flags};
-use crate::reading::failure::{Exit, Failure};
+use crate::reading::failure::{Exit, Failure, ended};
 use crate::reading::options::PoolOptions;
 use crate::reading::output::Output;
 use arguments::{Arguments, NAME};
+use cenote_words::command::{Command, Run, flags};
 use printer::Printer;
 use std::ffi::OsString;
 
@@ -61,7 +61,7 @@ Example:
         _ "raw" _ "bytes instead of hex";
         _ "mos" _ "the pool's own objects, not a dataset's";
     },
-    run: Run::Reading(run),
+    run: Run::Reading(|words| ended(run(words))),
 };
 
 /// A subcommand: its name and what it does.
@@ -104,7 +104,7 @@ fn run(words: Vec<OsString>) -> Result<Exit, Failure> {
     let name = name.to_string_lossy();
     let Some((_, subcommand)) = SUBCOMMANDS.iter().find(|(known, _)| *known == name) else {
         let known: Vec<&str> = SUBCOMMANDS.iter().map(|(name, _)| *name).collect();
-        let question = crate::texts::question(&name, known.iter().copied());
+        let question = cenote_words::texts::question(&name, known.iter().copied());
         let known = known.join(", ");
         return Err(line.wrong(format!("'{name}' is none of {known}{question}")));
     };

@@ -3,7 +3,6 @@
 use super::arguments::{Arguments, wrong};
 use super::node::{Members, Node};
 use super::printer::{Printer, failed};
-use crate::format::number::nicebytes;
 use crate::reading::failure::{Failure, posix_words};
 use crate::reading::session::Session;
 use crate::reading::spec::Spec;
@@ -16,6 +15,7 @@ use cenote_ondisk::nvlist::PACKED_SIZE_MAX;
 use cenote_ondisk::object_type::ByteswapClass;
 use cenote_ondisk::{BlockPointer, Dnode, NvList, ObjectType, wire};
 use cenote_posix::SymlinkPolicy;
+use cenote_words::format::number::nicebytes;
 use std::sync::Arc;
 
 /// Entries of a ZAP that `inspect object` shows; `inspect zap` shows all.

@@ -6,13 +6,13 @@ use super::node::{Members, Node};
 use super::objects::{packed_list, zap_value};
 use super::printer::{Printer, failed};
 use crate::files::show::Clock;
-use crate::format::number::nicebytes;
 use crate::reading::datasets::DatasetWalk;
 use crate::reading::failure::Failure;
 use crate::reading::output::escaped;
 use crate::reading::session::Session;
 use cenote_dsl::{Dataset, DatasetType, DslError, FeatureTable, HistoryBody, directory_keys};
 use cenote_ondisk::features;
+use cenote_words::format::number::nicebytes;
 use std::sync::Arc;
 
 fn opened(arguments: &Arguments) -> Result<Session, Failure> {

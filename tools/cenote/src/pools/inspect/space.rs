@@ -3,7 +3,6 @@
 use super::arguments::{Arguments, wrong};
 use super::node::Members;
 use super::printer::{Printer, failed};
-use crate::format::number::nicebytes;
 use crate::reading::failure::Failure;
 use crate::reading::output::hex;
 use cenote_base::{ObjectId, Txg, VdevId};
@@ -11,6 +10,7 @@ use cenote_dmu::{DmuError, IoContext, Object, ObjectSet};
 use cenote_dsl::directory_keys;
 use cenote_ondisk::space_map::{LOG_SHIFT, SpaceMapHeader, SpaceMapItems};
 use cenote_ondisk::{Dva, VdevConfig};
+use cenote_words::format::number::nicebytes;
 use std::sync::Arc;
 
 /// The most that one read takes.

@@ -4,7 +4,7 @@ use cenote_control::model::Distribution;
 
 use super::columns::{self, nicetime};
 use super::requests::{Classes, READS, WRITES, Which, together};
-use crate::format::number::nicenum;
+use cenote_words::format::number::nicenum;
 
 /// Rows of latencies: from 1 ns to 137 s.
 const LATENCY_ROWS: usize = 37;

@@ -15,11 +15,11 @@ use cenote_control::model::{
 use std::collections::{BTreeMap, HashMap};
 
 use super::names::{self, Schedule};
-use super::vdev_rows::{Row, Section, rows, shown_in_status};
-use crate::context::{Context, Outcome, Stop, mismatch, usage};
-use crate::format::number::nicenum;
-use crate::getopt::{Grammar, Parsed};
-use crate::texts::with_context;
+use cenote_words::context::{Context, Outcome, Stop, mismatch, usage};
+use cenote_words::format::number::nicenum;
+use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::texts::with_context;
+use cenote_words::vdev_rows::{Row, Section, rows, shown_in_status};
 use columns::{Group, LATENCIES, PLAIN, QUEUES, Unit, latencies, nicetime, queues, title};
 use histograms::{Form, Style};
 use requests::Requests;

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::context::{Context, Stop, failed};
+use cenote_words::context::{Context, Stop, failed};
 
 /// How long a script may take.
 const TIME_MAX: Duration = Duration::from_secs(5);

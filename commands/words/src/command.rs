@@ -1,112 +1,51 @@
 //! A command of ours: its name, its options, what it does; help is made from it.
 //!
-//! An option stands in one table, from which its command line is read and its help is made. What
-//! runs a command differs ([`Run`]): those that ask the daemon print through a context, those that
-//! open a pool themselves do not.
+//! What runs a command differs ([`Run`]): those that ask the daemon print through a context, those
+//! that open a pool themselves do not. Whoever runs commands has a [`Table`] of all.
 
 use std::ffi::OsString;
 
 use thiserror::Error;
 
 use crate::context::{Context, Outcome, Stop};
+pub use crate::flag::{Flag, HELP, JSON, flag, flags, option, rows};
 use crate::getopt::{Known, OptionError, Parsed};
-use crate::reading::failure::{Exit, Failure};
-
-/// One option.
-#[derive(Clone, Copy, Debug)]
-pub struct Flag {
-    /// Its letter.
-    pub short: Option<char>,
-    /// Its name; "" if it has only a letter.
-    pub long: &'static str,
-    /// What its value is called; none means that it takes none.
-    pub value: Option<&'static str>,
-    /// What it does; "" for another spelling that help leaves out.
-    pub help: &'static str,
-}
-
-/// A table of options, each with its letter, name, value and help; `_` stands for none.
-macro_rules! flags {
-    (@maybe _) => { None };
-    (@maybe $word:literal) => { Some($word) };
-    ($($short:tt $long:literal $value:tt $help:literal;)*) => {
-        &[$($crate::command::Flag {
-            short: $crate::command::flags!(@maybe $short),
-            long: $long,
-            value: $crate::command::flags!(@maybe $value),
-            help: $help,
-        }),*]
-    };
-}
-pub(crate) use flags;
-
-/// An option without a value.
-pub const fn flag(short: Option<char>, long: &'static str, help: &'static str) -> Flag {
-    Flag {
-        short,
-        long,
-        value: None,
-        help,
-    }
-}
-
-/// An option with a value.
-pub const fn option(
-    short: Option<char>,
-    long: &'static str,
-    value: &'static str,
-    help: &'static str,
-) -> Flag {
-    Flag {
-        short,
-        long,
-        value: Some(value),
-        help,
-    }
-}
-
-impl Flag {
-    /// What a command asks for.
-    pub fn name(&self) -> String {
-        match (self.long, self.short) {
-            ("", Some(letter)) => letter.to_string(),
-            (long, _) => long.to_owned(),
-        }
-    }
-
-    /// Whether a word is this option, without a value attached.
-    pub fn is(&self, word: &str) -> bool {
-        match (word.strip_prefix("--"), word.strip_prefix('-')) {
-            (Some(name), _) => !name.is_empty() && name == self.long,
-            (None, Some(letter)) => self.short.is_some_and(|short| letter == short.to_string()),
-            (None, None) => false,
-        }
-    }
-
-    /// The left column of a help text.
-    fn left(&self) -> String {
-        let short = self.short.map_or("    ".to_owned(), |c| format!("-{c}, "));
-        let value = self
-            .value
-            .map_or(String::new(), |value| format!(" {value}"));
-        format!("{short}--{}{value}", self.long)
-    }
-}
-
-/// The option of commands that can answer in JSON.
-pub const JSON: Flag = flag(Some('j'), "json", "print JSON");
-
-/// The option of every command.
-pub const HELP: Flag = flag(None, "help", "print this help");
+use crate::manual::page::Page;
+use crate::program::Program;
 
 /// What runs a command that asks the daemon.
 pub type Asking = fn(&Arguments, &mut Context) -> Outcome;
 
 /// What runs a command that gets the words behind its name.
-pub type Reading = fn(Vec<OsString>) -> Result<Exit, Failure>;
+pub type Reading = fn(Vec<OsString>) -> Exit;
 
 /// What runs a command that is about all commands.
-pub type Describing = fn(&[&'static Command], &Arguments, &mut Context) -> Outcome;
+pub type Describing = fn(&Table, &Arguments, &mut Context) -> Outcome;
+
+/// How a command ended that prints its own messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Everything was done, nothing is wrong.
+    Good,
+    /// Something could not be done, or damage was found.
+    Problems,
+    /// The command line is wrong; nothing was done.
+    Usage,
+    /// A signal stopped it; it can be resumed.
+    Interrupted,
+}
+
+impl Exit {
+    /// Its number.
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Good => 0,
+            Self::Problems => 1,
+            Self::Usage => 2,
+            Self::Interrupted => 3,
+        }
+    }
+}
 
 /// The exit codes of commands that open a pool or other files.
 pub const EXIT_CODES: [(&str, &str); 4] = [
@@ -119,6 +58,29 @@ pub const EXIT_CODES: [(&str, &str); 4] = [
     ("3", "a signal stopped the command; run it again to resume"),
 ];
 
+/// The options of every command that opens a pool.
+pub const POOL_FLAGS: &[Flag] = flags! {
+    'd' "device" "PATH" "look here: a device, a file, a directory of these, or a store\n\
+        (s3://BUCKET/PREFIX, file:///DIRECTORY) as of its newest commit;\n\
+        may be repeated. Without -d: the devices of the pool as the\n\
+        daemon has it, the list in $CENOTE_DEVICES (separated by ':'),\n\
+        or /dev/disk/by-id, /dev and the current directory.";
+    _ "offset" "BYTES" "the pool's part begins so far into each device, as in an image of\n\
+        something larger; partitions are found without";
+    _ "key" "[ROOT=]FROM" "key of the encryption root ROOT, or of whichever is needed; FROM is\n\
+        a file, 'prompt', or '-' for standard input; may be repeated";
+    _ "replay" _ "show files as after the replay of the intent log, which is done in\n\
+        memory (also: -o cenote:replay=memory)";
+    'o' "" "NAME=VALUE" "";
+    'm' "missing-log" _ "open the pool although a log device is missing";
+    'T' "txg" "N" "open the state of txg N, or the newest one before it";
+    'F' "rewind" _ "if the newest state cannot be read, try the ones just before it";
+    'X' "extreme-rewind" _ "... and then any older one";
+    _ "checkpoint" _ "open the pool as of its checkpoint (--rewind-to-checkpoint)";
+    _ "rewind-to-checkpoint" _ "";
+    _ "memory" "SIZE" "limit for caches and buffers; default 128M";
+};
+
 /// What runs a command.
 #[derive(Clone, Copy, Debug)]
 pub enum Run {
@@ -130,6 +92,30 @@ pub enum Run {
     Alone(Reading),
     /// It is about all commands, which it gets.
     Describing(Describing),
+}
+
+/// All commands, for those that describe them.
+#[derive(Clone, Copy)]
+pub struct Table {
+    /// Our own, which `cenote` runs.
+    pub own: &'static [&'static Command],
+    /// Programs with subcommands.
+    pub programs: &'static [&'static Program],
+    /// Other names by which the program is called.
+    pub others: &'static [&'static Other],
+}
+
+/// A small program, which says itself what there is to say of it.
+#[derive(Debug)]
+pub struct Other {
+    /// Its name.
+    pub name: &'static str,
+    /// Another name of it, for the same or a part.
+    pub alias: &'static str,
+    /// Its subcommands, and what they do.
+    pub topics: &'static [(&'static str, &'static str)],
+    /// Its manual page.
+    pub page: fn() -> Page,
 }
 
 /// One command.
@@ -181,18 +167,6 @@ pub fn verbs(forms: &[&str]) -> Vec<String> {
     let mut verbs: Vec<String> = words.filter(is_verb).map(str::to_owned).collect();
     verbs.dedup();
     verbs
-}
-
-/// The lines about options in a help text.
-pub fn rows<'a>(flags: impl IntoIterator<Item = &'a Flag>) -> String {
-    let shown = flags.into_iter().filter(|flag| !flag.help.is_empty());
-    let rows: Vec<(String, &str)> = shown.map(|flag| (flag.left(), flag.help)).collect();
-    let width = rows.iter().map(|(left, _)| left.len()).max().unwrap_or(0);
-    let indent = format!("\n{:1$}", "", width + 4);
-    let line = |(left, help): &(String, &str)| {
-        format!("  {left:<width$}  {}\n", help.replace('\n', &indent))
-    };
-    rows.iter().map(line).collect()
 }
 
 /// The command line cannot be read.

@@ -15,9 +15,9 @@ use cenote_control::record::{
 };
 use jiff::tz::TimeZone;
 
-use crate::format::date::{Form, date};
-use crate::format::harmless::harmless;
 use crate::places::Places;
+use cenote_words::format::date::{Form, date};
+use cenote_words::format::harmless::harmless;
 
 /// Mounts that are named.
 const MOUNTS_MAX: usize = 8;

@@ -1,7 +1,7 @@
 //! What `cenote help COMMAND` and `cenote COMMAND --help` print.
 
-use crate::command::{Command, EXIT_CODES, Run, rows};
-use crate::reading::options::POOL_FLAGS;
+use crate::command::{Command, EXIT_CODES, POOL_FLAGS, Run};
+use crate::flag::rows;
 
 /// The help of a command, with the options for pools if it opens one.
 pub fn text(command: &Command) -> String {

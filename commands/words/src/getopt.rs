@@ -129,7 +129,6 @@ impl<W: Word> Parsed<W> {
         &'a self,
         names: &'n [&'n str],
     ) -> impl Iterator<Item = (&'a str, &'a W)> + use<'a, 'n, W> {
-        #[cfg(test)]
         watch::asked(names);
         let given = self.options.0.iter();
         let meant = given.filter(|given| names.contains(&given.name.as_str()));
@@ -186,7 +185,6 @@ impl<W: Word> Parsed<W> {
         words: &[W],
         shown: fn(&str) -> String,
     ) -> Result<Self, OptionError> {
-        #[cfg(test)]
         watch::declared(known);
         let mut line = Words::new(words.to_vec());
         let mut parsed = Parsed {
@@ -382,7 +380,6 @@ impl Grammar {
     }
 }
 
-#[cfg(test)]
 pub mod watch {
     //! What commands declare and ask for, for the test that gives them every option.
 
@@ -393,7 +390,9 @@ pub mod watch {
     /// Options that commands have, and those that they asked for.
     #[derive(Debug, Default)]
     pub struct Seen {
+        /// The options that commands have.
         pub declared: Vec<Known>,
+        /// The names that they asked for.
         pub asked: BTreeSet<String>,
     }
 

@@ -7,6 +7,12 @@ use cenote_control::model::{
     AllocationClass, SpareUse, Vdev, VdevAux, VdevKind, VdevNaming, VdevState, VdevTree,
 };
 
+/// The words that begin a vdev or give the next ones a role.
+pub const VDEV_WORDS: [&str; 13] = [
+    "mirror", "raidz", "raidz1", "raidz2", "raidz3", "draid", "draid1", "draid2", "log", "cache",
+    "spare", "special", "dedup",
+];
+
 /// A group of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Section {

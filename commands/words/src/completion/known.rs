@@ -2,6 +2,7 @@
 
 use super::operands::Operand;
 use crate::context::Context;
+use crate::vdev_rows::VDEV_WORDS;
 use cenote_control::model::properties::{DATASET, POOL, PropertyInfo, find};
 use cenote_control::model::{
     Dataset, DatasetKind, Depth, KindSet, PropertySelection, Request, Response, Vdev, VdevNaming,
@@ -63,7 +64,7 @@ fn of_kind(kind: &Operand, candidates: &Candidates<'_>, context: &mut Context) -
             }
         }
         Operand::Device => devices(candidates.operands, context),
-        Operand::VdevWord => owned(&crate::zpool::VDEV_WORDS),
+        Operand::VdevWord => owned(&VDEV_WORDS),
         Operand::File => owned(&[FILES]),
         Operand::Directory => owned(&[DIRECTORIES]),
         Operand::Setting { with_value } => {
@@ -180,7 +181,7 @@ fn spelled_out(form: &str) -> Vec<String> {
 /// Features by their names, of which there is this much.
 fn features(typed: &str, with_value: bool) -> Vec<String> {
     let named = |mark: &str| {
-        let names = crate::zpool::FEATURES.iter();
+        let names = crate::FEATURES.iter();
         names.map(|name| format!("{FEATURE}{name}{mark}")).collect()
     };
     match (with_value, typed.split_once('=')) {

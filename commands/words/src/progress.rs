@@ -94,7 +94,7 @@ impl Progress {
                 }
                 bar.set_position(done);
                 if bar.message() != at {
-                    bar.set_message(super::output::escaped(at.as_bytes()));
+                    bar.set_message(crate::format::harmless::escaped(at.as_bytes()));
                 }
             }
             Shown::Lines(lines) => {
@@ -199,7 +199,7 @@ impl Lines {
             total.unwrap_or_default(),
             size(rate),
             left.unwrap_or_default(),
-            super::output::escaped(self.at.as_bytes()),
+            crate::format::harmless::escaped(self.at.as_bytes()),
         );
     }
 }

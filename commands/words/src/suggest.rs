@@ -61,7 +61,7 @@ fn program_mounts(tables: &[&'static [PropertyInfo]]) -> bool {
 
 fn of_property(name: &str, tables: &[&'static [PropertyInfo]]) -> String {
     if let Some(feature) = name.strip_prefix("feature@") {
-        return question(feature, crate::zpool::FEATURES.iter().copied());
+        return question(feature, crate::FEATURES.iter().copied());
     }
     let questions = tables.iter().map(|table| property_question(name, table));
     questions.collect()

@@ -1,26 +1,19 @@
 //! Candidates for lines that people write, with the invented pool behind them.
 
-use super::*;
-use crate::context::Daemon;
+use super::TABLE;
 use crate::reference::Canned;
 use cenote_control::model::{Part, Request, Response};
 use cenote_control::protocol::{CallError, Interrupt};
-
-const COMMANDS: &[&Command] = &[
-    &crate::pools::verify::COMMAND,
-    &crate::daemon::COMMAND,
-    &crate::daemon::settings::COMMAND,
-    &crate::clouds::COMMAND,
-    &COMMAND,
-];
+use cenote_words::completion::complete;
+use cenote_words::context::Daemon;
+use cenote_words::testing::ran;
+use std::ffi::OsString;
 
 fn found_by(daemon: impl Daemon + 'static, line: &str) -> Vec<String> {
-    let quiet = || Box::new(std::io::sink());
-    let mut context = Context::new(quiet(), quiet(), Box::new(daemon));
-    let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-    let found = candidates(COMMANDS, &words, &mut context);
-    let name = |line: &String| line.split('\t').next().unwrap_or_default().to_owned();
-    found.iter().map(name).collect()
+    let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+    let found = ran(daemon, |context| complete(&TABLE, &words, context));
+    let name = |line: &str| line.split('\t').next().unwrap_or_default().to_owned();
+    found.out.lines().map(name).collect()
 }
 
 fn found(line: &str) -> Vec<String> {
@@ -144,25 +137,4 @@ fn nothing_is_said_where_nobody_answers() {
     assert!(found_by(Nobody, "zpool scrub ").is_empty());
     assert!(found_by(Nobody, "zfs set sync=on ta").is_empty());
     assert_eq!(found_by(Nobody, "zpool off"), ["offline"]);
-}
-
-/// Each subcommand has operands that can be completed, or a reason.
-#[test]
-fn synopses_are_understood() {
-    let without = [
-        "version", "import", "events", "history", "program", "upgrade", "zone", "unzone",
-    ];
-    for program in [&zpool::PROGRAM, &zfs::PROGRAM] {
-        for topic in program
-            .topics
-            .iter()
-            .filter(|topic| !without.contains(&topic.name))
-        {
-            let lines = program.lines_of(topic.name).expect("a synopsis");
-            let wanted = operands::of_synopsis(program.name, topic.name, lines, 0);
-            let later = operands::of_synopsis(program.name, topic.name, lines, 1);
-            let is_known = !wanted.is_empty() || !later.is_empty();
-            assert!(is_known, "{} {}: {lines:?}", program.name, topic.name);
-        }
-    }
 }

@@ -11,13 +11,16 @@
 
 mod known;
 mod line;
-mod operands;
+pub mod operands;
 
 use std::ffi::OsString;
 
-use crate::command::{Arguments, Command, Run, flags};
+use crate::command::{Arguments, Command, POOL_FLAGS, Run, Table};
 use crate::context::{Context, Outcome, usage};
-use crate::{zfs, zpool, zstream};
+use crate::flag::{Flag, HELP, flags};
+use crate::manual;
+use crate::program::Program;
+use crate::texts::question;
 use known::{Candidates, answer};
 use line::{Line, Wanted};
 
@@ -45,7 +48,7 @@ const BASH: &str = include_str!("bash.sh");
 const ZSH: &str = include_str!("zsh.sh");
 const FISH: &str = include_str!("fish.fish");
 
-fn print(_: &[&'static Command], arguments: &Arguments, context: &mut Context) -> Outcome {
+fn print(_: &Table, arguments: &Arguments, context: &mut Context) -> Outcome {
     let mut words = Vec::new();
     for word in &arguments.operands {
         words.push(word.to_string_lossy().into_owned());
@@ -54,7 +57,7 @@ fn print(_: &[&'static Command], arguments: &Arguments, context: &mut Context) -
         return usage("");
     };
     if let Some(wrong) = names.iter().find(|name| !NAMES.contains(&name.as_str())) {
-        let question = crate::texts::question(wrong, NAMES);
+        let question = question(wrong, NAMES);
         return usage(format!("'{wrong}' is none of our commands{question}"));
     }
     let names = match names {
@@ -66,7 +69,7 @@ fn print(_: &[&'static Command], arguments: &Arguments, context: &mut Context) -
         "zsh" => ZSH,
         "fish" => FISH,
         other => {
-            let question = crate::texts::question(other, ["bash", "zsh", "fish"]);
+            let question = question(other, ["bash", "zsh", "fish"]);
             return usage(format!("there is no script for '{other}'{question}"));
         }
     };
@@ -75,17 +78,13 @@ fn print(_: &[&'static Command], arguments: &Arguments, context: &mut Context) -
 }
 
 /// `cenote complete [--] PROGRAM WORD... CURRENT`: prints candidates for the last word.
-pub fn complete(
-    commands: &'static [&'static Command],
-    arguments: &[OsString],
-    context: &mut Context,
-) -> u8 {
+pub fn complete(table: &Table, arguments: &[OsString], context: &mut Context) -> u8 {
     let words = arguments.iter().map(|word| word.to_string_lossy());
     let mut words: Vec<String> = words.map(|word| word.into_owned()).collect();
     if words.first().is_some_and(|word| word == "--") {
         words.remove(0);
     }
-    for line in candidates(commands, &words, context) {
+    for line in candidates(table, &words, context) {
         context.line(&line);
     }
     0
@@ -103,26 +102,23 @@ fn program(words: &[String]) -> Option<(&str, &[String])> {
     }
 }
 
-fn candidates(
-    commands: &'static [&'static Command],
-    words: &[String],
-    context: &mut Context,
-) -> Vec<String> {
+fn candidates(table: &Table, words: &[String], context: &mut Context) -> Vec<String> {
     let Some((name, rest)) = program(words) else {
         return Vec::new();
     };
     let Some((current, before)) = rest.split_last() else {
         return Vec::new();
     };
-    let found = match name {
-        "zpool" => of_program(&zpool::PROGRAM, before, current, context),
-        "zfs" => of_program(&zfs::PROGRAM, before, current, context),
-        zstream::NAME => match before {
-            [] => zstream::TOPICS.map(|(name, text)| row(name, text)).to_vec(),
-            _ => vec![known::FILES.to_owned()],
+    let mut programs = table.programs.iter();
+    let mut others = table.others.iter();
+    let found = match programs.find(|program| program.name == name) {
+        Some(program) => of_program(program, before, current, context),
+        None if name == "cenote" => of_cenote(table, before, current, context),
+        None => match others.find(|other| other.name == name) {
+            Some(other) if before.is_empty() => rows_of(other.topics),
+            Some(other) if !other.topics.is_empty() => vec![known::FILES.to_owned()],
+            _ => Vec::new(),
         },
-        "cenote" => of_cenote(commands, before, current, context),
-        _ => Vec::new(),
     };
     // A name with a control character cannot be typed, and must not reach a terminal.
     let is_plain = |line: &String| line.chars().all(|c| c == '\t' || !c.is_control());
@@ -138,8 +134,12 @@ fn row(name: &str, text: &str) -> String {
     format!("{name}\t{text}")
 }
 
+fn rows_of(topics: &[(&str, &str)]) -> Vec<String> {
+    topics.iter().map(|(name, text)| row(name, text)).collect()
+}
+
 fn of_program(
-    program: &'static crate::program::Program,
+    program: &Program,
     before: &[String],
     current: &str,
     context: &mut Context,
@@ -183,16 +183,15 @@ fn of_program(
 }
 
 fn of_cenote(
-    commands: &'static [&'static Command],
+    table: &Table,
     before: &[String],
     current: &str,
     context: &mut Context,
 ) -> Vec<String> {
     let of_commands = || {
-        let own = commands
-            .iter()
-            .map(|command| row(command.name, command.summary));
-        own.collect::<Vec<String>>()
+        let own = table.own.iter();
+        let rows = own.map(|command| row(command.name, command.summary));
+        rows.collect::<Vec<String>>()
     };
     let Some((name, before)) = before.split_first() else {
         let mut all = of_commands();
@@ -202,20 +201,20 @@ fn of_cenote(
     if name == "help" {
         return of_commands();
     }
-    let Some(command) = commands.iter().find(|command| command.name == name) else {
+    let Some(command) = table.own.iter().find(|command| command.name == name) else {
         return Vec::new();
     };
     let mut flags = command.flags.to_vec();
     if let Run::Reading(_) = command.run {
-        flags.extend_from_slice(crate::reading::options::POOL_FLAGS);
+        flags.extend_from_slice(POOL_FLAGS);
     }
-    flags.push(crate::command::HELP);
+    flags.push(HELP);
     let line = Line::read(&flags, before, current);
     let wanted = match &line.wanted {
         Wanted::Options => return options(&flags),
         Wanted::Value(flag) => operands::of_value("cenote", name, flag),
         Wanted::Operand if name == "man" => {
-            let pages = crate::manual::pages(commands);
+            let pages = manual::pages(table);
             return pages.into_iter().map(|page| page.name).collect();
         }
         Wanted::Operand => operands::of_command(name, command.synopsis, &line.operands),
@@ -230,7 +229,7 @@ fn of_cenote(
         .collect()
 }
 
-fn options(flags: &[crate::command::Flag]) -> Vec<String> {
+fn options(flags: &[Flag]) -> Vec<String> {
     let mut rows = Vec::new();
     for flag in flags.iter().filter(|flag| !flag.help.is_empty()) {
         rows.extend(
@@ -243,6 +242,3 @@ fn options(flags: &[crate::command::Flag]) -> Vec<String> {
     }
     rows
 }
-
-#[cfg(test)]
-mod tests;

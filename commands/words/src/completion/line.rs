@@ -1,6 +1,6 @@
 //! A command line up to the cursor: which options and operands stand before the current word.
 
-use crate::command::Flag;
+use crate::flag::Flag;
 
 /// What the current word is.
 #[derive(Debug)]

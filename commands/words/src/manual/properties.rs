@@ -4,7 +4,7 @@ use super::examples;
 use super::page::Page;
 use super::property_texts as texts;
 use super::roff::Roff;
-use crate::zpool::FEATURES;
+use crate::FEATURES;
 use cenote_control::model::properties::{
     ACCOUNTING, DATASET, Effect, POOL, PropertyInfo, VDEV, dataset_effect, pool_effect, vdev_effect,
 };

@@ -3,10 +3,9 @@
 use super::examples;
 use super::page::Page;
 use super::roff::Roff;
-use crate::command::{Command, Flag, HELP, Run};
+use crate::command::{Command, POOL_FLAGS, Run, Table};
+use crate::flag::{Flag, HELP};
 use crate::program::{Program, Topic};
-use crate::reading::options::POOL_FLAGS;
-use crate::{mounts, zfs, zpool, zstream};
 
 const SECTION: u8 = 8;
 
@@ -89,17 +88,18 @@ fn sentence(text: &str) -> String {
     text
 }
 
-fn exit_status(roff: &mut Roff, codes: &[(&str, &str)]) {
+/// The exit codes of a command, and what they mean.
+pub fn exit_status(roff: &mut Roff, codes: &[(&str, &str)]) {
     roff.section("EXIT STATUS");
     for (code, text) in codes {
         roff.entry(code, text);
     }
 }
 
-/// `zpool`, `zfs`, their subcommands under all names, `zstream` and what mount(8) calls.
-pub fn of_programs() -> Vec<Page> {
+/// Programs, their subcommands under all names, and what else links call.
+pub fn of_programs(table: &Table) -> Vec<Page> {
     let mut pages = Vec::new();
-    for program in [&zpool::PROGRAM, &zfs::PROGRAM] {
+    for program in table.programs {
         pages.push(of_program(program));
         for topic in program.topics {
             pages.push(of_topic(program, topic));
@@ -112,14 +112,10 @@ pub fn of_programs() -> Vec<Page> {
             ));
         }
     }
-    pages.push(of_zstream());
-    pages.push(alias_of(zstream::DUMP_NAME, zstream::NAME, SECTION));
-    pages.push(of_mount_helper());
-    pages.push(alias_of(
-        mounts::helper::NAME_BY_TYPE,
-        mounts::helper::NAME,
-        SECTION,
-    ));
+    for other in table.others {
+        pages.push((other.page)());
+        pages.push(alias_of(other.alias, other.name, SECTION));
+    }
     pages
 }
 
@@ -217,67 +213,6 @@ fn lowered(summary: &str) -> String {
         summary[..1].make_ascii_lowercase();
     }
     summary
-}
-
-fn of_zstream() -> Page {
-    let mut roff = Roff::new(
-        zstream::NAME,
-        SECTION,
-        "look into send streams and change them",
-    );
-    roff.section("SYNOPSIS");
-    let lines = zstream::USAGE.lines().filter(|line| line.starts_with('\t'));
-    roff.lines(lines.map(str::trim_start));
-    roff.section("DESCRIPTION");
-    roff.prose(
-        "A send stream is what 'zfs send' writes. These commands need neither a pool nor a daemon.",
-    );
-    roff.section("COMMANDS");
-    for (name, text) in zstream::TOPICS {
-        roff.entry(&format!("zstream {name}"), text);
-    }
-    exit_status(
-        &mut roff,
-        &[
-            ("0", "Success."),
-            ("1", "The stream is damaged, or the command line is wrong."),
-        ],
-    );
-    examples::section(&mut roff, zstream::NAME);
-    roff.see_also(&[("zfs-send".to_owned(), 8), ("zfs-receive".to_owned(), 8)]);
-    Page {
-        name: zstream::NAME.to_owned(),
-        section: SECTION,
-        text: roff.finish(),
-    }
-}
-
-fn of_mount_helper() -> Page {
-    let name = mounts::helper::NAME;
-    let mut roff = Roff::new(name, SECTION, "mount a ZFS file system for mount(8)");
-    roff.section("SYNOPSIS");
-    let synopsis = mounts::helper::SYNOPSIS;
-    roff.lines([synopsis.strip_prefix("Usage: ").unwrap_or(synopsis)]);
-    roff.section("DESCRIPTION");
-    roff.prose(
-        "mount(8) calls this program for 'mount -t zfs' and for lines of /etc/fstab.\n\
-         The file system must have mountpoint=legacy, or be a snapshot.\n\
-         \n\
-         A line of /etc/fstab:\n\
-         \n\
-         \x20 tank/home  /home  zfs  defaults,x-systemd.requires=zfs-import.target  0  0",
-    );
-    roff.section("OPTIONS");
-    for (option, text) in mounts::helper::OPTIONS {
-        roff.entry(option, text);
-    }
-    examples::section(&mut roff, name);
-    roff.see_also(&[("mount".to_owned(), 8), ("zfs-mount".to_owned(), 8)]);
-    Page {
-        name: name.to_owned(),
-        section: SECTION,
-        text: roff.finish(),
-    }
 }
 
 /// `cenote` and its commands.

@@ -17,15 +17,14 @@ use std::time::{Duration, Instant};
 
 use cenote_control::model::{
     Change, ControlError, DaemonStatus, HttpAct, HttpRefusal, MissingPool, NbdAct, NbdRefusal,
-    OpenedPool, Part, Request, Response, UblkAct,
+    OpenedPool, Part, Request, Response, UblkAct, UblkStatus,
 };
 use cenote_control::protocol::{
     CallError, Client, FrameError, Interrupt, MACHINE_SOCKET, socket_of_process, view_path,
 };
 
-use crate::context::Daemon;
-use crate::daemon::disks;
 use crate::{death, missing, service_unit};
+use cenote_words::context::Daemon;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Variables by which a daemon finds its files, perhaps from our directory.
@@ -70,10 +69,20 @@ pub fn opened(pool: &str) -> Result<Option<OpenedPool>, CallError> {
     }
 }
 
+/// Disks of this machine that daemons left when they died, while no daemon runs.
+#[derive(Clone, Copy)]
+pub struct LeftDisks {
+    /// Which there are.
+    pub status: fn() -> UblkStatus,
+    /// Removes those that are named, or says why not; with `true` although they are in use.
+    pub stop: fn(&[String], bool) -> Result<Response, ControlError>,
+}
+
 /// A connection made when the first request wants it.
 pub struct Connection {
     path: PathBuf,
     client: Option<Client>,
+    disks: Option<LeftDisks>,
     /// Whether the command works on pools, so that those of a daemon that died are to come back.
     resumes: bool,
 }
@@ -84,7 +93,16 @@ impl Connection {
         Connection {
             path: socket_of_process(),
             client: None,
+            disks: None,
             resumes,
+        }
+    }
+
+    /// The same, with answers about disks of this machine while no daemon runs.
+    pub fn with_disks(self, disks: LeftDisks) -> Self {
+        Connection {
+            disks: Some(disks),
+            ..self
         }
     }
 
@@ -264,7 +282,7 @@ impl Daemon for Connection {
                 let death = death::of_socket(&self.path).filter(|_| is_about_pools(&request));
                 return match death {
                     Some(death) => Err(died(&death)),
-                    None => without_daemon(request).map_err(CallError::Refused),
+                    None => without_daemon(request, self.disks).map_err(CallError::Refused),
                 };
             };
             let answer = client.call(request.clone(), &beside(&request), on_part);
@@ -413,9 +431,15 @@ fn no_such_root(root: String) -> (String, ControlError) {
     (root, error)
 }
 
+fn not_running() -> ControlError {
+    ControlError::Unreachable {
+        reason: CallError::NotRunning.to_string(),
+    }
+}
+
 /// What a daemon without pools would answer.
 // tidy: allow(long-function, one arm for each request, so that none is forgotten)
-fn without_daemon(request: Request) -> Result<Response, ControlError> {
+fn without_daemon(request: Request, disks: Option<LeftDisks>) -> Result<Response, ControlError> {
     let pool_of = |name: &str| {
         name.split(['/', '@', '#'])
             .next()
@@ -445,7 +469,7 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
                 done: 0,
             })
         }
-        Request::Noted { asked, .. } => without_daemon(*asked),
+        Request::Noted { asked, .. } => without_daemon(*asked, disks),
         Request::MountList => Ok(Response::Mounts { mounts: Vec::new() }),
         Request::EventsClear => Ok(Response::Cleared { events: 0 }),
         Request::Events { pool: None, .. } => Ok(Response::Done),
@@ -489,14 +513,15 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
                 Some(target) => Err(HttpRefusal::NotServed { target }.into()),
             },
         },
-        Request::Ublk { act } => match act {
-            UblkAct::Status => Ok(Response::Ublk {
-                status: disks::status_without_daemon(),
-            }),
-            UblkAct::Serve { volumes, .. } => {
+        Request::Ublk { act } => match (act, disks) {
+            (UblkAct::Serve { volumes, .. }, _) => {
                 no_dataset(volumes.into_iter().next().unwrap_or_default())
             }
-            UblkAct::Stop { targets, force } => disks::stop_without_daemon(&targets, force),
+            (UblkAct::Status, Some(disks)) => Ok(Response::Ublk {
+                status: (disks.status)(),
+            }),
+            (UblkAct::Stop { targets, force }, Some(disks)) => (disks.stop)(&targets, force),
+            (UblkAct::Status | UblkAct::Stop { .. }, None) => Err(not_running()),
         },
         Request::Nbd { act } => match act {
             NbdAct::Status => Ok(Response::Nbd {
@@ -523,9 +548,7 @@ fn without_daemon(request: Request) -> Result<Response, ControlError> {
         | Request::Change { .. }
         | Request::DaemonStop { .. }
         | Request::ImportSearch { .. }
-        | Request::Import { .. } => Err(ControlError::Unreachable {
-            reason: CallError::NotRunning.to_string(),
-        }),
+        | Request::Import { .. } => Err(not_running()),
     }
 }
 

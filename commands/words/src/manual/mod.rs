@@ -11,18 +11,20 @@
 mod commands;
 mod examples;
 mod files;
-mod page;
+pub mod page;
 mod properties;
 mod property_texts;
 mod roff;
 
 use std::path::{Path, PathBuf};
 
-use crate::command::{Arguments, Command, flags};
+use crate::command::{Arguments, Command, Run, Table, flags};
 use crate::context::{Context, Outcome, failed, usage};
 
-pub use examples::all as examples;
+pub use commands::exit_status;
+pub use examples::{all as examples, section as examples_section};
 pub use page::Page;
+pub use roff::Roff;
 
 /// The command.
 pub const COMMAND: Command = Command {
@@ -40,21 +42,21 @@ pub const COMMAND: Command = Command {
         _ "to" "DIRECTORY" "write all pages here";
         _ "list" _ "print the names of all pages";
     },
-    run: crate::command::Run::Describing(run),
+    run: Run::Describing(run),
 };
 
 /// All pages.
-pub fn pages(commands: &[&'static Command]) -> Vec<Page> {
-    let mut pages = commands::of_programs();
-    pages.extend(commands::of_cenote(commands));
+pub fn pages(table: &Table) -> Vec<Page> {
+    let mut pages = commands::of_programs(table);
+    pages.extend(commands::of_cenote(table.own));
     pages.extend(properties::pages());
     pages.extend(files::pages());
     pages.sort_by(|one, other| (&one.name, one.section).cmp(&(&other.name, other.section)));
     pages
 }
 
-fn run(commands: &[&'static Command], arguments: &Arguments, context: &mut Context) -> Outcome {
-    let pages = pages(commands);
+fn run(table: &Table, arguments: &Arguments, context: &mut Context) -> Outcome {
+    let pages = pages(table);
     if arguments.has("list") {
         arguments.only(&["list"])?;
         for page in &pages {

@@ -2,7 +2,8 @@
 //!
 //! `<filesystem|volume|snapshot>` says it as well as a second table would, and is what people read.
 
-use crate::command::{Flag, forms, verbs};
+use crate::command::{forms, verbs};
+use crate::flag::Flag;
 use cenote_control::model::{DatasetKind, KindSet};
 
 /// A kind of word.
@@ -15,7 +16,12 @@ pub enum Operand {
     /// A dataset, of which a new snapshot is to be named.
     NewSnapshot,
     /// A property of the pool's vdevs or of the program's, with `=` and a value or without.
-    Property { of_pool: bool, with_value: bool },
+    Property {
+        /// Whether it is one of pools and vdevs.
+        of_pool: bool,
+        /// Whether a value follows.
+        with_value: bool,
+    },
     /// A device of the pool that was named.
     Device,
     /// The words that begin a vdev.
@@ -25,7 +31,10 @@ pub enum Operand {
     /// A directory.
     Directory,
     /// The name of a setting.
-    Setting { with_value: bool },
+    Setting {
+        /// Whether a value follows.
+        with_value: bool,
+    },
     /// One of these words.
     Word(String),
 }
