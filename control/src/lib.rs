@@ -13,6 +13,7 @@
 
 pub mod approvals;
 pub mod expected;
+pub mod measures;
 pub mod model;
 pub mod protocol;
 pub mod record;

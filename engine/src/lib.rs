@@ -66,13 +66,11 @@ pub use local_disks::label::disk_label_name;
 pub use local_disks::seam::{
     DiskFigures, DiskSetup, KernelDisk, KernelDisks, KernelFault, LeftDisk,
 };
-pub use measures::table::MEASURES;
 pub use memory::{AmpleMemory, MEMORY_MIN, MemoryGauge};
 pub use mounts::mounter::{
     Holder, MountFigures, MountJob, MountSwitches, Mounted, Mounter, NoMounter,
 };
 pub use mounts::snapshot_changes::{SnapshotChanges, SnapshotNameChange};
-pub use pools::compatibility::{Compatibility, CompatibilityError, compatibility};
 pub use registry::cache_file::{cached_pools, forget_cached};
 pub use registry::damage::DamageLog;
 pub use serving::open::ServedVolume;

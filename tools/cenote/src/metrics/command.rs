@@ -1,7 +1,7 @@
 //! `cenote metrics`: the measurements of the daemon, printed once.
 
+use cenote_control::measures::MEASURES;
 use cenote_control::model::{Request, Response};
-use cenote_engine::MEASURES;
 
 use super::kstat::Sources;
 use super::{endpoint, influx};

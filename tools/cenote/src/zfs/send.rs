@@ -3,7 +3,10 @@
 //! Lines and their places are OpenZFS's (format/4 8): with `-n` they are the output, else they go
 //! to standard error, beside the stream.
 
+use cenote_codec::token_text::{self, TokenProblem};
 use cenote_control::model::{ControlError, Part, Request, Send, SendNote};
+use cenote_ondisk::NvList;
+use cenote_ondisk::nvlist::print_list;
 use cenote_words::context::{Context, Outcome, Said, Stop, failed, usage};
 use cenote_words::format::date::{Form, date};
 use cenote_words::format::number::nicebytes;
@@ -225,10 +228,11 @@ fn source_name(from: &str, target: &str, context: &mut Context) -> String {
 
 /// What a token says.
 fn contents(token: &str) -> Result<String, Stop> {
-    let list = cenote_dsl::resume_token::list_from_text(token);
+    let packed = token_text::from_text(token);
+    let list = packed.and_then(|packed| NvList::decode(&packed).map_err(|_| TokenProblem::List));
     let list = list.map_err(|problem| Stop::Failed(format!("cannot resume send: {problem}")))?;
     let mut text = b"resume token contents:\n".to_vec();
-    let printed = cenote_stream::dump::print_list(&list, &mut text);
+    let printed = print_list(&list, &mut text);
     printed.map_err(|error| Stop::Failed(error.to_string()))?;
     Ok(String::from_utf8_lossy(&text).into_owned())
 }

@@ -1,13 +1,20 @@
 //! What is said of a value of the property `compatibility` before it is set.
 
+use std::path::Path;
+
 use cenote_control::model::{PropertySelection, Request, Response};
-use cenote_engine::compatibility;
+use cenote_control::regular;
+use cenote_ondisk::compatibility::{FILE_SIZE_MAX, compatibility};
 use cenote_words::context::{Context, Stop, failed};
 
 /// Refuses what is no list of sets of features; warns of what is not known of it, and of features
 /// that the `pool`, if there is one already, has beyond it.
 pub fn check(sets: &str, pool: Option<&str>, context: &mut Context) -> Result<(), Stop> {
-    let wanted = match compatibility(sets) {
+    let read_file = |path: &Path| {
+        let read = || regular::read_text(path, FILE_SIZE_MAX).ok();
+        path.exists().then(read)
+    };
+    let wanted = match compatibility(sets, &read_file) {
         Ok(wanted) => wanted,
         Err(error) => return failed(format!("Error: {error}")),
     };

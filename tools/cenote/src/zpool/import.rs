@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-use cenote_cloud::is_url;
+use cenote_base::is_url;
 use cenote_control::model::properties::{self, POOL, VDEV};
 use cenote_control::model::{
     ControlError, ImportOptions, ImportPick, IntentLogReport, Request, Response, Rewind, Rewound,
@@ -14,7 +14,7 @@ use super::create::full_name;
 use super::import_list::candidate_text;
 use super::load_and_mount::load_and_mount;
 use super::names;
-use crate::reading::opener::listed;
+use cenote_base::listed;
 use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use cenote_words::format::date::{Form, date};
 use cenote_words::getopt::{Grammar, Parsed};

@@ -2,12 +2,11 @@
 
 use super::create::refusal;
 use super::devices::{POWER, pool_and_devices, tell_failures};
-use cenote_cloud::is_url;
+use cenote_base::is_url;
 use cenote_control::model::{
     Change, ControlError, OnlineDevices, PoolRow, PropertySelection, Request, Response, VdevState,
 };
-use cenote_dsl::{FEATURE_VERSION, OLD_VERSIONS};
-use cenote_ondisk::features::by_name;
+use cenote_ondisk::features::{FEATURE_VERSION, OLD_VERSIONS, by_name};
 use cenote_words::command_line;
 use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use cenote_words::getopt::{Grammar, Parsed};

@@ -3,7 +3,7 @@
 //! `[mirror|raidz[1-3]|draid…] DEVICE…`; `log`, `cache`, `spare`, `special` and `dedup` say what
 //! the groups behind them are for (cli/contract-zpool 5).
 
-use cenote_cloud::is_url;
+use cenote_base::is_url;
 use cenote_control::model::{NewVdev, NewVdevKind, NewVdevRole};
 use cenote_words::vdev_rows::VDEV_WORDS;
 use std::path::Path;

@@ -5,7 +5,8 @@
 /// Words and their numbers.
 pub type Words = &'static [(&'static str, u64)];
 
-pub(crate) const BOOLEAN: Words = &[("off", 0), ("on", 1)];
+/// Of most switches.
+pub const BOOLEAN: Words = &[("off", 0), ("on", 1)];
 pub(crate) const ACL_INHERIT: Words = &[
     ("discard", 0),
     ("noallow", 1),
@@ -80,7 +81,8 @@ pub(crate) const ENCRYPTION: Words = &[
     ("off", 0),
 ];
 pub(crate) const KEY_FORMAT: Words = &[("none", 0), ("raw", 1), ("hex", 2), ("passphrase", 3)];
-pub(crate) const KEY_STATUS: Words = &[("none", 0), ("unavailable", 1), ("available", 2)];
+/// Of `keystatus`.
+pub const KEY_STATUS: Words = &[("none", 0), ("unavailable", 1), ("available", 2)];
 pub(crate) const LOG_BIAS: Words = &[("latency", 0), ("throughput", 1)];
 pub(crate) const NORMALIZATION: Words = &[
     ("none", 0),

@@ -1,6 +1,6 @@
 //! Lists as OpenZFS's libraries print them.
 
-use cenote_ondisk::{NvList, NvValue};
+use super::{NvList, NvValue};
 use std::fmt::LowerHex;
 use std::io::{self, Write};
 
