@@ -42,6 +42,19 @@ pub trait Daemon {
     }
 }
 
+/// Where no daemon runs.
+struct Nobody;
+
+impl Daemon for Nobody {
+    fn call(
+        &mut self,
+        _request: Request,
+        _on_part: &mut dyn FnMut(Part) -> Interrupt,
+    ) -> Result<Response, CallError> {
+        Err(CallError::NotRunning)
+    }
+}
+
 /// How the complaint about options begins that a command never asked for.
 pub const UNREAD: &str = "bug: the command ignored the options";
 
@@ -90,6 +103,8 @@ pub struct Context {
     pub zone: TimeZone,
     /// The time, in seconds since the epoch.
     pub now: u64,
+    /// Makes another connection to the daemon, for a thread of its own.
+    pub connect: fn() -> Box<dyn Daemon>,
     /// Looks an environment variable up.
     pub variable: fn(&str) -> Option<String>,
     /// The directory that relative paths start at.
@@ -113,6 +128,7 @@ impl Context {
             has_died: false,
             zone: TimeZone::UTC,
             now: 0,
+            connect: || Box::new(Nobody),
             variable: |_| None,
             directory: PathBuf::from("/"),
             is_terminal: false,

@@ -16,7 +16,6 @@ mod daemon;
 mod devices;
 mod files;
 mod http;
-mod metrics;
 mod mounts;
 mod nbd;
 mod pools;
@@ -155,6 +154,7 @@ fn context(resumes: bool) -> Context {
     context.zone = jiff::tz::TimeZone::try_system().unwrap_or(jiff::tz::TimeZone::UTC);
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     context.now = since.map_or(0, |time| time.as_secs());
+    context.connect = || Box::new(Connection::new(false));
     context.variable = |name| std::env::var(name).ok();
     context.directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     context

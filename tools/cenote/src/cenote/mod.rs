@@ -16,9 +16,10 @@ mod version;
 use std::ffi::OsString;
 
 use crate::{
-    alarms, clouds, daemon, devices, files, http, metrics, mounts, nbd, pools, snapshots, streams,
-    ublk, volumes, zfs, zpool, zstream,
+    alarms, clouds, daemon, devices, files, http, mounts, nbd, pools, snapshots, streams, ublk,
+    volumes, zfs, zpool, zstream,
 };
+use cenote_watch::{arc_summary, arcstat, command as metrics, health, kstat, top};
 use cenote_words::command::{Arguments, Command, Run, Table, forms, verbs};
 use cenote_words::context::{Context, Outcome, Stop};
 use cenote_words::texts::question;
@@ -41,14 +42,14 @@ const COMMANDS: [&Command; 39] = [
     &volumes::VOLUME,
     &volumes::VOLUMES,
     &daemon::settings::COMMAND,
-    &pools::health::COMMAND,
+    &health::COMMAND,
     &pools::approve::COMMAND,
     &alarms::command::COMMAND,
-    &metrics::top::COMMAND,
-    &metrics::command::COMMAND,
-    &metrics::kstat::COMMAND,
-    &metrics::arcstat::COMMAND,
-    &metrics::arc_summary::COMMAND,
+    &top::COMMAND,
+    &metrics::COMMAND,
+    &kstat::COMMAND,
+    &arcstat::COMMAND,
+    &arc_summary::COMMAND,
     &files::ls::COMMAND,
     &files::tree::COMMAND,
     &files::cat::COMMAND,

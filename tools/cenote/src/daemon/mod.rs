@@ -5,6 +5,7 @@
 //! over its mounts; [`logging`] writes its log.
 
 pub mod disks;
+mod endpoint;
 mod engine;
 mod gauge;
 mod guard;
@@ -34,17 +35,15 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use zeroize::Zeroizing;
 
 use crate::alarms::AlarmFile;
-use crate::metrics::dashboard::{self, Dashboard};
-use crate::metrics::endpoint::Endpoint;
 use cenote_connect::death;
 use cenote_connect::places::{Places, state_directory_of_process};
+use cenote_watch::dashboard::{self, Dashboard};
 use cenote_words::command::{Arguments, Command, Run, flags};
 use cenote_words::context::{Context, DIED, Outcome, Stop, failed, usage};
 use cenote_words::format::json::{Json, Object};
 use cenote_words::format::number::{counted, duration, nicebytes};
 use cenote_words::secrecy;
-
-pub use gauge::memory_available;
+use endpoint::Endpoint;
 
 /// The command.
 pub const COMMAND: Command = Command {

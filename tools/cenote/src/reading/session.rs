@@ -4,7 +4,7 @@ use super::datasets::DatasetWalk;
 use super::diagnosis;
 use super::failure::{Failure, complain};
 use super::keys::Keys;
-use super::opener::{listed, opener};
+use super::opener::opener;
 use super::options::PoolOptions;
 use super::output::Output;
 use super::place::Place;
@@ -52,7 +52,7 @@ pub fn places(options: &PoolOptions) -> (Vec<PathBuf>, bool) {
         return (options.devices.clone(), true);
     }
     if let Some(list) = std::env::var_os("CENOTE_DEVICES").filter(|list| !list.is_empty()) {
-        return (listed(&list), true);
+        return (cenote_base::listed(&list), true);
     }
     let exists = |place: &PathBuf| place.exists();
     let places = PLACES.iter().map(PathBuf::from).filter(exists).collect();

@@ -4,7 +4,7 @@ use cenote_control::measures::MEASURES;
 use cenote_control::model::{Request, Response};
 
 use super::kstat::Sources;
-use super::{endpoint, influx};
+use super::{influx, page};
 use cenote_words::command::{Arguments, Command, Run, flags};
 use cenote_words::context::{Context, Outcome, failed, mismatch};
 
@@ -43,7 +43,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
         .collect();
     let sources = Sources::ask(context).or_else(|error| failed(error.to_string()))?;
     if !arguments.has("influx") {
-        context.print(&endpoint::all(&sources));
+        context.print(&page::all(&sources));
         return Ok(0);
     }
     let known = sources.figures.pools();
@@ -79,7 +79,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
 /// All measurements as a table in Markdown, as `docs/operations/monitoring.md` has it.
 fn table() -> String {
     let mut text = String::from("| name | kind | labels | meaning |\n| --- | --- | --- | --- |\n");
-    for measure in MEASURES.iter().chain(&endpoint::MEASURES) {
+    for measure in MEASURES.iter().chain(&page::MEASURES) {
         let labels = measure.labels.join(", ");
         text.push_str(&format!(
             "| `{}` | {} | {labels} | {} |\n",
@@ -98,11 +98,11 @@ mod tests {
     /// The page is made of the code: `cenote metrics --names` prints what belongs there.
     #[test]
     fn the_documentation_has_the_table_of_the_code() {
-        let page = concat!(
+        let path = concat!(
             env!("CARGO_MANIFEST_DIR"),
             "/../../docs/operations/monitoring.md"
         );
-        let page = std::fs::read_to_string(page).expect("the page");
+        let page = std::fs::read_to_string(path).expect("the page");
         assert!(
             page.contains(&table()),
             "replace the table by what 'cenote metrics --names' prints"

@@ -17,8 +17,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use super::super::sample::Sample;
 use super::draw::{Looks, draw};
 use super::state::{State, Wish};
-use cenote_connect::Connection;
-use cenote_words::context::Context;
+use cenote_words::context::{Context, Daemon};
 
 /// How long keys are waited for before the loop looks for an answer.
 const TICK: Duration = Duration::from_millis(100);
@@ -31,8 +30,11 @@ enum Order {
     Pace(Duration),
 }
 
+/// Makes a connection to the daemon.
+type Connect = fn() -> Box<dyn Daemon>;
+
 /// Shows the state until the user leaves. Whether a signal ended it.
-pub fn run(mut state: State, looks: Looks) -> io::Result<bool> {
+pub fn run(mut state: State, looks: Looks, connect: Connect) -> io::Result<bool> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         signal_hook::flag::register(signal, Arc::clone(&stop))?;
@@ -42,7 +44,7 @@ pub fn run(mut state: State, looks: Looks) -> io::Result<bool> {
     let interval = state.interval;
     thread::Builder::new()
         .name("top-asks".to_owned())
-        .spawn(move || ask(&answers, &ordered, interval))?;
+        .spawn(move || ask(&answers, &ordered, interval, connect))?;
     let mut terminal = ratatui::try_init()?;
     let ended = show(
         &mut terminal,
@@ -105,10 +107,10 @@ fn ask(
     answers: &SyncSender<Result<Sample, String>>,
     orders: &Receiver<Order>,
     mut interval: Duration,
+    connect: Connect,
 ) {
     let quiet = || Box::new(io::sink());
-    let daemon = Box::new(Connection::new(false));
-    let mut context = Context::new(quiet(), quiet(), daemon);
+    let mut context = Context::new(quiet(), quiet(), connect());
     loop {
         let answer = Sample::take(&mut |request, part| context.ask_in_parts(request, part));
         let answer = answer.map_err(|error| error.to_string());

@@ -289,7 +289,7 @@ impl Between<'_> {
                 let used = self.now.sum("cenote_memory_used_bytes", &[]);
                 Cell::Bytes(limit.saturating_sub(used))
             }
-            Free => crate::daemon::memory_available().map_or(Cell::Unknown, Cell::Bytes),
+            Free => crate::memory::memory_available().map_or(Cell::Unknown, Cell::Bytes),
             Nothing => Cell::Count(0),
             Unknown => Cell::Unknown,
         }

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use cenote_base::metrics::{Collect, Kind, Measure, Registry, Sink};
+use cenote_base::metrics::{Collect, Registry, Sink};
 use cenote_control::model::{
     ControlError, DashboardAct, Dataset, DatasetKind, Depth, HttpRefusal, KindSet, Part,
     PropertySelection, Request,
@@ -26,32 +26,16 @@ use cenote_http::{
     Server,
 };
 
-use super::dashboard::{Dashboard, Door};
-use super::exposition::{self, CONTENT_TYPE};
-use super::figures::Figures;
-use super::kstat::Sources;
-use super::others;
+use cenote_watch::dashboard::{Dashboard, Door};
+use cenote_watch::exposition::CONTENT_TYPE;
+use cenote_watch::figures::Figures;
+use cenote_watch::kstat::Sources;
+use cenote_watch::page::{SCRAPES, TURNED_AWAY, all};
 
 /// Answers that are younger are given again.
 const FRESH: Duration = Duration::from_secs(1);
 /// How long the daemon's end waits for answers under way.
 const FAREWELL: Duration = Duration::from_secs(1);
-
-static SCRAPES: Measure = Measure {
-    name: "cenote_metrics_requests_total",
-    kind: Kind::Counter,
-    help: "Requests for /metrics and pages of the dashboard.",
-    labels: &[],
-};
-static TURNED_AWAY: Measure = Measure {
-    name: "cenote_metrics_turned_away_total",
-    kind: Kind::Counter,
-    help: "Connections for /metrics and the dashboard that were refused: too many were open.",
-    labels: &[],
-};
-
-/// Measurements of the endpoint itself, for the table of all.
-pub static MEASURES: [&Measure; 2] = [&SCRAPES, &TURNED_AWAY];
 
 /// What clients may cost: scrapers and browsers send heads of a few hundred bytes and short forms.
 fn limits() -> Limits {
@@ -386,16 +370,6 @@ fn plain(status: u16, body: Bytes) -> PageAnswer {
         ],
         body,
     }
-}
-
-/// All that is shown: our names, then those of other exporters.
-pub fn all(sources: &Sources) -> String {
-    let figures = &sources.figures;
-    let mut text = exposition::text(figures.families());
-    text.push_str(&exposition::text(&others::of_zfs_exporter(figures)));
-    let tree = sources.tree();
-    text.push_str(&exposition::text(&others::of_node_exporter(figures, &tree)));
-    text
 }
 
 /// Takes the parts of an answer.

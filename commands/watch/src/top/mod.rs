@@ -119,7 +119,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
         state.screen = Screen::Devices;
     }
     state.take(Ok(sample));
-    match live::run(state, Looks { has_colour }) {
+    match live::run(state, Looks { has_colour }, context.connect) {
         Ok(is_stopped) => Ok(if is_stopped { 3 } else { 0 }),
         Err(error) => failed(format!(
             "the terminal failed: {error}. 'cenote top --batch 1' needs none"

@@ -15,7 +15,7 @@ use super::layout::{encoded, findings, moment, number, pool_path, state, table};
 use super::overview::{rates_text, space, statuses};
 use super::recorder::{Asker, Recorder};
 use super::views::{SPANS, findings_of, graphs, pool_number, span_of, under_way};
-use crate::pools::health::in_words;
+use crate::health::in_words;
 use cenote_words::format::number::{duration, nicebytes, nicenum, percent};
 use cenote_words::stores;
 use cenote_words::vdev_rows::{Section, rows, spare_word, state_word};
