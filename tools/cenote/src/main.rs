@@ -8,7 +8,6 @@
 
 #![forbid(unsafe_code)]
 
-mod accounts;
 mod alarms;
 mod cenote;
 mod clouds;
@@ -20,15 +19,11 @@ mod mounts;
 mod nbd;
 mod pools;
 mod reading;
-#[cfg(test)]
-mod reference;
 mod snapshots;
 mod sparse;
 mod streams;
 mod ublk;
 mod volumes;
-mod zfs;
-mod zpool;
 mod zstream;
 
 use std::ffi::OsString;
@@ -39,7 +34,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use cenote_connect::{Connection, LeftDisks};
 use cenote_words::context::Context;
-use mounts::helper as mount_helper;
+use cenote_zfs_commands::{mount_helper, zfs, zpool};
 
 fn main() -> ExitCode {
     cenote_device::return_large_buffers();

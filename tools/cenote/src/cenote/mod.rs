@@ -17,13 +17,14 @@ use std::ffi::OsString;
 
 use crate::{
     alarms, clouds, daemon, devices, files, http, mounts, nbd, pools, snapshots, streams, ublk,
-    volumes, zfs, zpool, zstream,
+    volumes, zstream,
 };
 use cenote_watch::{arc_summary, arcstat, command as metrics, health, kstat, top};
 use cenote_words::command::{Arguments, Command, Run, Table, forms, verbs};
 use cenote_words::context::{Context, Outcome, Stop};
 use cenote_words::texts::question;
 use cenote_words::{completion, help, manual};
+use cenote_zfs_commands::{mount_helper, zfs, zpool};
 
 /// The commands, in the order of the overview: those that talk to the daemon, those that open a
 /// pool, those that open files, those about the program itself.
@@ -73,7 +74,7 @@ const COMMANDS: [&Command; 39] = [
 const TABLE: Table = Table {
     own: &COMMANDS,
     programs: &[&zpool::PROGRAM, &zfs::PROGRAM],
-    others: &[&zstream::OTHER, &mounts::helper::OTHER],
+    others: &[&zstream::OTHER, &mount_helper::OTHER],
 };
 
 fn find_command(name: &str) -> Option<&'static Command> {

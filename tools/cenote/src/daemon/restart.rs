@@ -81,7 +81,7 @@ pub fn run(is_forced: bool, socket: &Path, context: &mut Context) -> Outcome {
 
 /// Refuses if a key is loaded that `resume` cannot load again.
 fn refuse_where_keys_are_lost(context: &mut Context) -> Result<(), Stop> {
-    let roots = crate::zfs::keys_not_in_files(context)
+    let roots = cenote_zfs_commands::zfs::keys_not_in_files(context)
         .map_err(|code| Stop::Failed(format!("cannot find out which keys are loaded ({code})")))?;
     let Some(first) = roots.first() else {
         return Ok(());

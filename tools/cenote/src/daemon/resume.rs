@@ -169,7 +169,7 @@ fn resume_one(wanted: &Wanted, context: &mut Context) -> u8 {
     for (name, error) in &failures {
         context.complain(&with_context(&format!("cannot import '{name}'"), error));
     }
-    let (locked, key_code) = crate::zfs::load_keys_from_files(&pool.name, context);
+    let (locked, key_code) = cenote_zfs_commands::zfs::load_keys_from_files(&pool.name, context);
     let mut is_gone = false;
     let (mut mounted, mut mount_code) = match wanted.is_recorded {
         true => mount_recorded(pool, (&locked, &mut is_gone), context),

@@ -1,5 +1,4 @@
-//! Commands that mount and unmount: `cenote mount`, `unmount`, and what mount(8) calls.
+//! Commands that mount and unmount: `cenote mount` and `unmount`.
 
-pub mod helper;
 pub mod mount;
 pub mod unmount;

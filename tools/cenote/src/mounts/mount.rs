@@ -142,7 +142,7 @@ fn keys(arguments: &Arguments) -> Result<Vec<(&str, &str)>, Stop> {
 }
 
 fn load_key(dataset: &str, location: &str, context: &mut Context) -> Result<(), Stop> {
-    let key = match crate::zfs::read_key(dataset, location, context) {
+    let key = match cenote_zfs_commands::zfs::read_key(dataset, location, context) {
         Ok(key) => key,
         Err(message) => return failed(message),
     };

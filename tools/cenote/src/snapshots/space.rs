@@ -10,7 +10,6 @@ use cenote_control::model::{
 
 use std::collections::HashSet;
 
-use crate::zfs::ranges::{named_snapshots, reclaimed_by, snapshot_rows};
 use cenote_words::command::{Arguments, Command, Run, flags};
 use cenote_words::context::{Context, Outcome, Stop, failed, usage};
 use cenote_words::format::date::{Form, date};
@@ -18,6 +17,7 @@ use cenote_words::format::json::{Json, Object};
 use cenote_words::format::number::nicebytes;
 use cenote_words::format::table::{Column, table};
 use cenote_words::texts::cannot_open;
+use cenote_zfs_commands::zfs::ranges::{named_snapshots, reclaimed_by, snapshot_rows};
 
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;

@@ -3,7 +3,6 @@
 use super::files::streams;
 use super::meter::{Gauge, Meter};
 use super::{Replaced, words_of};
-use crate::zfs::{receive, writes};
 use cenote_control::model::{Depth, KindSet, PropertySelection, Request};
 use cenote_dsl::resume_token::from_text;
 use cenote_ondisk::stream::{HeaderKind, Record, ResumeToken};
@@ -11,6 +10,7 @@ use cenote_stream::resume::rest;
 use cenote_stream::{Reader, StreamError};
 use cenote_words::command::{Arguments, Command, Run, flags};
 use cenote_words::context::{Context, Outcome, Stop, failed, usage};
+use cenote_zfs_commands::zfs::{receive, writes};
 use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom};
 use std::path::Path;

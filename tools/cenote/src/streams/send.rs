@@ -3,7 +3,6 @@
 use super::files::{StreamFile, complete, open_partial, stream_file};
 use super::meter::{Gauge, Meter};
 use super::{Replaced, words_of};
-use crate::zfs::{send, writes};
 use cenote_control::model::{ControlError, Part, Request, Send, SendNote};
 use cenote_dsl::resume_token::to_text;
 use cenote_ondisk::stream::RECORD_SIZE;
@@ -13,6 +12,7 @@ use cenote_stream::{Checks, StreamError};
 use cenote_words::command::{Arguments, Command, Run, flags};
 use cenote_words::context::{Context, Outcome, Stop, failed, usage};
 use cenote_words::format::number::nicebytes;
+use cenote_zfs_commands::zfs::{send, writes};
 use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom};
 use std::path::Path;

@@ -7,6 +7,7 @@
 //! programs say over the kernel module: imported pools have no `load_info`, and spares are of the
 //! class `spare`. The pools of `tests/data/pools` add real properties of real pools.
 
+mod completion;
 mod golden;
 mod help;
 mod options;
