@@ -10,21 +10,7 @@
 
 mod alarms;
 mod cenote;
-mod clouds;
 mod daemon;
-mod devices;
-mod files;
-mod http;
-mod mounts;
-mod nbd;
-mod pools;
-mod reading;
-mod snapshots;
-mod sparse;
-mod streams;
-mod ublk;
-mod volumes;
-mod zstream;
 
 use std::ffi::OsString;
 use std::io::{BufWriter, IsTerminal, stderr, stdout};
@@ -33,6 +19,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cenote_connect::{Connection, LeftDisks};
+use cenote_own_commands::zstream;
 use cenote_words::context::Context;
 use cenote_zfs_commands::{mount_helper, zfs, zpool};
 

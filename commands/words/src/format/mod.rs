@@ -6,3 +6,4 @@ pub mod json;
 pub mod number;
 pub mod property;
 pub mod table;
+pub mod url;

@@ -7,7 +7,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::zstream;
+use cenote_own_commands::zstream;
 use cenote_words::command::{Arguments, Command, Run, flags};
 use cenote_words::context::{Context, Outcome, failed, usage};
 use cenote_zfs_commands::mount_helper;

@@ -1,9 +1,8 @@
 //! `cenote`: our own commands.
 //!
 //! Each command is one file with a [`Command`] that says what it is called, which options it has
-//! and what it does; help texts are made from it. Commands stand in a folder of their subject:
-//! files, pools, streams, the daemon. What those share that open a pool themselves is in
-//! [`crate::reading`].
+//! and what it does; help texts are made from it. Commands stand in the crates below by their
+//! subject: `own`, `watch`. Here are those about the program itself, and the table of all.
 
 mod compatibility;
 #[cfg(test)]
@@ -15,9 +14,9 @@ mod version;
 
 use std::ffi::OsString;
 
-use crate::{
-    alarms, clouds, daemon, devices, files, http, mounts, nbd, pools, snapshots, streams, ublk,
-    volumes, zstream,
+use crate::{alarms, daemon};
+use cenote_own_commands::{
+    clouds, devices, files, http, mounts, nbd, pools, snapshots, streams, ublk, volumes, zstream,
 };
 use cenote_watch::{arc_summary, arcstat, command as metrics, health, kstat, top};
 use cenote_words::command::{Arguments, Command, Run, Table, forms, verbs};
@@ -324,10 +323,15 @@ mod tests {
     #[test]
     fn every_option_is_asked_for() {
         let mut code = String::new();
-        sources(
-            &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
-            &mut code,
-        );
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for place in [
+            "tools/cenote",
+            "commands/own",
+            "commands/watch",
+            "commands/words",
+        ] {
+            sources(&root.join(place).join("src"), &mut code);
+        }
         let is_row = |line: &&str| line.trim_start().starts_with(['\'', '_']);
         let asking: Vec<&str> = code.lines().filter(|line| !is_row(line)).collect();
         let flags = COMMANDS.iter().flat_map(|command| {

@@ -59,7 +59,7 @@ fn index(reports: &[SiteReport], host: &str) -> Option<String> {
     paths.sort_unstable();
     paths.dedup();
     let lines = paths.iter().map(|path| {
-        let (link, text) = (crate::nbd::address::escaped(path), escaped(path));
+        let (link, text) = (cenote_words::format::url::escaped(path), escaped(path));
         format!("<li><a href=\"/{link}/\">{text}</a>\n")
     });
     let lines: String = lines.collect();

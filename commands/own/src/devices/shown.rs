@@ -28,6 +28,7 @@ pub fn check_free(name: &str, is_read_only: bool) -> Result<(), String> {
 
 /// What is shown.
 pub struct Shown {
+    /// The device.
     pub device: Arc<dyn Device>,
     store: Option<Arc<CloudDevice>>,
     is_read_only: bool,

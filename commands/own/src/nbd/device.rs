@@ -3,7 +3,6 @@
 //! Filters stand around the device in this order, from the inside out: changes kept beside it,
 //! delay, rate, statistics. So the statistics are of what the client sees.
 
-use super::address::escaped;
 use crate::devices::shown::{Shown, check_free};
 use cenote_cloud::is_url;
 use cenote_nbd::{
@@ -12,6 +11,7 @@ use cenote_nbd::{
 };
 use cenote_words::command::Arguments;
 use cenote_words::context::{Context, Outcome, Stop, failed, usage};
+use cenote_words::format::url::escaped;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

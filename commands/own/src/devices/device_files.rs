@@ -46,6 +46,7 @@ pub enum Shown {
 }
 
 impl Shown {
+    /// The device that is shown.
     pub fn device(&self) -> &dyn Device {
         match self {
             Self::Device(device) => device.as_ref(),

@@ -1,30 +1,8 @@
 //! Addresses of exports, as NBD clients take them.
 
 use cenote_control::model::NbdServer;
-use std::fmt::Write;
+use cenote_words::format::url::escaped;
 use std::net::SocketAddr;
-
-/// Text as it stands in a URI; a `/` stays where it separates.
-pub fn escaped(text: &str) -> String {
-    let mut escaped = String::new();
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z'
-            | b'A'..=b'Z'
-            | b'0'..=b'9'
-            | b'-'
-            | b'_'
-            | b'.'
-            | b'~'
-            | b'/'
-            | b'@'
-            | b':' => escaped.push(char::from(byte)),
-            // Writing to a string does not fail.
-            byte => drop(write!(escaped, "%{byte:02X}")),
-        }
-    }
-    escaped
-}
 
 /// The address of an export on each address of its server.
 pub fn uris(server: &NbdServer, export: &str) -> Vec<String> {
