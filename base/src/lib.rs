@@ -13,6 +13,7 @@ mod ids;
 mod memory;
 pub mod metrics;
 mod nearest;
+mod places;
 pub mod rt;
 pub mod settings;
 mod size;
@@ -23,6 +24,7 @@ pub use env::{Env, RealEnv};
 pub use ids::{BlockId, Guid, Level, ObjectId, ObjsetId, Txg, VdevId};
 pub use memory::{MemoryBudget, MemoryExceeded, MemoryLease};
 pub use nearest::{did_you_mean, nearest, question};
+pub use places::{DEVICE_SCHEMES, is_url, listed, scheme};
 pub use size::{SizeError, parse_size};
 
 /// The unit of sizes and offsets in block pointers: 512 bytes, whatever the device's sector is.

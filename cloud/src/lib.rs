@@ -44,6 +44,7 @@ mod upload;
 mod verify;
 mod work;
 
+pub use cenote_base::{is_url, scheme};
 pub use device::{Close, CloudDevice, UploadPoint};
 pub use error::{CloudError, Result};
 pub use kept::Loss;
@@ -51,7 +52,7 @@ pub use offset::OffsetOpener;
 pub use open::{Known, LogAside};
 pub use opener::{LOG_SIZE, Opening, StoreOpener};
 pub use options::{CachePolicy, Drive, Options, WriteMode};
-pub use schemes::{Scheme, Schemes, UnknownScheme, is_url, scheme};
+pub use schemes::{Scheme, Schemes, UnknownScheme};
 pub use space::{Counts, Space};
 pub use status::Status;
 pub use verify::{ObjectFault, Verified};

@@ -17,9 +17,9 @@
 //! cannot have a question mark.
 
 use crate::options::WriteMode;
-use crate::schemes::{Scheme, nbd_schemes, scheme};
+use crate::schemes::Scheme;
 use crate::store::s3::{BucketName, BucketNameError};
-use cenote_base::parse_size;
+use cenote_base::{parse_size, scheme};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -62,12 +62,6 @@ pub enum LocationError {
     /// An option's value is no size.
     #[error("{0}")]
     Size(String),
-}
-
-/// The schemes of all kinds of devices that are named by URLs.
-pub fn known_schemes() -> impl Iterator<Item = &'static str> {
-    let schemes = SCHEMES.into_iter().chain(nbd_schemes());
-    schemes.map(|scheme| scheme.name)
 }
 
 /// What names of stores look like.
@@ -205,6 +199,14 @@ impl Location {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `base` has them all, for commands that take lists of names apart.
+    #[test]
+    fn every_scheme_is_known_in_lists() {
+        let exports = crate::schemes::nbd_schemes();
+        let all = SCHEMES.iter().chain(&exports).map(|scheme| scheme.name);
+        assert!(all.eq(cenote_base::DEVICE_SCHEMES));
+    }
 
     #[test]
     fn names_are_read() {

@@ -5,6 +5,7 @@
 //! together: the opener of paths, and beside it one opener for each family of schemes. A name with
 //! an unregistered scheme is an error, and never a path.
 
+use cenote_base::scheme;
 use cenote_device::{Device, DeviceError, Entry, Opener};
 use std::fmt;
 use std::io;
@@ -23,21 +24,6 @@ pub struct Scheme {
 /// Exports of NBD servers.
 pub(crate) fn nbd_schemes() -> [Scheme; 4] {
     cenote_nbd_client::SCHEMES.map(|(name, form)| Scheme { name, form })
-}
-
-/// Whether a device is named by a URL rather than by a path.
-pub fn is_url(name: &Path) -> bool {
-    scheme(name).is_some()
-}
-
-/// The scheme of a device's name: `s3` of `s3://bucket/prefix`. `None` for a path.
-///
-/// A scheme is of letters and digits; `+` joins two of them, as in `nbd+unix`.
-pub fn scheme(name: &Path) -> Option<&str> {
-    let (scheme, _) = name.to_str()?.split_once("://")?;
-    let is_of_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+';
-    let is_word = scheme.starts_with(|first: char| first.is_ascii_alphanumeric());
-    (is_word && scheme.bytes().all(is_of_word)).then_some(scheme)
 }
 
 /// A name has a scheme for which there is no opener.

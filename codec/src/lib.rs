@@ -13,6 +13,7 @@ pub mod checksum;
 pub mod cipher;
 pub mod compress;
 pub mod parity;
+pub mod token_text;
 
 pub use compress::{Compression, DecompressError};
 

@@ -13,6 +13,8 @@
 #![forbid(unsafe_code)]
 
 pub mod approvals;
+pub mod expected;
+pub mod measures;
 pub mod model;
 pub mod protocol;
 pub mod record;

@@ -17,16 +17,11 @@ use cenote_dmu::{IoContext, Object, ObjectSet, Zap};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::dsl_dataset::DslDataset;
 use cenote_ondisk::dsl_dir::DslDir;
-use cenote_ondisk::features;
+use cenote_ondisk::features::{self, FEATURE_VERSION};
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-
-/// The version with feature flags, to which all later pools keep.
-pub const FEATURE_VERSION: u64 = 5000;
-/// Versions of pools from before features.
-pub const OLD_VERSIONS: std::ops::RangeInclusive<u64> = 1..=28;
 
 /// Names of directories found by their number that are remembered.
 const NAMES_MAX: usize = 16 << 10;

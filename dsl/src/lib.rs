@@ -52,6 +52,7 @@ mod walk;
 pub mod write;
 
 pub use bookmarks::Bookmark;
+pub use cenote_ondisk::features::{FEATURE_VERSION, OLD_VERSIONS};
 pub use check::{CheckProblem, check};
 pub use crypto_key::CryptoKey;
 pub use dataset::{Dataset, DatasetType, SnapshotEntry};
@@ -62,7 +63,7 @@ pub use dedup::{
 };
 pub use dedup_log::{entry_figures, waiting_entries};
 pub use directory::{ChildEntry, Directory};
-pub use dsl::{Dsl, FEATURE_VERSION, OLD_VERSIONS};
+pub use dsl::Dsl;
 pub use error::DslError;
 pub use error_log::{ErrorEntry, pointer_in};
 pub use facts::{BLOCK_SIZES, DeflateRatios, PoolFacts, SpaceFacts};

@@ -59,7 +59,6 @@ pub use alarms::way::{
     AlarmLimits, AlarmPlan, AlarmPlanError, AlarmSendError, AlarmSetup, AlarmSource, AlarmWay,
     AlarmWayPlan,
 };
-pub use daemon::expected::missing;
 pub use daemon::recorder::RecordPlace;
 pub use daemon::settings::settings_list;
 pub use engine::{Engine, EngineSettings};
@@ -67,14 +66,12 @@ pub use local_disks::label::disk_label_name;
 pub use local_disks::seam::{
     DiskFigures, DiskSetup, KernelDisk, KernelDisks, KernelFault, LeftDisk,
 };
-pub use measures::table::MEASURES;
 pub use memory::{AmpleMemory, MEMORY_MIN, MemoryGauge};
 pub use mounts::mounter::{
     Holder, MountFigures, MountJob, MountSwitches, Mounted, Mounter, NoMounter,
 };
 pub use mounts::snapshot_changes::{SnapshotChanges, SnapshotNameChange};
-pub use pools::compatibility::{Compatibility, CompatibilityError, compatibility};
-pub use registry::cache_file::{CachedPool, cached_pools, forget_cached};
+pub use registry::cache_file::{cached_pools, forget_cached};
 pub use registry::damage::DamageLog;
 pub use serving::open::ServedVolume;
 pub use serving::server::{HangUp, VolumeOffer, VolumeServer, VolumeServing};

@@ -5,6 +5,11 @@
 //! `features_for_write` (without knowing these, open it read-only). 0 means enabled and not in
 //! use. The features needed to read the MOS itself are also named in the labels.
 
+/// The version with feature flags, to which all later pools keep.
+pub const FEATURE_VERSION: u64 = 5000;
+/// Versions of pools from before features.
+pub const OLD_VERSIONS: std::ops::RangeInclusive<u64> = 1..=28;
+
 /// Properties of a feature.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Feature {
@@ -426,6 +431,12 @@ pub const AFTER_2_3: [&str; 4] = [
     PHYSICAL_REWRITE,
     DRAID_FAILURE_DOMAINS,
 ];
+
+/// The features that a new pool has: all of OpenZFS 2.3.
+pub fn default_features() -> Vec<&'static Feature> {
+    let is_old = |feature: &&Feature| !AFTER_2_3.contains(&feature.guid);
+    FEATURES.iter().filter(is_old).collect()
+}
 
 /// The feature with this guid, if it is known.
 pub fn by_guid(guid: &str) -> Option<&'static Feature> {

@@ -34,9 +34,8 @@ pub use absence::clear::ClearError;
 pub use absence::returning::{LookedFor, Returned};
 pub use allocation::RangeConflict;
 pub use cenote_io::{FailMode, IoContext, Patience};
-pub use create::{
-    CreateError, CreateRequest, NewLeaf, NewVdev, VdevShape, create, default_features,
-};
+pub use cenote_ondisk::features::default_features;
+pub use create::{CreateError, CreateRequest, NewLeaf, NewVdev, VdevShape, create};
 pub use damage::error_notes::ErrorNotes;
 pub use devices::add::AddRequest;
 pub use devices::spares::SpareError;

@@ -3,10 +3,10 @@
 //! Sources: format/1b 3 and format/3a 1, 8, 9. `$ORIGIN` is not counted.
 
 use super::checker::Checker;
-use crate::dsl::FEATURE_VERSION;
 use crate::error::DslError;
 use crate::object_directory::keys;
 use cenote_ondisk::features;
+use cenote_ondisk::features::FEATURE_VERSION;
 use cenote_ondisk::features::FEATURES;
 
 /// The features whose uses the walk over all datasets counts in full.

@@ -9,10 +9,9 @@
 mod computed;
 pub mod parse;
 pub mod stored;
-pub mod table;
 mod value;
-pub mod words;
 
+pub use cenote_ondisk::properties::{table, words};
 pub use stored::{Stored, StoredProperties};
 pub use table::{Class, Format, Kinds, Property, PropertyInfo, TABLE, UNLIMITED};
 pub use value::{PropertyReport, PropertySource, PropertyValue};

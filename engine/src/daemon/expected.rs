@@ -10,12 +10,13 @@
 //!
 //! The cache file is read by requests and by a job, and not where a pool waits.
 
-use crate::registry::cache_file::{CachedPool, cached_pools};
+use crate::registry::cache_file::cached_pools;
 use crate::registry::cache_places::CacheFiles;
+use cenote_control::expected::{CachedPool, missing};
 use cenote_control::model::{
     ControlError, Diagnosis, Fault, ImportPick, MissingPool, Refusal, StoreRefusal,
 };
-use cenote_control::record::{DaemonRecord, FailedImport, RecordedPool, TOUCH_PERIOD};
+use cenote_control::record::{DaemonRecord, FailedImport, TOUCH_PERIOD};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
@@ -75,40 +76,6 @@ impl Expected {
         untold.retain(|pool| pool.tried.is_some() && !pool.is_lost && self.told.insert(pool.guid));
         untold
     }
-}
-
-/// The pools that `record` and the cache file say should be imported, and of which `is_imported`
-/// does not hold.
-pub fn missing(
-    record: &DaemonRecord,
-    cached: &[CachedPool],
-    is_imported: impl Fn(u64) -> bool,
-) -> Vec<MissingPool> {
-    let lost = record.lost.iter().flat_map(|lost| &lost.pools);
-    let lost = lost.map(|pool: &RecordedPool| (&pool.name, pool.guid, &pool.devices, true));
-    let cached = cached.iter();
-    let cached = cached.map(|pool| (&pool.name, pool.guid, &pool.devices, false));
-    let mut missing: Vec<MissingPool> = Vec::new();
-    for (name, guid, devices, is_lost) in lost.chain(cached) {
-        if is_imported(guid) || missing.iter().any(|other| other.guid == guid) {
-            continue;
-        }
-        let failed = record.failed.iter().find(|failed| failed.guid == guid);
-        let mut stopped = record.stopped.iter();
-        if failed.is_none() && stopped.any(|pool| pool.guid == guid) {
-            continue;
-        }
-        missing.push(MissingPool {
-            name: name.clone(),
-            guid,
-            devices: devices.clone(),
-            tried: failed.map(|failed| failed.tried),
-            reason: failed.map_or_else(String::new, |failed| failed.reason.clone()),
-            may_come: failed.is_some_and(|failed| failed.may_come),
-            is_lost,
-        });
-    }
-    missing
 }
 
 /// Which of the missing pools an import was for.
@@ -196,6 +163,7 @@ fn diagnosis(found: &Diagnosis) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cenote_control::record::RecordedPool;
 
     fn cached(guid: u64) -> CachedPool {
         CachedPool {

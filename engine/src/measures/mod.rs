@@ -10,5 +10,6 @@ pub(crate) mod groups;
 mod pools;
 mod process;
 mod serving;
-pub(crate) mod table;
 mod vdevs;
+
+pub(crate) use cenote_control::measures as table;

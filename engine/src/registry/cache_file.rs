@@ -14,10 +14,12 @@ use super::imported::Imported;
 use super::table::Registry;
 use cenote_base::rt::{self, Instant};
 use cenote_cloud::is_url;
+use cenote_control::expected::CachedPool;
 use cenote_control::model::ControlError;
 use cenote_control::regular;
+use cenote_ondisk::cache_file::{self, OWNER, SIZE_MAX};
 use cenote_ondisk::config_encode::Place;
-use cenote_ondisk::{NvList, NvValue, PoolConfig};
+use cenote_ondisk::{NvList, NvValue};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 use std::fs::{self, File};
@@ -26,23 +28,6 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-
-/// Bytes of a cache file: thousands of devices.
-const SIZE_MAX: u64 = 16 << 20;
-
-/// The name of the mark in a configuration: the socket of the daemon that imported the pool.
-const OWNER: &str = "cenote:socket";
-
-/// A pool in a cache file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CachedPool {
-    /// Its name.
-    pub name: String,
-    /// Its guid.
-    pub guid: u64,
-    /// Where its devices were.
-    pub devices: Vec<String>,
-}
 
 fn io(place: &Path, error: impl std::fmt::Display) -> ControlError {
     ControlError::Io {
@@ -83,10 +68,7 @@ fn damaged(file: &Path, error: impl std::fmt::Display) -> ControlError {
 
 /// The paths of a pool's devices.
 fn devices(file: &Path, config: &NvList) -> Result<Vec<PathBuf>, ControlError> {
-    let config = PoolConfig::decode(config).map_err(|error| damaged(file, error))?;
-    let tree = config.vdev_tree.iter();
-    let leaves = tree.flat_map(|tree| tree.leaves());
-    Ok(leaves.filter_map(|leaf| leaf.path.clone()).collect())
+    cache_file::devices(config).map_err(|error| damaged(file, error))
 }
 
 /// The places where a cache file says that devices of pools are.
@@ -107,25 +89,19 @@ pub(crate) fn places(file: &Path) -> Result<Vec<PathBuf>, ControlError> {
 /// # Errors
 /// The file cannot be read, or is none.
 pub fn cached_pools(file: &Path, socket: &Path) -> Result<Vec<CachedPool>, ControlError> {
-    let mut pools = Vec::new();
-    for (name, value) in read(file)?.iter() {
-        let NvValue::List(config) = value else {
-            continue;
-        };
-        let owner = config.get_bytes(OWNER);
-        if owner != Some(socket.as_os_str().as_encoded_bytes()) {
-            continue;
-        }
-        let places = devices(file, config)?.into_iter();
-        pools.push(CachedPool {
-            name: String::from_utf8_lossy(name).into_owned(),
-            guid: config.get_u64("pool_guid").unwrap_or_default(),
-            devices: places
-                .map(|place| place.to_string_lossy().into_owned())
-                .collect(),
-        });
-    }
-    Ok(pools)
+    let list = read(file)?;
+    let pools = cache_file::pools_of(&list, socket.as_os_str().as_encoded_bytes());
+    let pools = pools.map_err(|error| damaged(file, error))?;
+    let cached = pools.into_iter().map(|pool| CachedPool {
+        name: String::from_utf8_lossy(pool.name).into_owned(),
+        guid: pool.guid,
+        devices: pool
+            .devices
+            .iter()
+            .map(|place| place.to_string_lossy().into_owned())
+            .collect(),
+    });
+    Ok(cached.collect())
 }
 
 /// Takes pools out of a cache file that the daemon of a socket put into it.

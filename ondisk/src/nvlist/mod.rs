@@ -17,10 +17,12 @@ mod items;
 mod list;
 mod native;
 mod native_encode;
+mod print;
 mod xdr;
 
 pub use items::DEPTH_MAX;
 pub use list::{FLAG_UNIQUE_NAME, NvList, NvPair, NvValue};
+pub use print::print_list;
 
 use items::{STRUCTURE, bad};
 

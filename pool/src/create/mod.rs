@@ -28,8 +28,7 @@ use cenote_dsl::write::{
 };
 use cenote_dsl::{Dsl, DslError, PoolFacts, Stored};
 use cenote_io::{Pipeline, PipelineParts, Workers, Writer, WriterParts};
-use cenote_ondisk::features;
-use cenote_ondisk::features::{FEATURES, Feature};
+use cenote_ondisk::features::Feature;
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::pool_config::{PoolConfig, PoolState};
 use cenote_ondisk::uberblock::{TXG_INITIAL, Uberblock, VERSION_FEATURES};
@@ -38,9 +37,6 @@ use cenote_vdev::{AllocationClass, OpenOptions, Shape, VdevError, Vdevs, format_
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
-
-/// Features that came after OpenZFS 2.3: pools made here can be imported by 2.3.
-const NEWER: [&str; 4] = features::AFTER_2_3;
 
 /// How the devices of a top-level vdev are put together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,12 +165,6 @@ pub enum CreateError {
     /// The first transaction group cannot be written.
     #[error(transparent)]
     Sync(#[from] SyncError),
-}
-
-/// The features that a new pool has: all of OpenZFS 2.3.
-pub fn default_features() -> Vec<&'static Feature> {
-    let is_old = |feature: &&Feature| !NEWER.contains(&feature.guid);
-    FEATURES.iter().filter(is_old).collect()
 }
 
 /// The pool while it has nothing but its first objects: nothing can be freed yet.

@@ -4,12 +4,11 @@
 //! one that is cut or damaged the same is printed up to there, with the summary of what was read;
 //! then comes the error, which OpenZFS's program keeps to itself.
 
-mod list;
 mod options;
 mod record;
 mod token;
 
-pub use list::print_list;
+pub use cenote_ondisk::nvlist::print_list;
 pub use options::Options;
 pub use token::print_token;
 

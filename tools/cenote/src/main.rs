@@ -8,47 +8,9 @@
 
 #![forbid(unsafe_code)]
 
-mod accounts;
 mod alarms;
 mod cenote;
-mod clouds;
-mod command;
-mod completion;
-mod connect;
-mod context;
 mod daemon;
-mod death;
-mod devices;
-mod files;
-mod format;
-mod getopt;
-mod http;
-mod key_file;
-mod manual;
-mod metrics;
-mod missing;
-mod mounts;
-mod nbd;
-mod places;
-mod pools;
-mod program;
-mod prompt;
-mod reading;
-#[cfg(test)]
-mod reference;
-mod secrecy;
-mod service_unit;
-mod snapshots;
-mod sparse;
-mod streams;
-mod suggest;
-mod texts;
-mod ublk;
-mod version;
-mod volumes;
-mod zfs;
-mod zpool;
-mod zstream;
 
 use std::ffi::OsString;
 use std::io::{BufWriter, IsTerminal, stderr, stdout};
@@ -56,8 +18,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use context::Context;
-use mounts::helper as mount_helper;
+use cenote_connect::{Connection, LeftDisks};
+use cenote_own_commands::zstream;
+use cenote_words::context::Context;
+use cenote_zfs_commands::{mount_helper, zfs, zpool};
 
 fn main() -> ExitCode {
     cenote_device::return_large_buffers();
@@ -158,14 +122,21 @@ fn resumes(called: &str, word: Option<&OsString>) -> bool {
     !lookers.any(|(_, words)| looks(words))
 }
 
+/// Disks are looked at here, as the daemon does, while none runs.
+const LEFT_DISKS: LeftDisks = LeftDisks {
+    status: daemon::disks::status_without_daemon,
+    stop: daemon::disks::stop_without_daemon,
+};
+
 fn context(resumes: bool) -> Context {
     let out = Box::new(BufWriter::new(stdout()));
-    let daemon = Box::new(connect::Connection::new(resumes));
+    let daemon = Box::new(Connection::new(resumes).with_disks(LEFT_DISKS));
     let mut context = Context::new(out, Box::new(stderr()), daemon);
     context.is_terminal = stdout().is_terminal();
     context.zone = jiff::tz::TimeZone::try_system().unwrap_or(jiff::tz::TimeZone::UTC);
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     context.now = since.map_or(0, |time| time.as_secs());
+    context.connect = || Box::new(Connection::new(false));
     context.variable = |name| std::env::var(name).ok();
     context.directory = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     context

@@ -1,7 +1,6 @@
 //! The metadata of a new pool: the object directory, the features, the hidden directories
 //! (format/1e, format/3a 2 and 12).
 
-use crate::dsl::FEATURE_VERSION;
 use crate::error::DslError;
 use crate::object_directory::{OBJECT_DIRECTORY, keys};
 use crate::write::context::{SyncContext, SyncTask};
@@ -13,6 +12,7 @@ use cenote_ondisk::bpobj::BpobjHeader;
 use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_UNIQUE_ACCURATE, FSID_BITS};
 use cenote_ondisk::dsl_dir::{DslDir, FLAG_USED_BREAKDOWN};
 use cenote_ondisk::features;
+use cenote_ondisk::features::FEATURE_VERSION;
 use cenote_ondisk::features::Feature;
 use cenote_ondisk::{CompressionKind, ObjectType};
 use std::sync::Arc;

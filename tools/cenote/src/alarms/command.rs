@@ -7,9 +7,9 @@ use cenote_control::model::{
 use cenote_engine::{AlarmSource, alarm_ways};
 
 use super::config::AlarmFile;
-use crate::command::{Arguments, Command, JSON, Run};
-use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use crate::format::json::{Json, Object};
+use cenote_words::command::{Arguments, Command, JSON, Run};
+use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
+use cenote_words::format::json::{Json, Object};
 
 /// The command.
 pub const COMMAND: Command = Command {

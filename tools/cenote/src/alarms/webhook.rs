@@ -11,7 +11,7 @@ use ureq::tls::{Certificate, RootCerts, TlsConfig};
 use ureq::{Agent, Error};
 
 use super::program::subclass;
-use crate::format::json::{Json, Object};
+use cenote_words::format::json::{Json, Object};
 
 /// One receiver.
 pub struct Webhook {

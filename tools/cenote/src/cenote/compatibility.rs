@@ -7,9 +7,9 @@ use std::path::Path;
 
 use cenote_ondisk::feature_sets::{feature_set, feature_set_names};
 
-use crate::command::{Arguments, Command, Run, flags};
-use crate::context::{Context, Outcome, failed, usage};
-use crate::texts::question;
+use cenote_words::command::{Arguments, Command, Run, flags};
+use cenote_words::context::{Context, Outcome, failed, usage};
+use cenote_words::texts::question;
 
 /// The command.
 pub const COMMAND: Command = Command {

@@ -7,10 +7,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::command::{Arguments, Command, Run, flags};
-use crate::context::{Context, Outcome, failed, usage};
-use crate::mounts::helper;
-use crate::zstream;
+use cenote_own_commands::zstream;
+use cenote_words::command::{Arguments, Command, Run, flags};
+use cenote_words::context::{Context, Outcome, failed, usage};
+use cenote_zfs_commands::mount_helper;
 
 /// The command.
 pub const COMMAND: Command = Command {
@@ -36,8 +36,8 @@ const NAMES: [&str; 11] = [
     "zfs",
     zstream::NAME,
     zstream::DUMP_NAME,
-    helper::NAME,
-    helper::NAME_BY_TYPE,
+    mount_helper::NAME,
+    mount_helper::NAME_BY_TYPE,
     "arcstat",
     "zarcstat",
     "arc_summary",

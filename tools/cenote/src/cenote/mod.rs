@@ -1,25 +1,29 @@
 //! `cenote`: our own commands.
 //!
 //! Each command is one file with a [`Command`] that says what it is called, which options it has
-//! and what it does; help texts are made from it. Commands stand in a folder of their subject:
-//! files, pools, streams, the daemon. What those share that open a pool themselves is in
-//! [`crate::reading`].
+//! and what it does; help texts are made from it. Commands stand in the crates below by their
+//! subject: `own`, `watch`. Here are those about the program itself, and the table of all.
 
 mod compatibility;
-mod help;
+#[cfg(test)]
+mod completion_tests;
 mod install_links;
+#[cfg(test)]
+mod manual_tests;
 mod version;
 
 use std::ffi::OsString;
 
-use crate::command::{Arguments, Command, Run, forms, verbs};
-use crate::context::{Context, Outcome, Stop};
-use crate::reading::failure::{Exit, Failure};
-use crate::texts::question;
-use crate::{
-    alarms, clouds, completion, daemon, devices, files, http, manual, metrics, mounts, nbd, pools,
-    snapshots, streams, ublk, volumes, zfs, zpool,
+use crate::{alarms, daemon};
+use cenote_own_commands::{
+    clouds, devices, files, http, mounts, nbd, pools, snapshots, streams, ublk, volumes, zstream,
 };
+use cenote_watch::{arc_summary, arcstat, command as metrics, health, kstat, top};
+use cenote_words::command::{Arguments, Command, Run, Table, forms, verbs};
+use cenote_words::context::{Context, Outcome, Stop};
+use cenote_words::texts::question;
+use cenote_words::{completion, help, manual};
+use cenote_zfs_commands::{mount_helper, zfs, zpool};
 
 /// The commands, in the order of the overview: those that talk to the daemon, those that open a
 /// pool, those that open files, those about the program itself.
@@ -38,14 +42,14 @@ const COMMANDS: [&Command; 39] = [
     &volumes::VOLUME,
     &volumes::VOLUMES,
     &daemon::settings::COMMAND,
-    &pools::health::COMMAND,
+    &health::COMMAND,
     &pools::approve::COMMAND,
     &alarms::command::COMMAND,
-    &metrics::top::COMMAND,
-    &metrics::command::COMMAND,
-    &metrics::kstat::COMMAND,
-    &metrics::arcstat::COMMAND,
-    &metrics::arc_summary::COMMAND,
+    &top::COMMAND,
+    &metrics::COMMAND,
+    &kstat::COMMAND,
+    &arcstat::COMMAND,
+    &arc_summary::COMMAND,
     &files::ls::COMMAND,
     &files::tree::COMMAND,
     &files::cat::COMMAND,
@@ -64,6 +68,13 @@ const COMMANDS: [&Command; 39] = [
     &completion::COMMAND,
     &version::COMMAND,
 ];
+
+/// The same with everything else that the program is called as.
+const TABLE: Table = Table {
+    own: &COMMANDS,
+    programs: &[&zpool::PROGRAM, &zfs::PROGRAM],
+    others: &[&zstream::OTHER, &mount_helper::OTHER],
+};
 
 fn find_command(name: &str) -> Option<&'static Command> {
     COMMANDS.into_iter().find(|command| command.name == name)
@@ -107,7 +118,7 @@ pub fn run(mut arguments: Vec<OsString>, context: &mut Context) -> u8 {
         "help" | "--help" | "-h" | "-?" => return help(&arguments, context),
         "--version" | "-V" => return version::print(context),
         // Not for people: what the completions of shells ask.
-        completion::WORD => return completion::complete(&COMMANDS, &arguments, context),
+        completion::WORD => return completion::complete(&TABLE, &arguments, context),
         _ => {}
     }
     let Some(command) = find_command(&first) else {
@@ -118,20 +129,11 @@ pub fn run(mut arguments: Vec<OsString>, context: &mut Context) -> u8 {
     match command.run {
         Run::Asking(run) => ask(command, &run, &arguments, context),
         Run::Describing(run) => {
-            let run = |words: &Arguments, context: &mut Context| run(&COMMANDS, words, context);
+            let run = |words: &Arguments, context: &mut Context| run(&TABLE, words, context);
             ask(command, &run, &arguments, context)
         }
-        Run::Reading(run) | Run::Alone(run) => read(run(arguments)),
+        Run::Reading(run) | Run::Alone(run) => run(arguments).code(),
     }
-}
-
-/// Runs a command that opens what it reads itself.
-fn read(ended: Result<Exit, Failure>) -> u8 {
-    let exit = ended.unwrap_or_else(|failure| {
-        failure.report();
-        failure.exit()
-    });
-    exit.code()
 }
 
 /// Runs a command that talks to the daemon.
@@ -195,7 +197,7 @@ fn complain_of_verb(command: &Command, word: &str, context: &mut Context) {
 fn complain_of_command(name: &str, context: &mut Context) {
     let own = COMMANDS.iter().map(|command| command.name);
     let others = ["help", "zpool", "zfs", "zstream"];
-    let mut programs = [&zpool::PROGRAM, &zfs::PROGRAM].into_iter();
+    let mut programs = TABLE.programs.iter();
     let elsewhere = programs.find(|program| program.lines_of(name).is_some());
     let question = match elsewhere {
         Some(program) => Some(format!("did you mean '{} {name}'?", program.name)),
@@ -248,11 +250,11 @@ fn overview() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::command::{Flag, HELP};
-    use crate::context::Daemon;
-    use crate::reading::options::POOL_FLAGS;
     use cenote_control::model::{Part, Request, Response};
     use cenote_control::protocol::{CallError, Interrupt};
+    use cenote_words::command::POOL_FLAGS;
+    use cenote_words::command::{Flag, HELP};
+    use cenote_words::context::Daemon;
     use std::path::Path;
 
     #[test]
@@ -321,10 +323,15 @@ mod tests {
     #[test]
     fn every_option_is_asked_for() {
         let mut code = String::new();
-        sources(
-            &Path::new(env!("CARGO_MANIFEST_DIR")).join("src"),
-            &mut code,
-        );
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        for place in [
+            "tools/cenote",
+            "commands/own",
+            "commands/watch",
+            "commands/words",
+        ] {
+            sources(&root.join(place).join("src"), &mut code);
+        }
         let is_row = |line: &&str| line.trim_start().starts_with(['\'', '_']);
         let asking: Vec<&str> = code.lines().filter(|line| !is_row(line)).collect();
         let flags = COMMANDS.iter().flat_map(|command| {
@@ -391,7 +398,7 @@ mod tests {
     #[test]
     fn every_page_has_an_example() {
         let mut named: Vec<&str> = manual::examples().iter().map(|(name, _)| *name).collect();
-        for page in manual::pages(&COMMANDS) {
+        for page in manual::pages(&TABLE) {
             let is_alias = page.text.starts_with(".so ");
             let is_missing = page.text.contains("not available in this version");
             let has_one = page.text.contains("\n.SH EXAMPLES\n");

@@ -1,8 +1,8 @@
 //! `cenote version`.
 
-use crate::command::{Arguments, Command, JSON, Run};
-use crate::context::{Context, Outcome};
-use crate::format::json::{Json, Object};
+use cenote_words::command::{Arguments, Command, JSON, Run};
+use cenote_words::context::{Context, Outcome};
+use cenote_words::format::json::{Json, Object};
 
 /// The command.
 pub const COMMAND: Command = Command {

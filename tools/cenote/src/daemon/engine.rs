@@ -16,8 +16,8 @@ use super::gauge::{SystemMemory, memory_total};
 use super::mounter::FuseMounter;
 use super::sites::HttpServing;
 use super::volumes::NbdServing;
-use crate::death::Before;
-use crate::places::{Places, state_directory_of_process};
+use cenote_connect::death::Before;
+use cenote_connect::places::{Places, state_directory_of_process};
 
 /// Memory taken for granted when nothing tells how much there is.
 const MEMORY_FALLBACK: u64 = 1 << 30;

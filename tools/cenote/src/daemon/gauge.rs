@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use cenote_base::settings;
 use cenote_engine::MemoryGauge;
+use cenote_watch::memory::meminfo;
 
 /// Less than one part in so many available is short.
 const SHORT_PART: u64 = 32;
@@ -58,12 +59,6 @@ impl MemoryGauge for SystemMemory {
     }
 }
 
-/// Memory of the machine that is available.
-pub fn memory_available() -> Option<u64> {
-    let text = read_to_string("/proc/meminfo").ok()?;
-    meminfo(&text, "MemAvailable:")
-}
-
 /// Memory that the process may use: that of the machine, or less in a control group.
 pub fn memory_total() -> Option<u64> {
     let machine = read_to_string("/proc/meminfo").ok();
@@ -99,13 +94,6 @@ fn groups_in(text: &str) -> Vec<PathBuf> {
         found.extend(full.ancestors().take_while(within).map(PathBuf::from));
     }
     found
-}
-
-/// The value in bytes of a line of `/proc/meminfo`.
-fn meminfo(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    let kilobytes: u64 = line.split_whitespace().next()?.parse().ok()?;
-    kilobytes.checked_mul(1024)
 }
 
 /// The time in which some task waited for memory.

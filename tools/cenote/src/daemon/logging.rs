@@ -24,8 +24,8 @@ use cenote_control::regular;
 use jiff::Zoned;
 use log::{Level, LevelFilter, Log, Metadata, Record};
 
-use crate::context::{Context, Outcome, failed};
-use crate::format::harmless::harmless;
+use cenote_words::context::{Context, Outcome, failed};
+use cenote_words::format::harmless::harmless;
 
 /// Bytes of a file before the next is begun.
 const SIZE_MAX: u64 = 1 << 20;

@@ -5,6 +5,7 @@
 //! over its mounts; [`logging`] writes its log.
 
 pub mod disks;
+mod endpoint;
 mod engine;
 mod gauge;
 mod guard;
@@ -34,17 +35,15 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use zeroize::Zeroizing;
 
 use crate::alarms::AlarmFile;
-use crate::command::{Arguments, Command, Run, flags};
-use crate::context::{Context, DIED, Outcome, Stop, failed, usage};
-use crate::death;
-use crate::format::json::{Json, Object};
-use crate::format::number::{counted, duration, nicebytes};
-use crate::metrics::dashboard::{self, Dashboard};
-use crate::metrics::endpoint::Endpoint;
-use crate::places::{Places, state_directory_of_process};
-use crate::secrecy;
-
-pub use gauge::memory_available;
+use cenote_connect::death;
+use cenote_connect::places::{Places, state_directory_of_process};
+use cenote_watch::dashboard::{self, Dashboard};
+use cenote_words::command::{Arguments, Command, Run, flags};
+use cenote_words::context::{Context, DIED, Outcome, Stop, failed, usage};
+use cenote_words::format::json::{Json, Object};
+use cenote_words::format::number::{counted, duration, nicebytes};
+use cenote_words::secrecy;
+use endpoint::Endpoint;
 
 /// The command.
 pub const COMMAND: Command = Command {
@@ -240,7 +239,7 @@ fn dashboard_command(words: &[&str], context: &mut Context) -> Outcome {
     };
     let addresses = match context.ask(Request::Dashboard { act }) {
         Ok(Response::Dashboard { addresses }) => addresses,
-        Ok(_) => return failed(crate::context::mismatch().to_string()),
+        Ok(_) => return failed(cenote_words::context::mismatch().to_string()),
         Err(error) => return failed(error.to_string()),
     };
     for address in &addresses {

@@ -287,7 +287,7 @@ mod tests {
         let path = "/m".to_owned();
         let reason = with_hint(reason);
         let error = ControlError::UnmountFailed { path, reason };
-        let text = crate::texts::with_context("cannot export 't'", &error);
+        let text = cenote_words::texts::with_context("cannot export 't'", &error);
         assert!(
             text.starts_with("cannot export 't': cannot unmount '/m': fusermount3"),
             "{text}"

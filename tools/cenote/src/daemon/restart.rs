@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 use cenote_control::model::{ControlError, Request, Response, shell_word};
 use cenote_control::record::{DaemonRecord, beside_socket};
 
-use crate::context::{Context, Outcome, Stop, failed};
-use crate::places::Places;
-use crate::service_unit;
+use cenote_connect::places::Places;
+use cenote_connect::service_unit;
+use cenote_words::context::{Context, Outcome, Stop, failed};
 
 /// How long a daemon that was stopped may take to end.
 const END_WAIT: Duration = Duration::from_secs(60);
@@ -30,7 +30,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(10);
 pub fn run(is_forced: bool, socket: &Path, context: &mut Context) -> Outcome {
     let status = match context.ask(Request::DaemonStatus) {
         Ok(Response::Status { status }) => status,
-        Ok(_) => return failed(crate::context::mismatch().to_string()),
+        Ok(_) => return failed(cenote_words::context::mismatch().to_string()),
         Err(error @ ControlError::Unreachable { .. }) => {
             return failed(format!(
                 "cannot restart the daemon: {error}. 'cenote daemon resume' starts one and imports \
@@ -81,7 +81,7 @@ pub fn run(is_forced: bool, socket: &Path, context: &mut Context) -> Outcome {
 
 /// Refuses if a key is loaded that `resume` cannot load again.
 fn refuse_where_keys_are_lost(context: &mut Context) -> Result<(), Stop> {
-    let roots = crate::zfs::keys_not_in_files(context)
+    let roots = cenote_zfs_commands::zfs::keys_not_in_files(context)
         .map_err(|code| Stop::Failed(format!("cannot find out which keys are loaded ({code})")))?;
     let Some(first) = roots.first() else {
         return Ok(());

@@ -7,7 +7,7 @@
 //! stopped the daemon it is both: what was mounted, and what properties ask for.
 //!
 //! What cannot be brought back is reported by name and reason, with exit code 1. A pool that is not
-//! there is missing from then on ([`crate::missing`]), until it is imported or forgotten.
+//! there is missing from then on ([`cenote_words::missing`]), until it is imported or forgotten.
 
 use std::path::Path;
 
@@ -20,11 +20,11 @@ use cenote_control::record::{self, RecordedPool, beside_socket, boot_id};
 use cenote_engine::{cached_pools, forget_cached};
 
 use super::disks::complain_of_left;
-use crate::context::{Context, Outcome, Stop, failed};
-use crate::death::{self, Death};
-use crate::format::number::counted;
-use crate::places::Places;
-use crate::texts::{cannot_import, with_context};
+use cenote_connect::death::{self, Death};
+use cenote_connect::places::Places;
+use cenote_words::context::{Context, Outcome, Stop, failed};
+use cenote_words::format::number::counted;
+use cenote_words::texts::{cannot_import, with_context};
 
 /// Where block devices are looked for, whose names change from start to start.
 const PLACES: [&str; 2] = ["/dev/disk/by-id", "/dev"];
@@ -156,7 +156,7 @@ fn resume_one(wanted: &Wanted, context: &mut Context) -> u8 {
     };
     let failures = match context.ask_noted(request) {
         Ok(Response::Imported { failures, .. }) => failures,
-        Ok(_) => vec![(pool.name.clone(), crate::context::mismatch())],
+        Ok(_) => vec![(pool.name.clone(), cenote_words::context::mismatch())],
         Err(error) => {
             context.complain(&cannot_import(&pool.name, &error, &context.zone));
             let is_away = |path: &&String| path.starts_with('/') && !Path::new(path).exists();
@@ -169,7 +169,7 @@ fn resume_one(wanted: &Wanted, context: &mut Context) -> u8 {
     for (name, error) in &failures {
         context.complain(&with_context(&format!("cannot import '{name}'"), error));
     }
-    let (locked, key_code) = crate::zfs::load_keys_from_files(&pool.name, context);
+    let (locked, key_code) = cenote_zfs_commands::zfs::load_keys_from_files(&pool.name, context);
     let mut is_gone = false;
     let (mut mounted, mut mount_code) = match wanted.is_recorded {
         true => mount_recorded(pool, (&locked, &mut is_gone), context),

@@ -21,8 +21,8 @@ use std::time::Duration;
 use cenote_control::model::{MissingPool, Request, Response};
 use cenote_control::protocol::Service;
 
-use crate::connect::NO_START;
-use crate::metrics::dashboard::recorder::{Parts, own_peer};
+use cenote_connect::NO_START;
+use cenote_watch::dashboard::recorder::{Parts, own_peer};
 
 /// Time between two looks, in seconds.
 const LOOK: u64 = 1;

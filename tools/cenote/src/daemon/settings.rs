@@ -6,10 +6,10 @@ use cenote_control::model::{ControlError, Request, Response, SettingRow};
 use cenote_engine::settings_list;
 
 use super::settings_files;
-use crate::command::{Arguments, Command, Run, flags};
-use crate::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use crate::format::json::{Json, Object};
-use crate::format::table::{Column, table};
+use cenote_words::command::{Arguments, Command, Run, flags};
+use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
+use cenote_words::format::json::{Json, Object};
+use cenote_words::format::table::{Column, table};
 
 /// The command.
 pub const COMMAND: Command = Command {

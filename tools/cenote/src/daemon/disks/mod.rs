@@ -7,12 +7,12 @@ mod gate;
 mod unflushed;
 
 use super::volumes::VolumeDisk;
-use crate::context::Context;
 use cenote_control::model::{ControlError, Response, UblkLeft, UblkRefusal, UblkStatus};
 use cenote_device::kernel_use;
 use cenote_engine::{DiskFigures, KernelDisk, KernelDisks, KernelFault, LeftDisk, ServedVolume};
 use cenote_nbd::BlockDevice;
 use cenote_ublk::{DeviceOptions, KernelDevice, LeftDevice, UblkError, left_devices, remove_left};
+use cenote_words::context::Context;
 use gate::Gate;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -17,7 +17,7 @@ use cenote_http::{Method, PageAnswer, PageRequest, Pages, requested_host};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::format::number::nicebytes;
+use cenote_words::format::number::nicebytes;
 
 /// The path, without its slash.
 pub const STATUS_PAGE: &[u8] = b"status.json";
@@ -59,7 +59,7 @@ fn index(reports: &[SiteReport], host: &str) -> Option<String> {
     paths.sort_unstable();
     paths.dedup();
     let lines = paths.iter().map(|path| {
-        let (link, text) = (crate::nbd::address::escaped(path), escaped(path));
+        let (link, text) = (cenote_words::format::url::escaped(path), escaped(path));
         format!("<li><a href=\"/{link}/\">{text}</a>\n")
     });
     let lines: String = lines.collect();

@@ -1,0 +1,570 @@
+//! The way to the daemon: connect, and start one where it is needed.
+//!
+//! Only an import or a new pool needs a daemon that is not running. Everything else asks about
+//! pools that are imported; without a daemon there are none, which can be said without starting
+//! one. Unless a daemon died: then whoever only looks is told so, and a command that works on pools
+//! first has them imported and mounted again (`cenote daemon resume`), and says so.
+//!
+//! Whoever may not use the daemon's socket, or has no daemon of their own, looks through the second
+//! one.
+
+use std::ffi::OsString;
+use std::io::Read;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use cenote_control::model::{
+    Change, ControlError, DaemonStatus, HttpAct, HttpRefusal, MissingPool, NbdAct, NbdRefusal,
+    OpenedPool, Part, Request, Response, UblkAct, UblkStatus,
+};
+use cenote_control::protocol::{
+    CallError, Client, FrameError, Interrupt, MACHINE_SOCKET, socket_of_process, view_path,
+};
+
+use crate::{death, missing, service_unit};
+use cenote_words::context::Daemon;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+/// Variables by which a daemon finds its files, perhaps from our directory.
+const FILE_VARIABLES: [&str; 5] = [
+    "CENOTE_STATE",
+    "CENOTE_SETTINGS",
+    "CENOTE_ALARMS",
+    "CENOTE_NBD_TLS",
+    "CENOTE_DASHBOARD_TOKEN_FILE",
+];
+
+/// The variable that keeps a command from starting a daemon: it was started by one.
+pub const NO_START: &str = "CENOTE_NO_START";
+
+/// How long a daemon may take to listen.
+const START_WAIT: Duration = Duration::from_secs(10);
+
+/// How long a daemon that another command started may take to listen, once ours has left.
+const RIVAL_WAIT: Duration = Duration::from_millis(500);
+
+/// How long a daemon that listens may take to leave the terminal.
+const NOTES_WAIT: Duration = Duration::from_secs(2);
+
+/// How long a daemon that is leaving may still take connections that it does not serve.
+const LEAVE_WAIT: Duration = Duration::from_secs(10);
+
+/// How the daemon opened a pool, by name or guid; `None` if it has not, or is not running.
+///
+/// # Errors
+/// If the daemon does not say: the pool may be imported then, and another one of its name that lies
+/// around must not be taken for it.
+pub fn opened(pool: &str) -> Result<Option<OpenedPool>, CallError> {
+    let pool = pool.to_owned();
+    let request = Request::PoolOpened { pool };
+    match Connection::new(false).call(request, &mut |_| Interrupt::Continue(())) {
+        Ok(Response::Opened { opened }) => Ok(Some(*opened)),
+        Ok(_) => Err(CallError::Mismatch),
+        Err(CallError::NotRunning | CallError::Refused(ControlError::NoSuchPool { .. })) => {
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Disks of this machine that daemons left when they died, while no daemon runs.
+#[derive(Clone, Copy)]
+pub struct LeftDisks {
+    /// Which there are.
+    pub status: fn() -> UblkStatus,
+    /// Removes those that are named, or says why not; with `true` although they are in use.
+    pub stop: fn(&[String], bool) -> Result<Response, ControlError>,
+}
+
+/// A connection made when the first request wants it.
+pub struct Connection {
+    path: PathBuf,
+    client: Option<Client>,
+    disks: Option<LeftDisks>,
+    /// Whether the command works on pools, so that those of a daemon that died are to come back.
+    resumes: bool,
+}
+
+impl Connection {
+    /// To the user's daemon.
+    pub fn new(resumes: bool) -> Self {
+        Connection {
+            path: socket_of_process(),
+            client: None,
+            disks: None,
+            resumes,
+        }
+    }
+
+    /// The same, with answers about disks of this machine while no daemon runs.
+    pub fn with_disks(self, disks: LeftDisks) -> Self {
+        Connection {
+            disks: Some(disks),
+            ..self
+        }
+    }
+
+    fn connect(&mut self, start: bool) -> Result<Option<&mut Client>, CallError> {
+        if self.client.is_none() {
+            self.client = match Client::connect(&self.path) {
+                Ok(client) => Some(client),
+                Err(CallError::NotRunning) if start && may_start() => Some(self.start()?),
+                Err(CallError::NotRunning) => match self.resume() {
+                    true => Some(Client::connect(&self.path)?),
+                    false => self.machine_view(),
+                },
+                Err(CallError::Socket(error)) if is_denied(&error) => {
+                    match Client::connect(&view_path(&self.path)) {
+                        // The daemon does not let others look, or runs no more.
+                        Err(CallError::NotRunning) if self.is_dead() => None,
+                        Err(CallError::NotRunning) => return Err(CallError::Socket(error)),
+                        client => Some(client?),
+                    }
+                }
+                Err(error) => return Err(error),
+            };
+        }
+        Ok(self.client.as_mut())
+    }
+
+    /// For who has no daemon of their own: the second socket of the machine's.
+    fn machine_view(&mut self) -> Option<Client> {
+        let is_given = std::env::var_os("CENOTE_SOCKET").is_some_and(|path| !path.is_empty());
+        let machine = Path::new(MACHINE_SOCKET);
+        if is_given || self.is_dead() || self.path == machine {
+            return None;
+        }
+        let client = Client::connect(&view_path(machine)).ok()?;
+        self.path = machine.to_owned();
+        Some(client)
+    }
+
+    fn is_dead(&self) -> bool {
+        death::of_socket(&self.path).is_some()
+    }
+
+    /// Has the pools of a daemon that died imported and mounted again, if the command needs them
+    /// and nothing speaks against it. Whether there is a daemon then.
+    fn resume(&self) -> bool {
+        let death = death::of_socket(&self.path).filter(|_| self.resumes);
+        let Some(death) = death.filter(death::Death::may_resume) else {
+            return false;
+        };
+        let pid = death.loss.pid;
+        if let Some(is_back) = service_unit::wait_for_resumption(&self.path, pid) {
+            return is_back;
+        }
+        eprintln!("cenote: the daemon (process {pid}) died; its pools are imported again");
+        let Ok(program) = std::env::current_exe() else {
+            return false;
+        };
+        let mut command = Command::new(program);
+        // Its report is about another matter than the output of this command.
+        command.args(["daemon", "resume"]).stdin(Stdio::null());
+        command.stdout(std::io::stderr());
+        let ended = command.status();
+        ended.is_ok() && Client::connect(&self.path).is_ok()
+    }
+
+    /// Starts a daemon that leaves after its last pool is exported.
+    fn start(&self) -> Result<Client, CallError> {
+        let program = std::env::current_exe().map_err(CallError::Socket)?;
+        let mut command = Command::new(program);
+        command.args(["daemon", "run", "--auto"]);
+        // It must not keep our directory's file system busy, so it finds its socket from `/`.
+        let socket = std::path::absolute(&self.path).map_err(CallError::Socket)?;
+        command.env("CENOTE_SOCKET", socket).current_dir("/");
+        for name in FILE_VARIABLES {
+            if let Some(files) = std::env::var_os(name) {
+                command.env(name, absolute(name, files).map_err(CallError::Socket)?);
+            }
+        }
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        // Away from the terminal's signals: it outlives the command that started it.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut child = command.spawn().map_err(CallError::Socket)?;
+        let deadline = Instant::now() + START_WAIT;
+        let mut left: Option<Instant> = None;
+        loop {
+            match Client::connect(&self.path) {
+                Err(CallError::NotRunning) => {}
+                Ok(client) => {
+                    // A rival's daemon has told its own starter; all that ours says is that.
+                    if client.is_served_by(child.id()) {
+                        pass_on_notes(&mut child);
+                    }
+                    return Ok(client);
+                }
+                Err(error) => return Err(error),
+            }
+            if left.is_none() && matches!(child.try_wait(), Ok(Some(_))) {
+                // Perhaps because another command started one a moment before us.
+                left = Some(Instant::now());
+            }
+            if left.is_some_and(|left| left.elapsed() > RIVAL_WAIT) {
+                return Err(why_it_left(child));
+            }
+            if Instant::now() > deadline {
+                return Err(CallError::NotRunning);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+}
+
+/// What a variable that names files says, so that it means the same from anywhere; an empty one
+/// stands for no file.
+fn absolute(name: &str, files: OsString) -> std::io::Result<OsString> {
+    if name != "CENOTE_SETTINGS" {
+        return match files.is_empty() {
+            true => Ok(files),
+            false => Ok(std::path::absolute(files)?.into_os_string()),
+        };
+    }
+    let files = std::env::split_paths(&files).filter(|file| !file.as_os_str().is_empty());
+    let files: std::io::Result<Vec<PathBuf>> = files.map(std::path::absolute).collect();
+    std::env::join_paths(files?).map_err(std::io::Error::other)
+}
+
+/// Says what a daemon had to say while it started, of its settings above all: once it listens, it
+/// leaves the terminal.
+fn pass_on_notes(child: &mut std::process::Child) {
+    let Some(mut pipe) = child.stderr.take() else {
+        return;
+    };
+    let deadline = Instant::now() + NOTES_WAIT;
+    let mut notes = Vec::new();
+    let mut piece = [0; 4096];
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        let mut ready = [PollFd::new(&pipe, PollFlags::IN)];
+        let left = Timespec::try_from(left).ok();
+        match poll(&mut ready, left.as_ref()) {
+            Ok(1..) => {}
+            Err(rustix::io::Errno::INTR) => continue,
+            _ => break,
+        }
+        match pipe.read(&mut piece) {
+            Ok(0) | Err(_) => break,
+            Ok(length) => notes.extend_from_slice(&piece[..length]),
+        }
+    }
+    eprint!("{}", String::from_utf8_lossy(&notes));
+}
+
+/// What a daemon that did not stay said.
+fn why_it_left(child: std::process::Child) -> CallError {
+    let text = match child.wait_with_output() {
+        Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
+        Err(error) => error.to_string(),
+    };
+    let reason = format!("it did not start: {text}");
+    CallError::Refused(ControlError::Unreachable { reason })
+}
+
+impl Daemon for Connection {
+    fn call(
+        &mut self,
+        request: Request,
+        on_part: &mut dyn FnMut(Part) -> Interrupt,
+    ) -> Result<Response, CallError> {
+        let start = needs_daemon(&request);
+        let deadline = Instant::now() + LEAVE_WAIT;
+        let mut has_waited = false;
+        loop {
+            let fresh = self.client.is_none();
+            let Some(client) = self.connect(start)? else {
+                let death = death::of_socket(&self.path).filter(|_| is_about_pools(&request));
+                return match death {
+                    Some(death) => Err(died(&death)),
+                    None => without_daemon(request, self.disks).map_err(CallError::Refused),
+                };
+            };
+            let answer = client.call(request.clone(), &beside(&request), on_part);
+            match answer {
+                // It was about to leave when we came: nobody read the request.
+                Err(CallError::Frame(FrameError::Unread)) if fresh && Instant::now() < deadline => {
+                    self.client = None;
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                Err(CallError::Interrupted) => {
+                    self.client = None;
+                    return answer;
+                }
+                Err(CallError::Frame(_)) => {
+                    self.client = None;
+                    let death = death::just_now(&self.path);
+                    return death.map_or(answer, |death| Err(died(&death)));
+                }
+                Err(CallError::Refused(
+                    ControlError::NoSuchPool { pool: ref name }
+                    | ControlError::NoSuchDataset { dataset: ref name },
+                )) => {
+                    if self.resumes && !has_waited && service_unit::wait_while_resuming(&self.path)
+                    {
+                        has_waited = true;
+                        continue;
+                    }
+                    let death = death::before_this(&self.path);
+                    let death = death.filter(|death| death.concerns(name));
+                    return death.map_or(answer, |death| Err(died(&death)));
+                }
+                _ => return answer,
+            }
+        }
+    }
+
+    fn lost(&mut self) -> Option<String> {
+        let death = death::before_this(&self.path).filter(|_| self.client.is_some());
+        death.map(|death| death.text())
+    }
+
+    fn missing(&mut self) -> Vec<MissingPool> {
+        let Some(client) = self.client.as_mut() else {
+            return missing::of_files(&self.path);
+        };
+        let answer = client.call(Request::DaemonStatus, &[], &mut |_| Interrupt::Continue(()));
+        match answer {
+            // The others are those of a daemon that died.
+            Ok(Response::Status { mut status }) => {
+                status.missing.retain(|pool| !pool.is_lost);
+                status.missing
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn record_failure(&mut self) -> Option<String> {
+        let client = self.client.as_mut()?;
+        let answer = client.call(Request::DaemonStatus, &[], &mut |_| Interrupt::Continue(()));
+        let Ok(Response::Status { status }) = answer else {
+            return None;
+        };
+        failures_to_record(&status)
+    }
+}
+
+/// What to say of a daemon that cannot write down what it has imported.
+fn failures_to_record(status: &DaemonStatus) -> Option<String> {
+    let record = status.record_failure.iter().map(|failure| {
+        format!(
+            "the Cenote daemon cannot write down which pools it has imported: {failure}.\n\
+             If it dies now, 'cenote daemon resume' may not find them. Make room in that\n\
+             directory, or make it writable for the daemon."
+        )
+    });
+    let cached = (!status.cache_failures.is_empty()).then(|| {
+        format!(
+            "these pools are not in their cache file, and will not be imported when the machine\n\
+             starts:\n  {}\n\
+             Correct that, then run 'zpool set cachefile= POOL' for each, which writes the file\n\
+             again.",
+            status.cache_failures.join("\n  ")
+        )
+    });
+    let texts: Vec<String> = record.chain(cached).collect();
+    (!texts.is_empty()).then(|| texts.join("\n"))
+}
+
+fn may_start() -> bool {
+    std::env::var_os(NO_START).is_none()
+}
+
+fn is_denied(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::PermissionDenied
+}
+
+fn died(death: &death::Death) -> CallError {
+    let text = death.text();
+    CallError::Refused(ControlError::DaemonDied { text })
+}
+
+/// Whether a request cannot be answered by whoever has lost the pools of a daemon.
+fn is_about_pools(request: &Request) -> bool {
+    match request {
+        Request::Alarms { .. }
+        | Request::Dashboard { .. }
+        | Request::SettingsList { .. }
+        | Request::SettingsSet { .. }
+        | Request::EventsClear
+        | Request::DaemonForget
+        | Request::DaemonForgetPools { .. }
+        | Request::DaemonStop { .. } => false,
+        Request::Noted { asked, .. } => is_about_pools(asked),
+        other => !needs_daemon(other),
+    }
+}
+
+/// The descriptors that go with a request: a stream comes from where the command reads, and goes
+/// to where it writes.
+fn beside(request: &Request) -> Vec<BorrowedFd<'static>> {
+    match request {
+        Request::Receive { .. } => vec![rustix::stdio::stdin()],
+        Request::Send { .. } => vec![rustix::stdio::stdout()],
+        _ => Vec::new(),
+    }
+}
+
+fn needs_daemon(request: &Request) -> bool {
+    let makes_pool = |change: &Change| matches!(change, Change::CreatePool(_));
+    match request {
+        Request::ImportSearch { .. } | Request::Import { .. } => true,
+        Request::Change { change, .. } => makes_pool(change),
+        Request::Noted { asked, .. } => needs_daemon(asked),
+        _ => false,
+    }
+}
+
+/// A root of a listing, and that it does not exist.
+fn no_such_root(root: String) -> (String, ControlError) {
+    let name = root.clone();
+    let error = if root.contains('#') {
+        ControlError::NoSuchBookmark { bookmark: name }
+    } else {
+        ControlError::NoSuchDataset { dataset: name }
+    };
+    (root, error)
+}
+
+fn not_running() -> ControlError {
+    ControlError::Unreachable {
+        reason: CallError::NotRunning.to_string(),
+    }
+}
+
+/// What a daemon without pools would answer.
+// tidy: allow(long-function, one arm for each request, so that none is forgotten)
+fn without_daemon(request: Request, disks: Option<LeftDisks>) -> Result<Response, ControlError> {
+    let pool_of = |name: &str| {
+        name.split(['/', '@', '#'])
+            .next()
+            .unwrap_or(name)
+            .to_owned()
+    };
+    let no_pool = |pool: String| ControlError::NoSuchPool { pool };
+    let no_dataset = |dataset: String| Err(ControlError::NoSuchDataset { dataset });
+    let named = |pool: String| (pool.clone(), no_pool(pool));
+    let no_pools = |pools: Vec<String>| pools.into_iter().map(named).collect();
+    match request {
+        Request::PoolList { pools, .. } => Ok(Response::Pools {
+            pools: Vec::new(),
+            failures: no_pools(pools),
+        }),
+        Request::PoolStatus { pools, .. } => Ok(Response::Statuses {
+            pools: Vec::new(),
+            failures: no_pools(pools),
+        }),
+        Request::DatasetList { roots, .. } => Ok(Response::Failures {
+            failures: roots.into_iter().map(no_such_root).collect(),
+            done: 0,
+        }),
+        Request::MountAll { below: None, .. } | Request::UnmountAll { .. } => {
+            Ok(Response::Failures {
+                failures: Vec::new(),
+                done: 0,
+            })
+        }
+        Request::Noted { asked, .. } => without_daemon(*asked, disks),
+        Request::MountList => Ok(Response::Mounts { mounts: Vec::new() }),
+        Request::EventsClear => Ok(Response::Cleared { events: 0 }),
+        Request::Events { pool: None, .. } => Ok(Response::Done),
+        Request::Events {
+            pool: Some(pool), ..
+        }
+        | Request::Export { pool, .. }
+        | Request::VdevGet { pool, .. }
+        | Request::PoolOpened { pool }
+        | Request::PoolGroups { pool }
+        | Request::Stores { pool, .. }
+        | Request::Verify { pool, .. }
+        | Request::ErrorHistory { pool }
+        | Request::History { pool } => Err(no_pool(pool)),
+        Request::Holds { snapshot, .. } => no_dataset(snapshot),
+        Request::Diff { from, .. } => no_dataset(pool_of(&from)),
+        Request::Unmount { target, .. } if target.starts_with('/') => {
+            Err(ControlError::NotMounted { target })
+        }
+        Request::Unmount { target, .. } => no_dataset(target),
+        Request::MountAll {
+            below: Some(dataset),
+            ..
+        }
+        | Request::SnapshotSpace { dataset, .. }
+        | Request::Mount { dataset, .. }
+        | Request::LoadKey { dataset, .. }
+        | Request::UnloadKey { dataset }
+        | Request::UserSpace { dataset, .. } => no_dataset(dataset),
+        Request::Receive { receive, .. } => no_dataset(receive.target),
+        Request::Http { act } => match act {
+            HttpAct::Status => Ok(Response::Http {
+                servers: Vec::new(),
+            }),
+            HttpAct::Start { sites, .. } => {
+                no_dataset(sites.into_iter().next().unwrap_or_default().dataset)
+            }
+            HttpAct::Reload => Ok(Response::Done),
+            HttpAct::Stop { targets, .. } => match targets.into_iter().next() {
+                None => Ok(Response::Done),
+                Some(target) => Err(HttpRefusal::NotServed { target }.into()),
+            },
+        },
+        Request::Ublk { act } => match (act, disks) {
+            (UblkAct::Serve { volumes, .. }, _) => {
+                no_dataset(volumes.into_iter().next().unwrap_or_default())
+            }
+            (UblkAct::Status, Some(disks)) => Ok(Response::Ublk {
+                status: (disks.status)(),
+            }),
+            (UblkAct::Stop { targets, force }, Some(disks)) => (disks.stop)(&targets, force),
+            (UblkAct::Status | UblkAct::Stop { .. }, None) => Err(not_running()),
+        },
+        Request::Nbd { act } => match act {
+            NbdAct::Status => Ok(Response::Nbd {
+                servers: Vec::new(),
+            }),
+            NbdAct::Serve { volumes, .. } => {
+                no_dataset(volumes.into_iter().next().unwrap_or_default())
+            }
+            NbdAct::Stop { targets, .. } => match targets.into_iter().next() {
+                None => Ok(Response::Done),
+                Some(target) => Err(NbdRefusal::NotServed { target }.into()),
+            },
+        },
+        Request::Send { send } => no_dataset(send.target),
+        Request::ReclaimedBy { .. }
+        | Request::Alarms { .. }
+        | Request::Dashboard { .. }
+        | Request::SettingsList { .. }
+        | Request::SettingsSet { .. }
+        | Request::Metrics { .. }
+        | Request::DaemonStatus
+        | Request::DaemonForget
+        | Request::DaemonForgetPools { .. }
+        | Request::Change { .. }
+        | Request::DaemonStop { .. }
+        | Request::ImportSearch { .. }
+        | Request::Import { .. } => Err(not_running()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A daemon that starts by itself starts from `/`, where it did not find these files.
+    #[test]
+    fn files_named_from_here_are_found_from_anywhere() {
+        let here = std::env::current_dir().expect("a directory");
+        let of = |name: &str, files: &str| absolute(name, files.into()).expect("absolute");
+        assert_eq!(of("CENOTE_STATE", "a:b"), here.join("a:b"));
+        assert_eq!(of("CENOTE_ALARMS", ""), "");
+        assert_eq!(of("CENOTE_SETTINGS", ""), "");
+        let both = format!("{}:/b", here.join("a").display());
+        assert_eq!(of("CENOTE_SETTINGS", "a:/b"), both.as_str());
+    }
+}

@@ -1,0 +1,4 @@
+//! Commands that mount and unmount: `cenote mount` and `unmount`.
+
+pub mod mount;
+pub mod unmount;

@@ -1,0 +1,24 @@
+//! What commands share that read a pool's devices themselves: no daemon, no mount.
+//!
+//! Each of them opens the pool read-only, does one thing, and ends. What it cannot read it says
+//! with the file's path and goes on where that makes sense; the exit code then is 1.
+//!
+//! | code | meaning |
+//! | --- | --- |
+//! | 0 | everything was done and nothing is wrong |
+//! | 1 | something could not be done, or damage was found |
+//! | 2 | the command line is wrong; nothing was done |
+//! | 3 | a signal stopped the command; run again, it goes on |
+
+pub mod datasets;
+mod diagnosis;
+pub mod failure;
+mod keys;
+pub mod line;
+pub mod opener;
+pub mod options;
+pub mod output;
+pub mod place;
+pub mod session;
+pub mod spec;
+pub mod stop;

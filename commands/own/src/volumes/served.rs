@@ -1,0 +1,165 @@
+//! Volumes that the daemon serves for one command, which is their client.
+
+use crate::nbd::address::uris;
+use cenote_control::model::{
+    ControlError, NbdAct, NbdListen, NbdRefusal, NbdServer, Refusal, Request, Response,
+};
+use cenote_control::protocol::socket_of_process;
+use cenote_device::Device;
+use cenote_nbd_client::NbdDevice;
+use cenote_words::context::{Context, Outcome, Stop, failed, mismatch};
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a command's socket has behind the daemon's, before the number of its process.
+const SUFFIX: &str = ".nbd.";
+
+/// Connections that one server takes, but for some that others may need, and those to one volume.
+const CONNECTIONS_MAX: usize = 240;
+const CONNECTIONS: usize = 4;
+
+/// Volumes that are connected.
+pub struct Served {
+    pub devices: Vec<(String, Arc<NbdDevice>)>,
+    /// The socket that they are served on.
+    address: String,
+}
+
+fn ask(act: NbdAct, context: &mut Context) -> Result<Vec<NbdServer>, Stop> {
+    match context.ask(Request::Nbd { act }) {
+        Ok(Response::Nbd { servers }) => Ok(servers),
+        Ok(Response::Done) => Ok(Vec::new()),
+        Ok(_) => failed(mismatch().to_string()),
+        Err(error) => failed(error.to_string()),
+    }
+}
+
+/// The socket of one command, beside that of the daemon.
+///
+/// On the daemon's own server the volume would be there for others, too, and what another command
+/// or the user began to serve would end with this one.
+fn socket_of(process: u32) -> String {
+    let socket = socket_of_process();
+    let socket = std::path::absolute(&socket).unwrap_or(socket);
+    format!("{}{SUFFIX}{process}", socket.display())
+}
+
+/// The command whose socket this is.
+fn process_of(address: &str) -> Option<u32> {
+    let (start, process) = address.rsplit_once(SUFFIX)?;
+    let process = process.parse().ok()?;
+    (socket_of(process) == address && !start.is_empty()).then_some(process)
+}
+
+fn withdraw(address: String, context: &mut Context) -> Result<(), Stop> {
+    let act = NbdAct::Stop {
+        targets: vec![address],
+        force: true,
+    };
+    let request = Request::Nbd { act };
+    // The first one fails where the daemon was restarted since the last.
+    let asked = context.ask(request.clone());
+    match asked.or_else(|_| context.ask(request)) {
+        // It ended with its pool, or with the volume.
+        Ok(_) | Err(ControlError::Refused(Refusal::Nbd(NbdRefusal::NotServed { .. }))) => Ok(()),
+        Err(error) => failed(error.to_string()),
+    }
+}
+
+/// Ends what commands left that were killed.
+fn withdraw_left(context: &mut Context) -> Result<(), Stop> {
+    for server in ask(NbdAct::Status, context)? {
+        for address in server.addresses {
+            let process = process_of(&address);
+            if process.is_some_and(|process| !Path::new(&format!("/proc/{process}")).exists()) {
+                withdraw(address, context)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Served {
+    /// Has the daemon serve volumes, and connects to them.
+    pub fn begin(
+        names: &[String],
+        is_read_only: bool,
+        context: &mut Context,
+    ) -> Result<Self, Stop> {
+        if names.len() > CONNECTIONS_MAX {
+            let count = names.len();
+            return failed(format!(
+                "{count} volumes are too many for one command; name {CONNECTIONS_MAX} at most"
+            ));
+        }
+        withdraw_left(context)?;
+        let address = socket_of(std::process::id());
+        let act = NbdAct::Serve {
+            volumes: names.to_vec(),
+            read_only: is_read_only,
+            listen: NbdListen {
+                unix: Some(address.clone()),
+                ..NbdListen::default()
+            },
+        };
+        let servers = ask(act, context)?;
+        let mut served = Self {
+            devices: Vec::new(),
+            address,
+        };
+        match served.connect(names, is_read_only, &servers) {
+            Ok(()) => Ok(served),
+            Err(reason) => {
+                served.end(context)?;
+                failed(reason)
+            }
+        }
+    }
+
+    fn connect(
+        &mut self,
+        names: &[String],
+        is_read_only: bool,
+        servers: &[NbdServer],
+    ) -> Result<(), String> {
+        let server = servers
+            .first()
+            .ok_or("the daemon does not listen for NBD clients")?;
+        let connections = CONNECTIONS_MAX / names.len().max(1);
+        for name in names {
+            let uris = uris(server, name);
+            let uri = uris
+                .first()
+                .ok_or("the daemon's NBD server has no address")?;
+            // QEMU's programs, which get the address of a single volume, do not know the option.
+            let uri = match connections < CONNECTIONS {
+                true => &format!("{uri}&connections={connections}"),
+                false => uri,
+            };
+            let device = NbdDevice::open(Path::new(uri), !is_read_only);
+            let device = device.map_err(|error| format!("{name}: {error}"))?;
+            if !is_read_only && !device.is_writable() {
+                return Err(format!(
+                    "{name} is read-only: its property readonly is on, it is a snapshot, or its \
+                     pool is imported read-only"
+                ));
+            }
+            self.devices.push((name.clone(), Arc::new(device)));
+        }
+        Ok(())
+    }
+
+    /// Makes everything durable, and has the daemon serve the volumes no longer.
+    pub fn end(self, context: &mut Context) -> Outcome {
+        let mut failure = None;
+        for (name, device) in self.devices {
+            if device.is_writable()
+                && let Err(error) = device.flush()
+            {
+                failure = Some(format!("{name}: {error}"));
+            }
+        }
+        withdraw(self.address, context)?;
+        failure.map_or(Ok(0), failed)
+    }
+}

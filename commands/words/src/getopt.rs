@@ -1,0 +1,480 @@
+//! Command lines, read as getopt reads them: combined letters, `-oname`, options after operands,
+//! `--`.
+//!
+//! The error texts are part of the contract: replication tools probe for options by matching
+//! `invalid option` in the first line (cli/contract.md 1).
+//!
+//! An option that is declared and does nothing is a lie: `zpool import -E` once was. So a command
+//! line remembers which options its command asked for. Whatever was given and not asked for when
+//! the command ended well, is reported ([`unread`]); a test gives every option of every command and
+//! looks whether anything asks for it. Checks of what goes together use [`Parsed::given`], which
+//! does not count.
+
+use std::cell::{Cell, RefCell};
+use std::ffi::{OsStr, OsString};
+use std::ops::Deref;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use thiserror::Error;
+
+/// The command line cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum OptionError {
+    /// No such option.
+    #[error("invalid option '{0}'")]
+    Invalid(String),
+    /// No such option, but one that is spelled nearly so.
+    #[error("invalid option '{0}'\n{1}")]
+    InvalidNear(String, String),
+    /// The command has the option, but not with these operands.
+    #[error("option '{0}' has no effect here; leave it out")]
+    Idle(String),
+    /// The option needs an argument.
+    #[error("missing argument for '{0}' option")]
+    MissingArgument(String),
+}
+
+/// The options of a command: letters, `:` after those that take an argument, and long names with
+/// the letter or name they stand for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Grammar {
+    /// Like getopt's: `Hpo:`.
+    pub letters: &'static str,
+    /// Long name, what it is reported as, whether it takes an argument.
+    pub long: &'static [(&'static str, &'static str, bool)],
+}
+
+/// A word of a command line: text, or any bytes.
+pub trait Word: Clone + Default + Deref {
+    /// Its bytes.
+    fn bytes(&self) -> &[u8];
+    /// The word of a part of these bytes.
+    fn of(bytes: &[u8]) -> Self;
+}
+
+impl Word for String {
+    fn bytes(&self) -> &[u8] {
+        self.as_bytes()
+    }
+
+    fn of(bytes: &[u8]) -> Self {
+        String::from_utf8_lossy(bytes).into_owned()
+    }
+}
+
+impl Word for OsString {
+    fn bytes(&self) -> &[u8] {
+        OsStr::as_bytes(self)
+    }
+
+    fn of(bytes: &[u8]) -> Self {
+        OsString::from_vec(bytes.to_vec())
+    }
+}
+
+/// One option that a command has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// What the command asks for.
+    pub name: String,
+    /// Its letter.
+    pub letter: Option<char>,
+    /// Its long name.
+    pub long: Option<&'static str>,
+    /// Whether it takes an argument.
+    pub takes: bool,
+}
+
+/// An option of a command line.
+#[derive(Clone, Debug, Default)]
+struct Given<W> {
+    name: String,
+    argument: W,
+    is_asked: Cell<bool>,
+}
+
+thread_local! {
+    /// The options of the last command line that nothing asked for.
+    static UNREAD: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Takes the options that were given since the last call, and that no code asked for.
+pub fn unread() -> Vec<String> {
+    UNREAD.take()
+}
+
+/// The options of a command line, which reports those that nobody asked for.
+#[derive(Debug, Default)]
+struct Options<W>(Vec<Given<W>>);
+
+impl<W> Drop for Options<W> {
+    fn drop(&mut self) {
+        let unread = self.0.iter().filter(|given| !given.is_asked.get());
+        let names = unread.map(|given| given.name.clone());
+        UNREAD.with_borrow_mut(|all| all.extend(names));
+    }
+}
+
+/// A command line taken apart.
+#[derive(Debug, Default)]
+pub struct Parsed<W = String> {
+    options: Options<W>,
+    /// Everything else, in order.
+    pub operands: Vec<W>,
+}
+
+impl<W: Word> Parsed<W> {
+    /// The options of these names, in order, each with its argument.
+    pub fn in_order<'a, 'n>(
+        &'a self,
+        names: &'n [&'n str],
+    ) -> impl Iterator<Item = (&'a str, &'a W)> + use<'a, 'n, W> {
+        watch::asked(names);
+        let given = self.options.0.iter();
+        let meant = given.filter(|given| names.contains(&given.name.as_str()));
+        meant.map(|given| {
+            given.is_asked.set(true);
+            (given.name.as_str(), &given.argument)
+        })
+    }
+
+    /// Whether an option was given, and is about to have its effect.
+    pub fn has(&self, name: &str) -> bool {
+        self.in_order(&[name]).count() > 0
+    }
+
+    /// Whether an option was given, for a check of what goes together.
+    pub fn given(&self, name: &str) -> bool {
+        self.options.0.iter().any(|given| given.name == name)
+    }
+
+    /// Refuses options other than these: the subcommand that was named does not have them.
+    pub fn only(&self, names: &[&str]) -> Result<(), OptionError> {
+        let mut given = self.options.0.iter();
+        match given.find(|given| !names.contains(&given.name.as_str())) {
+            Some(other) => {
+                let dashes = if other.name.len() == 1 { "-" } else { "--" };
+                Err(OptionError::Idle(format!("{dashes}{}", other.name)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The last argument of an option.
+    pub fn last(&self, name: &str) -> Option<&W::Target> {
+        let names = [name];
+        let last = self.in_order(&names).last();
+        last.map(|(_, argument)| &**argument)
+    }
+
+    /// All arguments of an option, in order.
+    pub fn all<'a>(&'a self, name: &str) -> impl Iterator<Item = &'a W::Target> + use<'a, W> {
+        let names = [name];
+        let all: Vec<&'a W> = self
+            .in_order(&names)
+            .map(|(_, argument)| argument)
+            .collect();
+        all.into_iter().map(|argument| &**argument)
+    }
+
+    /// Reads a command line of a command that has these options.
+    ///
+    /// `shown` is how a wrong option is written in a message.
+    pub fn read(
+        known: &[Known],
+        words: &[W],
+        shown: fn(&str) -> String,
+    ) -> Result<Self, OptionError> {
+        watch::declared(known);
+        let mut line = Words::new(words.to_vec());
+        let mut parsed = Parsed {
+            options: Options(Vec::new()),
+            operands: Vec::new(),
+        };
+        while let Some(word) = line.next().map_err(|error| error.shown(shown))? {
+            let found = match &word {
+                Token::Operand(word) => {
+                    parsed.operands.push(word.clone());
+                    continue;
+                }
+                Token::Letter(letter) => known.iter().find(|known| known.letter == Some(*letter)),
+                Token::Long(name) => find_long(known, name),
+            };
+            let Some(found) = found else {
+                return Err(not_known(&word, known).shown(shown));
+            };
+            let argument = match found.takes {
+                true => line.value().map_err(|error| error.shown(shown))?,
+                false => W::default(),
+            };
+            parsed.options.0.push(Given {
+                name: found.name.clone(),
+                argument,
+                is_asked: Cell::new(false),
+            });
+        }
+        Ok(parsed)
+    }
+}
+
+/// The option of a long name, which may be cut as long as it is one's alone.
+fn find_long<'k>(known: &'k [Known], name: &str) -> Option<&'k Known> {
+    let begins = |known: &&Known| known.long.is_some_and(|long| long.starts_with(name));
+    let mut like = known.iter().filter(begins);
+    let exact = known.iter().find(|known| known.long == Some(name));
+    match (exact, like.next(), like.next()) {
+        (Some(option), ..) | (None, Some(option), None) => Some(option),
+        _ => None,
+    }
+}
+
+fn not_known<W>(word: &Token<W>, known: &[Known]) -> OptionError {
+    let name = match word {
+        Token::Letter(letter) => return OptionError::Invalid(format!("-{letter}")),
+        Token::Long(name) => format!("--{name}"),
+        Token::Operand(_) => String::new(),
+    };
+    let names = known.iter().filter_map(|known| known.long);
+    let names: Vec<String> = names.map(|long| format!("--{long}")).collect();
+    match cenote_base::did_you_mean(&name, names.iter().map(String::as_str)) {
+        Some(question) => OptionError::InvalidNear(name, question),
+        None => OptionError::Invalid(name),
+    }
+}
+
+/// What a command line is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Token<W> {
+    /// `-l`, perhaps one of several behind one dash.
+    Letter(char),
+    /// `--long`.
+    Long(String),
+    /// Anything else.
+    Operand(W),
+}
+
+/// A command line that is read from its beginning to its end.
+#[derive(Debug)]
+pub struct Words<W> {
+    rest: std::vec::IntoIter<W>,
+    /// What follows the last option in its own word: more letters.
+    letters: Vec<u8>,
+    /// The same behind `=`.
+    attached: Option<W>,
+    /// The last option, with its dashes.
+    option: String,
+    /// Whether there was `--`.
+    is_over: bool,
+}
+
+impl<W: Word> Words<W> {
+    /// The words behind a command's name.
+    pub fn new(words: Vec<W>) -> Self {
+        Words {
+            rest: words.into_iter(),
+            letters: Vec::new(),
+            attached: None,
+            option: String::new(),
+            is_over: false,
+        }
+    }
+
+    /// The next part of the line; an error if the last option had an argument and takes none.
+    pub fn next(&mut self) -> Result<Option<Token<W>>, OptionError> {
+        if self.attached.is_some() {
+            return Err(OptionError::Invalid(self.option.clone()));
+        }
+        if let Some(letter) = String::from_utf8_lossy(&self.letters).chars().next() {
+            return Ok(Some(self.letter(letter)));
+        }
+        let Some(word) = self.rest.next() else {
+            return Ok(None);
+        };
+        Ok(Some(match word.bytes() {
+            _ if self.is_over => Token::Operand(word),
+            b"--" => {
+                self.is_over = true;
+                return self.next();
+            }
+            [b'-', b'-', long @ ..] => {
+                let end = long.iter().position(|byte| *byte == b'=');
+                self.attached = end.map(|end| W::of(&long[end + 1..]));
+                let name = &long[..end.unwrap_or(long.len())];
+                let name = String::from_utf8_lossy(name).into_owned();
+                self.option = format!("--{name}");
+                Token::Long(name)
+            }
+            [b'-', letters @ ..] if !letters.is_empty() => {
+                self.letters = letters.to_vec();
+                return self.next();
+            }
+            _ => Token::Operand(word),
+        }))
+    }
+
+    fn letter(&mut self, letter: char) -> Token<W> {
+        // What is no text is one letter that nobody knows, and so the last.
+        let length = letter.len_utf8().min(self.letters.len());
+        self.letters.drain(..length);
+        self.option = format!("-{letter}");
+        Token::Letter(letter)
+    }
+
+    /// The argument of the option that was read last.
+    pub fn value(&mut self) -> Result<W, OptionError> {
+        if let Some(value) = self.attached.take() {
+            return Ok(value);
+        }
+        if !self.letters.is_empty() {
+            return Ok(W::of(&std::mem::take(&mut self.letters)));
+        }
+        let missing = || OptionError::MissingArgument(self.option.clone());
+        self.rest.next().ok_or_else(missing)
+    }
+}
+
+impl OptionError {
+    /// The same with the option written as `shown` does.
+    fn shown(self, shown: fn(&str) -> String) -> Self {
+        match self {
+            OptionError::Invalid(name) => OptionError::Invalid(shown(&name)),
+            OptionError::InvalidNear(name, near) => OptionError::InvalidNear(shown(&name), near),
+            OptionError::MissingArgument(name) => OptionError::MissingArgument(shown(&name)),
+            other => other,
+        }
+    }
+}
+
+impl Grammar {
+    /// Only letters.
+    pub const fn letters(letters: &'static str) -> Self {
+        Grammar { letters, long: &[] }
+    }
+
+    fn known(&self) -> Vec<Known> {
+        let mut known = Vec::new();
+        let mut letters = self.letters.chars().peekable();
+        while let Some(letter) = letters.next() {
+            let takes = letters.next_if_eq(&':').is_some();
+            known.push(Known {
+                name: letter.to_string(),
+                letter: Some(letter),
+                long: None,
+                takes,
+            });
+        }
+        known.extend(self.long.iter().map(|(long, reported, takes)| Known {
+            name: (*reported).to_owned(),
+            letter: None,
+            long: Some(long),
+            takes: *takes,
+        }));
+        known
+    }
+
+    /// Takes a command line apart.
+    pub fn parse(&self, arguments: &[String]) -> Result<Parsed, OptionError> {
+        // OpenZFS shows a wrong option without its dashes.
+        let shown = |name: &str| name.trim_start_matches('-').to_owned();
+        Parsed::read(&self.known(), arguments, shown)
+    }
+}
+
+pub mod watch {
+    //! What commands declare and ask for, for the test that gives them every option.
+
+    use super::Known;
+    use std::cell::RefCell;
+    use std::collections::BTreeSet;
+
+    /// Options that commands have, and those that they asked for.
+    #[derive(Debug, Default)]
+    pub struct Seen {
+        /// The options that commands have.
+        pub declared: Vec<Known>,
+        /// The names that they asked for.
+        pub asked: BTreeSet<String>,
+    }
+
+    thread_local! {
+        static SEEN: RefCell<Seen> = RefCell::default();
+    }
+
+    pub(super) fn declared(known: &[Known]) {
+        SEEN.with_borrow_mut(|seen| seen.declared.extend_from_slice(known));
+    }
+
+    pub(super) fn asked(names: &[&str]) {
+        let names = names.iter().map(|name| (*name).to_owned());
+        SEEN.with_borrow_mut(|seen| seen.asked.extend(names));
+    }
+
+    /// Takes what was seen since the last call.
+    pub fn take() -> Seen {
+        SEEN.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LIST: Grammar = Grammar {
+        letters: "Hpo:d:r",
+        long: &[
+            ("json", "j", false),
+            ("json-int", "json-int", false),
+            ("key", "k", true),
+        ],
+    };
+
+    fn parse(line: &str) -> Result<Parsed, OptionError> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        LIST.parse(&words)
+    }
+
+    #[test]
+    fn letters_combine_and_mix_with_operands() {
+        let parsed = parse("-Hpo name tank -d0 -oused a").expect("valid");
+        assert_eq!(parsed.operands, ["tank", "a"]);
+        assert!(parsed.has("H") && parsed.has("p") && !parsed.has("r"));
+        assert_eq!(parsed.last("o"), Some("used"));
+        assert_eq!(parsed.all("o").collect::<Vec<_>>(), ["name", "used"]);
+        assert_eq!(parsed.last("d"), Some("0"));
+    }
+
+    #[test]
+    fn two_dashes_end_the_options() {
+        let parsed = parse("-H -- -p -").expect("valid");
+        assert_eq!(parsed.operands, ["-p", "-"]);
+        assert!(!parsed.has("p"));
+    }
+
+    #[test]
+    fn long_names_may_be_cut_and_carry_arguments() {
+        assert!(parse("--json").expect("exact").has("j"));
+        assert!(parse("--json-").expect("unique").has("json-int"));
+        assert_eq!(parse("--key=a=b").expect("valid").last("k"), Some("a=b"));
+        assert_eq!(parse("--key v").expect("valid").last("k"), Some("v"));
+        assert!(parse("--nosuch").is_err());
+        assert!(parse("--json=1").is_err());
+    }
+
+    #[test]
+    fn errors_name_the_option() {
+        let text = |line| parse(line).expect_err("invalid").to_string();
+        assert_eq!(text("-HQ"), "invalid option 'Q'");
+        assert_eq!(text("-o"), "missing argument for 'o' option");
+        assert_eq!(text("-:"), "invalid option ':'");
+        assert_eq!(text("--nosuch"), "invalid option 'nosuch'");
+    }
+
+    #[test]
+    fn options_that_nothing_asks_for_are_reported() {
+        let parsed = parse("-Hpo name tank").expect("valid");
+        assert!(parsed.has("H") && parsed.given("p") && !parsed.has("r"));
+        drop(parsed);
+        assert_eq!(unread(), ["p", "o"]);
+        assert!(unread().is_empty());
+    }
+}

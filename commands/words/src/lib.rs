@@ -1,0 +1,41 @@
+//! What all commands have in common, whichever program they belong to.
+//!
+//! A command reads its line with a table of options ([`flag`], [`getopt`]), asks the daemon and
+//! prints through a [`context::Context`], and says sizes, dates, tables and JSON by [`format`].
+//! Help ([`help`], [`program`]), manual pages ([`manual`]) and the completions of shells
+//! ([`completion`]) are made from the same tables: whoever runs commands hands in a
+//! [`command::Table`] of them, so that nothing here knows a command by its name.
+//!
+//! What two programs show alike is here, too: the rows of a pool's vdevs ([`vdev_rows`]), its
+//! stores ([`stores`]), the names of its features.
+//!
+//! Deliberately absent: pools, and the way to the daemon. A context has a [`context::Daemon`];
+//! tests give it canned answers ([`testing`]).
+
+#![forbid(unsafe_code)]
+
+pub mod command;
+mod command_line;
+pub mod completion;
+pub mod context;
+mod features;
+pub mod flag;
+pub mod format;
+pub mod getopt;
+pub mod help;
+pub mod key_file;
+pub mod manual;
+pub mod missing;
+pub mod program;
+pub mod progress;
+pub mod prompt;
+pub mod secrecy;
+pub mod stores;
+pub mod suggest;
+pub mod testing;
+pub mod texts;
+pub mod vdev_rows;
+pub mod version;
+
+pub use command_line::command_line;
+pub use features::FEATURES;

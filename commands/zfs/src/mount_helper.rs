@@ -1,0 +1,227 @@
+//! `mount.zfs`, which `mount -t zfs DATASET DIRECTORY` and lines of `/etc/fstab` call.
+//!
+//! Options, texts and exit codes are those of OpenZFS's helper (cli/contract.md 5), read off the
+//! programs of 2.3.2, except that a failure says what failed and where.
+
+use cenote_control::model::{ControlError, DatasetKind, MountOptions, Request};
+
+use crate::zfs;
+use cenote_words::command::Other;
+use cenote_words::context::{Context, Outcome, Stop, failed};
+use cenote_words::getopt::{Grammar, OptionError};
+use cenote_words::manual::{Page, Roff, examples_section};
+
+/// The name it is called by.
+pub const NAME: &str = "mount.zfs";
+/// The same for `mount -o remount`, which goes by the type that the kernel lists.
+pub const NAME_BY_TYPE: &str = "mount.fuse.cenote";
+
+/// What describes it.
+pub const OTHER: Other = Other {
+    name: NAME,
+    alias: NAME_BY_TYPE,
+    topics: &[],
+    page,
+};
+
+/// The section of the manual that it is in.
+const SECTION: u8 = 8;
+
+/// What `-h` prints.
+const SYNOPSIS: &str = "Usage: mount.zfs [-sfnvh] [-o options] <dataset> <mountpoint>";
+/// Its options, and what they do.
+const OPTIONS: [(&str, &str); 6] = [
+    ("-o OPTION[,...]", "Mount options: ro, noatime, nosuid, ..."),
+    ("-s", "Ignore mount options that are unknown."),
+    ("-f", "Only check; mount nothing."),
+    ("-n", "Accepted; there is no /etc/mtab to write to."),
+    ("-v", "Print what is mounted where."),
+    ("-h", "Print the synopsis."),
+];
+
+const OPERANDS: &str = "usage: mount <dataset> <mountpoint>";
+
+/// What mount(8) calls a failure of the system, as against one of the caller.
+const SYSTEM_FAILURE: u8 = 2;
+
+/// Words of `/etc/fstab` that are for those who read it, and not for the file system.
+const WORDS_OF_TABLE: [&str; 9] = [
+    "_netdev", "auto", "group", "noauto", "nofail", "nouser", "owner", "user", "users",
+];
+
+const WORDS_OF_FUSE: [&str; 6] = [
+    "allow_other",
+    "blksize",
+    "default_permissions",
+    "group_id",
+    "max_read",
+    "user_id",
+];
+
+/// Mounts a file system with `mountpoint=legacy`, or a snapshot.
+pub fn run(arguments: &[String], context: &mut Context) -> u8 {
+    match mount(arguments, context) {
+        Ok(code) | Err(Stop::Code(code)) => code,
+        Err(Stop::Usage(message) | Stop::Failed(message)) => {
+            context.complain(&message);
+            1
+        }
+    }
+}
+
+fn mount(arguments: &[String], context: &mut Context) -> Outcome {
+    let mut options = arguments.iter().take_while(|word| *word != "--");
+    if options.any(|word| word == "--help" || word == "-?") {
+        context.line(SYNOPSIS);
+        return Ok(0);
+    }
+    // `-t` repeats the type, where that has a dot in it.
+    let parsed = match Grammar::letters("sfnvho:t:").parse(arguments) {
+        Ok(parsed) => parsed,
+        Err(OptionError::Invalid(letter)) => {
+            return failed(format!("Invalid option '{letter}'\n{SYNOPSIS}"));
+        }
+        Err(error) => return failed(format!("{error}\n{SYNOPSIS}")),
+    };
+    if parsed.has("h") {
+        context.line(SYNOPSIS);
+        return Ok(0);
+    }
+    let (name, directory) = match parsed.operands.as_slice() {
+        [] => return failed(format!("missing dataset argument\n{OPERANDS}")),
+        [_] => return failed(format!("missing mountpoint argument\n{OPERANDS}")),
+        [name, directory] => (name.as_str(), directory.as_str()),
+        _ => return failed(format!("too many arguments\n{OPERANDS}")),
+    };
+    let given = parsed.all("o").flat_map(|list| list.split(','));
+    let options: Vec<String> = given
+        .filter(|word| !is_for_table(word) && !is_of_fuse(word))
+        .map(str::to_owned)
+        .collect();
+    let at = match std::fs::canonicalize(context.directory.join(directory)) {
+        Ok(at) => at.to_string_lossy().into_owned(),
+        Err(error) => {
+            let reason = zfs::reason(&error);
+            context.complain(&format!(
+                "filesystem '{name}' cannot be mounted at '{directory}' due to \
+                 canonicalization error: {reason}"
+            ));
+            return Ok(SYSTEM_FAILURE);
+        }
+    };
+    let dataset = match zfs::mountable(name, context) {
+        Ok(dataset) => dataset,
+        Err(error @ ControlError::Unreachable { .. }) => return failed(error.to_string()),
+        Err(_) => {
+            return failed(format!(
+                "filesystem '{name}' cannot be mounted, unable to open the dataset"
+            ));
+        }
+    };
+    let is_asked_by_zfs = options.iter().any(|word| word == "zfsutil");
+    let is_allowed = is_asked_by_zfs || options.iter().any(|word| word == "remount");
+    if dataset.kind == DatasetKind::Filesystem && !is_allowed && !zfs::is_legacy(&dataset) {
+        return failed(format!(
+            "filesystem '{name}' cannot be mounted using 'mount'.\n\
+             Use 'zfs set mountpoint=legacy' or 'zfs mount {name}'.\n\
+             See zfs(8) for more information."
+        ));
+    }
+    if parsed.has("v") {
+        context.line(&format!(
+            "{NAME}:\n  dataset:    \"{name}\"\n  mountpoint: \"{at}\"\n  mountopts:  \"{}\"",
+            options.join(",")
+        ));
+    }
+    if parsed.has("f") {
+        return Ok(0);
+    }
+    mount_at(name, &at, options, parsed.has("s"), context)
+}
+
+fn is_for_table(word: &str) -> bool {
+    WORDS_OF_TABLE.contains(&word)
+        || ["x-", "X-", "comment="]
+            .iter()
+            .any(|start| word.starts_with(start))
+}
+
+/// Words that the kernel lists for a FUSE mount, which mount(8) passes on to a remount.
+fn is_of_fuse(word: &str) -> bool {
+    let name = word.split('=').next().unwrap_or(word);
+    WORDS_OF_FUSE.contains(&name)
+}
+
+/// Mounts it; options that are unknown are left out if `is_sloppy`.
+fn mount_at(
+    name: &str,
+    at: &str,
+    mut options: Vec<String>,
+    is_sloppy: bool,
+    context: &mut Context,
+) -> Outcome {
+    loop {
+        let request = Request::Mount {
+            dataset: name.to_owned(),
+            at: Some(at.to_owned()),
+            options: MountOptions {
+                options: options.clone(),
+                // mount(8) covers what is there.
+                overlay: true,
+                force: false,
+            },
+        };
+        let error = match context.ask(request) {
+            Ok(_) => return Ok(0),
+            Err(error) => error,
+        };
+        let word = error.wrong_option();
+        let unknown = word.and_then(|word| options.iter().position(|option| option == word));
+        match unknown {
+            Some(place) if is_sloppy => {
+                options.remove(place);
+            }
+            Some(place) => {
+                return failed(format!(
+                    "filesystem '{name}' cannot be mounted due to invalid option '{}'.\n\
+                     Use the '-s' option to ignore the bad mount option.",
+                    options[place]
+                ));
+            }
+            None => {
+                context.complain(&format!(
+                    "filesystem '{name}' cannot be mounted at '{at}': {error}"
+                ));
+                return Ok(SYSTEM_FAILURE);
+            }
+        }
+    }
+}
+
+/// Its manual page.
+fn page() -> Page {
+    let name = NAME;
+    let mut roff = Roff::new(name, SECTION, "mount a ZFS file system for mount(8)");
+    roff.section("SYNOPSIS");
+    roff.lines([SYNOPSIS.strip_prefix("Usage: ").unwrap_or(SYNOPSIS)]);
+    roff.section("DESCRIPTION");
+    roff.prose(
+        "mount(8) calls this program for 'mount -t zfs' and for lines of /etc/fstab.\n\
+         The file system must have mountpoint=legacy, or be a snapshot.\n\
+         \n\
+         A line of /etc/fstab:\n\
+         \n\
+         \x20 tank/home  /home  zfs  defaults,x-systemd.requires=zfs-import.target  0  0",
+    );
+    roff.section("OPTIONS");
+    for (option, text) in OPTIONS {
+        roff.entry(option, text);
+    }
+    examples_section(&mut roff, name);
+    roff.see_also(&[("mount".to_owned(), 8), ("zfs-mount".to_owned(), 8)]);
+    Page {
+        name: name.to_owned(),
+        section: SECTION,
+        text: roff.finish(),
+    }
+}

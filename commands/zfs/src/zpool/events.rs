@@ -1,0 +1,107 @@
+//! `zpool events`.
+
+use cenote_control::model::{Event, Part, Request, Response};
+use jiff::tz::TimeZone;
+
+use cenote_words::context::{Context, Outcome, failed, usage};
+use cenote_words::format::date::{Form, date};
+use cenote_words::getopt::Grammar;
+use cenote_words::texts::{cannot_open, with_context};
+
+/// `zpool events [-vHf [POOL] | -c]`
+pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
+    let parsed = Grammar::letters("vHfc").parse(arguments)?;
+    if parsed.operands.len() > 1 {
+        return usage("too many arguments");
+    }
+    if parsed.has("c") {
+        if !parsed.operands.is_empty() {
+            return usage("too many arguments");
+        }
+        if ["v", "H", "f"].iter().any(|option| parsed.given(option)) {
+            return usage("-c must be used alone");
+        }
+        return match context.ask(Request::EventsClear) {
+            Ok(Response::Cleared { events }) => {
+                context.line(&format!("cleared {events} events"));
+                Ok(0)
+            }
+            Ok(_) => Ok(0),
+            Err(error) => failed(with_context("cannot clear events", &error)),
+        };
+    }
+    let (verbose, script) = (parsed.has("v"), parsed.has("H"));
+    if !script {
+        context.line(&format!("{:<30} CLASS", "TIME"));
+    }
+    let request = Request::Events {
+        pool: parsed.operands.first().cloned(),
+        follow: parsed.has("f"),
+    };
+    let zone = context.zone.clone();
+    let mut lines = String::new();
+    // Following never ends by itself, so its lines are written as they come.
+    let follow = parsed.has("f");
+    let answer = context.ask_in_parts(request, &mut |part| {
+        if let Part::Events(events) = part {
+            for event in &events {
+                lines.push_str(&event_text(event, verbose, script, &zone));
+            }
+            if follow {
+                write_now(&mut lines);
+            }
+        }
+    });
+    context.print(&lines);
+    match (answer, parsed.operands.first()) {
+        (Ok(_), _) => Ok(0),
+        (Err(error), Some(pool)) => failed(cannot_open(pool, &error)),
+        (Err(error), None) => failed(with_context("failed to get events", &error)),
+    }
+}
+
+/// Past the buffer of the context: whoever follows wants to see each event when it comes.
+fn write_now(lines: &mut String) {
+    use std::io::Write;
+    let mut out = std::io::stdout().lock();
+    // A reader that left ends the command at its next event, by the broken connection.
+    let _ = out.write_all(lines.as_bytes());
+    let _ = out.flush();
+    lines.clear();
+}
+
+fn event_text(event: &Event, verbose: bool, script: bool, zone: &TimeZone) -> String {
+    let when = date(event.seconds, Form::Event, zone);
+    let separator = if script { '\t' } else { ' ' };
+    let nanoseconds = event.nanoseconds;
+    let mut text = format!("{when}.{nanoseconds:09}{separator}{}\n", event.class);
+    if verbose {
+        for (name, value) in &event.details {
+            text.push_str(&format!("        {name} = {value}\n"));
+        }
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_has_its_time_to_the_nanosecond() {
+        let event = Event {
+            class: "sysevent.fs.zfs.pool_import".to_owned(),
+            seconds: 1_700_000_000,
+            nanoseconds: 5,
+            details: vec![("pool".to_owned(), "\"tank\"".to_owned())],
+        };
+        let expected = "Nov 14 2023 22:13:20.000000005 sysevent.fs.zfs.pool_import\n";
+        assert_eq!(event_text(&event, false, false, &TimeZone::UTC), expected);
+        let verbose = event_text(&event, true, true, &TimeZone::UTC);
+        assert!(
+            verbose.ends_with("\n        pool = \"tank\"\n\n"),
+            "{verbose}"
+        );
+    }
+}

@@ -1,0 +1,273 @@
+//! `-c`: columns that scripts print for each device.
+//!
+//! Scripts are programs that an administrator has put into certain directories; a name with a slash
+//! is refused, so that nothing else is ever run. As root they run only where
+//! `ZPOOL_SCRIPTS_AS_ROOT` allows it. A script has five seconds; one that takes longer is ended,
+//! and its columns are empty.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use cenote_words::context::{Context, Stop, failed};
+
+/// How long a script may take.
+const TIME_MAX: Duration = Duration::from_secs(5);
+/// Bytes of a script's output that are read.
+const OUTPUT_MAX: u64 = 64 << 10;
+/// Columns of one script.
+const COLUMNS_MAX: usize = 32;
+/// The column of a line without a name.
+const UNNAMED: &str = "";
+
+/// Scripts that are run for each device.
+pub struct Scripts(Vec<PathBuf>);
+
+/// What scripts said of one device: values by column.
+pub type Said = Vec<(String, String)>;
+
+/// The directories in which scripts are looked for.
+fn directories(context: &Context) -> Vec<PathBuf> {
+    if let Some(path) = (context.variable)("ZPOOL_SCRIPTS_PATH") {
+        return path
+            .split(':')
+            .filter(|part| !part.is_empty())
+            .map(PathBuf::from)
+            .collect();
+    }
+    let home = (context.variable)("HOME").map(|home| Path::new(&home).join(".zpool.d"));
+    home.into_iter()
+        .chain([PathBuf::from("/etc/zfs/zpool.d")])
+        .collect()
+}
+
+fn is_program(file: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    let metadata = file.metadata();
+    metadata.is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+/// Prints the scripts that there are.
+pub fn list(context: &mut Context) {
+    let mut names = BTreeMap::new();
+    for directory in directories(context) {
+        for entry in std::fs::read_dir(&directory)
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
+            if is_program(&entry.path()) {
+                let name = entry.file_name().to_string_lossy().into_owned();
+                names.entry(name).or_insert_with(|| directory.clone());
+            }
+        }
+    }
+    if names.is_empty() {
+        let directories = directories(context);
+        let directories = directories
+            .iter()
+            .map(|directory| directory.display().to_string());
+        let directories: Vec<String> = directories.collect();
+        context.line(&format!(
+            "There are no scripts in {}.",
+            directories.join(", ")
+        ));
+        return;
+    }
+    context.line("Available 'zpool iostat -c' commands:");
+    for (name, directory) in names {
+        context.line(&format!("  {name:<16} {}", directory.join(&name).display()));
+    }
+}
+
+impl Scripts {
+    /// Finds the scripts of a list.
+    ///
+    /// # Errors
+    /// If one of them cannot be run.
+    pub fn find(names: &str, context: &Context) -> Result<Self, Stop> {
+        if rustix::process::geteuid().is_root()
+            && (context.variable)("ZPOOL_SCRIPTS_AS_ROOT").is_none_or(|value| value != "1")
+        {
+            return failed(
+                "Can't run -c as root: scripts run with your rights. \
+                 Set ZPOOL_SCRIPTS_AS_ROOT=1 to allow it",
+            );
+        }
+        let directories = directories(context);
+        let mut found = Vec::new();
+        for name in names.split(',').filter(|name| !name.is_empty()) {
+            if name.contains('/') || name == "." || name == ".." {
+                return failed(format!(
+                    "'{name}' is no name of a script: it must not contain a slash"
+                ));
+            }
+            let mut places = directories.iter().map(|directory| directory.join(name));
+            let Some(script) = places.find(|place| is_program(place)) else {
+                return failed(format!(
+                    "there is no script '{name}'; 'zpool iostat -c' lists those that there are"
+                ));
+            };
+            found.push(script);
+        }
+        Ok(Self(found))
+    }
+
+    /// Runs all scripts for these devices, and waits for their answers.
+    pub fn run(&self, devices: &[(u64, String)]) -> BTreeMap<u64, Said> {
+        let mut said: BTreeMap<u64, Said> = BTreeMap::new();
+        for script in &self.0 {
+            // One script on all devices at once: they wait for different disks.
+            let deadline = Instant::now() + TIME_MAX;
+            let started: Vec<(u64, Option<Child>)> = devices
+                .iter()
+                .map(|(guid, path)| (*guid, start(script, path)))
+                .collect();
+            for (guid, child) in started {
+                let output = child
+                    .map(|child| output_of(child, deadline))
+                    .unwrap_or_default();
+                said.entry(guid).or_default().extend(values(&output));
+            }
+        }
+        said
+    }
+}
+
+fn start(script: &Path, path: &str) -> Option<Child> {
+    let underlying = std::fs::canonicalize(path).unwrap_or_else(|_| PathBuf::from(path));
+    let command = Command::new(script)
+        .env("VDEV_PATH", path)
+        .env("VDEV_UPATH", &underlying)
+        .env("VDEV_ENC_SYSFS_PATH", enclosure(&underlying))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn();
+    command.ok()
+}
+
+/// The enclosure's directory in sysfs; empty if there is none.
+fn enclosure(device: &Path) -> PathBuf {
+    let name = device.file_name().unwrap_or_default();
+    let device = Path::new("/sys/class/block").join(name).join("device");
+    let entries = std::fs::read_dir(device).into_iter().flatten().flatten();
+    let mut entries = entries.map(|entry| entry.path());
+    let is_slot = |path: &PathBuf| {
+        let name = path.file_name().map(|name| name.to_string_lossy());
+        name.is_some_and(|name| name.starts_with("enclosure_device:"))
+    };
+    let slot = entries.find(is_slot);
+    slot.and_then(|slot| slot.canonicalize().ok())
+        .unwrap_or_default()
+}
+
+/// What a script prints until the deadline; nothing of one that takes longer.
+fn output_of(mut child: Child, deadline: Instant) -> String {
+    let pipe = child.stdout.take();
+    // What a script prints may be more than a pipe holds, so it is read while the script runs.
+    let reader = std::thread::spawn(move || {
+        let mut text = Vec::new();
+        if let Some(pipe) = pipe {
+            let _ = pipe.take(OUTPUT_MAX).read_to_end(&mut text);
+        }
+        text
+    });
+    loop {
+        match child.try_wait() {
+            Ok(Some(_)) | Err(_) => break,
+            Ok(None) if Instant::now() >= deadline => {
+                let _ = child.kill();
+                let _ = child.wait();
+                // A grandchild may have the pipe still; its output is not waited for.
+                return String::new();
+            }
+            Ok(None) => std::thread::sleep(Duration::from_millis(5)),
+        }
+    }
+    while !reader.is_finished() {
+        if Instant::now() >= deadline {
+            return String::new();
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    String::from_utf8_lossy(&reader.join().unwrap_or_default()).into_owned()
+}
+
+/// The values of a script's output: lines `name=value`, up to the first of another form.
+fn values(output: &str) -> Said {
+    let mut said = Said::new();
+    for line in output.lines().take(COLUMNS_MAX) {
+        match line.split_once('=') {
+            Some((name, value)) if !name.is_empty() => {
+                let value = value.trim();
+                let value = if value.is_empty() { "-" } else { value };
+                said.push((name.trim().to_owned(), value.to_owned()));
+            }
+            _ => {
+                if !line.trim().is_empty() {
+                    said.push((UNNAMED.to_owned(), line.trim().to_owned()));
+                }
+                break;
+            }
+        }
+    }
+    said
+}
+
+/// The columns of what was said, in the order in which they came.
+pub fn columns(said: &BTreeMap<u64, Said>) -> Vec<String> {
+    let mut columns: Vec<String> = Vec::new();
+    for (name, _) in said.values().flatten() {
+        if !columns.contains(name) {
+            columns.push(name.clone());
+        }
+    }
+    columns
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn output_is_read_up_to_what_is_no_value() {
+        let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+        let output = "size=70G\nmodel=\nnot found\nmore=1\n";
+        let expected = [
+            pair("size", "70G"),
+            pair("model", "-"),
+            pair("", "not found"),
+        ];
+        assert_eq!(values(output), expected);
+        assert!(values("").is_empty());
+        let said = BTreeMap::from([(1, values("a=1\nb=2\n")), (2, values("b=3\nc=4\n"))]);
+        assert_eq!(columns(&said), ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn a_script_sees_its_device_and_has_limited_time() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let write = |name: &str, text: &str| {
+            use std::os::unix::fs::PermissionsExt;
+            let file = directory.path().join(name);
+            std::fs::write(&file, text).expect("written");
+            let mode = std::fs::Permissions::from_mode(0o755);
+            std::fs::set_permissions(&file, mode).expect("allowed");
+            file
+        };
+        let script = write("path", "#!/bin/sh\necho path=$VDEV_PATH\n");
+        let said = Scripts(vec![script]).run(&[(7, "/dev/null".to_owned())]);
+        assert_eq!(said[&7], [("path".to_owned(), "/dev/null".to_owned())]);
+        let slow = write("slow", "#!/bin/sh\nexec sleep 60\n");
+        let child = start(&slow, "/dev/null").expect("started");
+        let begun = Instant::now();
+        assert_eq!(
+            output_of(child, Instant::now() + Duration::from_millis(50)),
+            ""
+        );
+        assert!(begun.elapsed() < Duration::from_secs(30));
+    }
+}

@@ -1,0 +1,27 @@
+//! `-l` of commands that import: keys first, then mounts.
+
+use cenote_control::model::{MountOptions, Request, Response};
+use cenote_words::context::Context;
+use cenote_words::texts::with_context;
+
+/// The keys of everything in the pool, then its mounts.
+pub fn load_and_mount(pool: &str, context: &mut Context) -> u8 {
+    let loaded = crate::zfs::load_keys_below(pool, context);
+    let request = Request::MountAll {
+        below: Some(pool.to_owned()),
+        options: MountOptions::default(),
+    };
+    match context.ask(request) {
+        Ok(Response::Failures { failures, .. }) => {
+            for (name, error) in &failures {
+                context.complain(&with_context(&format!("cannot mount '{name}'"), error));
+            }
+            loaded.max(u8::from(!failures.is_empty()))
+        }
+        Ok(_) => loaded,
+        Err(error) => {
+            context.complain(&with_context(&format!("cannot mount '{pool}'"), &error));
+            1
+        }
+    }
+}

@@ -1,8 +1,0 @@
-//! How numbers, dates, tables and JSON look (cli/contract.md 2-4).
-
-pub mod date;
-pub mod harmless;
-pub mod json;
-pub mod number;
-pub mod property;
-pub mod table;
