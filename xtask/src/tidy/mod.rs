@@ -16,6 +16,7 @@ mod layers;
 mod links;
 mod modules;
 mod problem;
+mod rooms;
 mod sizes;
 mod source;
 mod uses;
@@ -46,6 +47,7 @@ pub fn check(root: &Path) -> Result<Vec<Problem>> {
     let packages = layers::packages(root)?;
     layers::check(&packages, &mut problems);
     layers::check_crate_attributes(&packages, &files, &mut problems);
+    rooms::check(&packages, &files, &mut problems);
     dependencies::check(&packages, &files, &mut problems);
     problems.sort();
     problems.dedup();
