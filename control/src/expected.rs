@@ -1,6 +1,6 @@
 //! Which pools should be imported, and are not: what a daemon's record and the cache file say.
 //!
-//! A daemon tells it of the pools that it has; a command tells it while no daemon runs.
+//! A daemon reports them. While no daemon runs, commands do.
 
 use crate::model::MissingPool;
 use crate::record::{DaemonRecord, RecordedPool};

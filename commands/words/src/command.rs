@@ -1,7 +1,7 @@
 //! A command of ours: its name, its options, what it does; help is made from it.
 //!
 //! What runs a command differs ([`Run`]): those that ask the daemon print through a context, those
-//! that open a pool themselves do not. Whoever runs commands has a [`Table`] of all.
+//! that open a pool themselves do not. The binary has a [`Table`] of all.
 
 use std::ffi::OsString;
 

@@ -3,11 +3,11 @@
 //! A command reads its line with a table of options ([`flag`], [`getopt`]), asks the daemon and
 //! prints through a [`context::Context`], and says sizes, dates, tables and JSON by [`format`].
 //! Help ([`help`], [`program`]), manual pages ([`manual`]) and the completions of shells
-//! ([`completion`]) are made from the same tables: whoever runs commands hands in a
-//! [`command::Table`] of them, so that nothing here knows a command by its name.
+//! ([`completion`]) are made from the same tables. The binary hands in a [`command::Table`] of all
+//! commands, so that nothing here knows a command by its name.
 //!
 //! What two programs show alike is here, too: the rows of a pool's vdevs ([`vdev_rows`]), its
-//! stores ([`stores`]), the names of its features.
+//! stores ([`stores`]), the names of its features, lists and ranges of snapshots ([`ranges`]).
 //!
 //! Deliberately absent: pools, and the way to the daemon. A context has a [`context::Daemon`];
 //! tests give it canned answers ([`testing`]).
@@ -29,6 +29,7 @@ pub mod missing;
 pub mod program;
 pub mod progress;
 pub mod prompt;
+pub mod ranges;
 pub mod secrecy;
 pub mod stores;
 pub mod suggest;

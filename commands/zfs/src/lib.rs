@@ -4,8 +4,8 @@
 //! daemon, in the words of `cenote_control`; of the format they know tables. The module
 //! `reference` compares what they print with OpenZFS's transcripts, byte by byte.
 //!
-//! Deliberately absent: `zstream`, which reads streams itself and stands with the commands that open
-//! files.
+//! Deliberately absent: `zstream`, which reads streams itself and stands with the commands that
+//! open files.
 
 #![forbid(unsafe_code)]
 

@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where properties are obeyed.
-const PLACES: [&str; 9] = [
+const PLACES: [&str; 14] = [
     "engine/src",
     "dsl/src",
     "pool/src",
@@ -21,12 +21,17 @@ const PLACES: [&str; 9] = [
     "vdev/src",
     "stream/src",
     "frontends/files/src",
+    "commands/connect/src",
+    "commands/own/src",
+    "commands/watch/src",
+    "commands/words/src",
+    "commands/zfs/src",
     "tools/cenote/src",
 ];
 
 /// Files that know the names of properties and obey none: tables, parsers, what is shown.
 const LISTS: [&str; 14] = [
-    "tools/cenote/src/manual",
+    "commands/words/src/manual",
     "dsl/src/property",
     "engine/src/tests",
     "engine/src/values.rs",
@@ -36,10 +41,10 @@ const LISTS: [&str; 14] = [
     "engine/src/devices/properties.rs",
     "engine/src/datasets/properties.rs",
     "engine/src/streams/properties.rs",
-    "tools/cenote/src/reference",
-    "tools/cenote/src/zpool/synopsis.rs",
-    "tools/cenote/src/zfs/synopsis.rs",
-    "tools/cenote/src/zfs/writes.rs",
+    "commands/zfs/src/reference",
+    "commands/zfs/src/zpool/synopsis.rs",
+    "commands/zfs/src/zfs/synopsis.rs",
+    "commands/zfs/src/zfs/writes.rs",
 ];
 
 /// Text for people: what is to be done with it is to show it.

@@ -7,12 +7,22 @@ use std::path::Path;
 use std::process::Command;
 
 /// The layers from the bottom up (STYLE.md); a package may depend on those that stand before it.
-const LAYERS: [&str; 26] = [
+///
+/// Commands stand as low as what they see: those of `zpool` and `zfs` see the protocol and tables
+/// of the format, and are compiled beside the crates that open pools.
+const LAYERS: [&str; 31] = [
     "base",
     "control",
+    "advisor",
     "ondisk",
     "codec",
+    "commands/words",
+    "commands/zfs",
+    "frontends/http",
+    "commands/watch",
     "device",
+    "frontends/fuse",
+    "commands/connect",
     "nbd_client",
     "cloud",
     "vdev",
@@ -26,15 +36,19 @@ const LAYERS: [&str; 26] = [
     "stream",
     "volume",
     "posix",
-    "advisor",
-    "frontends/fuse",
     "frontends/files",
-    "engine",
     "frontends/nbd",
+    "commands/own",
+    "engine",
     "frontends/ublk",
-    "frontends/http",
     "tools/cenote",
 ];
+
+/// Where commands are: only commands and programs use a package there.
+const COMMANDS: &str = "commands/";
+
+/// Where programs are.
+const PROGRAMS: &str = "tools/";
 
 /// Packages for developers: they may use everything, and no layer may use them.
 const DEVELOPMENT: [&str; 5] = ["tests", "bench", "xtask", "sim", "fuzz"];
@@ -136,6 +150,14 @@ pub(super) fn check(packages: &[Package], problems: &mut Vec<Problem>) {
                 let message = format!("depends on {}, which is not below it", target.directory);
                 problems.push(problem(package, message));
             }
+            let may_command = height.is_none()
+                || [COMMANDS, PROGRAMS]
+                    .iter()
+                    .any(|place| package.directory.starts_with(place));
+            if target.directory.starts_with(COMMANDS) && !may_command {
+                let message = format!("depends on {}: a command", target.directory);
+                problems.push(problem(package, message));
+            }
         }
     }
 }
@@ -198,6 +220,9 @@ mod tests {
             package("tests", &["io"]),
             package("dmu", &["tests"]),
             package("stray", &[]),
+            package("commands/words", &["base"]),
+            package("tools/cenote", &["commands/words"]),
+            package("pool", &["commands/words"]),
         ];
         let mut problems = Vec::new();
         check(&packages, &mut problems);
@@ -207,7 +232,12 @@ mod tests {
             .collect();
         assert_eq!(
             paths,
-            ["vdev/Cargo.toml", "dmu/Cargo.toml", "stray/Cargo.toml"]
+            [
+                "vdev/Cargo.toml",
+                "dmu/Cargo.toml",
+                "stray/Cargo.toml",
+                "pool/Cargo.toml"
+            ]
         );
     }
 }

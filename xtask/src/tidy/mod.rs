@@ -17,6 +17,7 @@ mod layers;
 mod links;
 mod modules;
 mod problem;
+mod rooms;
 mod sizes;
 mod source;
 mod uses;
@@ -50,6 +51,7 @@ pub fn check(root: &Path) -> Result<Vec<Problem>> {
     english.check(&mut problems);
     layers::check(&packages, &mut problems);
     layers::check_crate_attributes(&packages, &files, &mut problems);
+    rooms::check(&packages, &files, &mut problems);
     dependencies::check(&packages, &files, &mut problems);
     problems.sort();
     problems.dedup();

@@ -16,8 +16,8 @@ use cenote_words::format::date::{Form, date};
 use cenote_words::format::json::{Json, Object};
 use cenote_words::format::number::nicebytes;
 use cenote_words::format::table::{Column, table};
+use cenote_words::ranges::{named_snapshots, reclaimed_by, snapshot_rows};
 use cenote_words::texts::cannot_open;
-use cenote_zfs_commands::zfs::ranges::{named_snapshots, reclaimed_by, snapshot_rows};
 
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;

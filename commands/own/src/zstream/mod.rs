@@ -5,68 +5,18 @@
 //! otherwise. It needs neither a pool nor a daemon.
 
 mod change;
+mod described;
 mod dump;
 mod ends;
-mod page;
 mod token;
 
+pub use described::{DUMP_NAME, NAME, OTHER};
 pub use ends::chain;
 
-use cenote_words::command::Other;
+use described::{TOPICS, USAGE};
 use ends::Stop;
 use std::ffi::OsString;
 use std::process::ExitCode;
-
-/// The name by which the program is called for this.
-pub const NAME: &str = "zstream";
-/// An old name of `zstream dump`.
-pub const DUMP_NAME: &str = "zstreamdump";
-
-/// What describes it.
-pub const OTHER: Other = Other {
-    name: NAME,
-    alias: DUMP_NAME,
-    topics: &TOPICS,
-    page: page::page,
-};
-
-/// What a wrong command line and `help` print.
-const USAGE: &str = "\
-usage: zstream command args ...
-Available commands are:
-
-\tzstream dump [-vCd] FILE
-\t... | zstream dump [-vCd]
-
-\tzstream decompress [-v] [OBJECT,OFFSET[,TYPE]] ...
-
-\tzstream recompress [ -l level] TYPE
-
-\tzstream token resume_token
-
-\tzstream redup [-v] FILE | ...
-";
-
-/// The commands, and what they do.
-const TOPICS: [(&str, &str); 5] = [
-    (
-        "dump",
-        "Print the records of a stream. -v: all of them; -d: data, too; -C: check nothing.",
-    ),
-    (
-        "decompress",
-        "Decompress blocks of a stream: those named, or with -v saying which.",
-    ),
-    (
-        "recompress",
-        "Compress the blocks of a stream anew. -l: the level.",
-    ),
-    ("token", "Print what a resume token says."),
-    (
-        "redup",
-        "Write a stream with deduplicated records as one without.",
-    ),
-];
 
 /// The commands, as a wrong word may mean them.
 fn known() -> impl Iterator<Item = &'static str> {

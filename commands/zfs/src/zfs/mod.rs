@@ -13,7 +13,6 @@ mod list;
 mod material;
 mod mount;
 mod properties;
-pub mod ranges;
 pub mod receive;
 mod rollback;
 mod select;

@@ -2,11 +2,11 @@
 
 use super::change::{ask, pairs};
 use super::dependents::{clones_of, dependents};
-use super::ranges::{named_snapshots, reclaimed_by};
 use cenote_control::model::{Change, ControlError, Dataset, Response, SnapshotChange};
 use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use cenote_words::format::number::nicebytes;
 use cenote_words::getopt::Parsed;
+use cenote_words::ranges::{named_snapshots, reclaimed_by};
 use cenote_words::texts::with_context;
 
 /// No snapshot of the list is there.

@@ -329,6 +329,7 @@ mod tests {
             "commands/own",
             "commands/watch",
             "commands/words",
+            "commands/zfs",
         ] {
             sources(&root.join(place).join("src"), &mut code);
         }

@@ -2,12 +2,12 @@
 //!
 //! Ranges are looked up here, in the order in which the snapshots were made.
 
+use crate::context::{Context, Stop, failed};
+use crate::texts::cannot_open;
 use cenote_control::model::{
     ControlError, Dataset, DatasetKind, Depth, KindSet, Part, PropertySelection, Request,
     SnapshotSpace,
 };
-use cenote_words::context::{Context, Stop, failed};
-use cenote_words::texts::cannot_open;
 
 /// The snapshots that a list of names and ranges means, of a dataset or of all below it, too.
 pub fn named_snapshots(
