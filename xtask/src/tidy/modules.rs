@@ -52,6 +52,7 @@ fn is_root(path: &str) -> bool {
         [.., "src", "lib.rs" | "main.rs"]
             | [.., "build.rs"]
             | [.., "src", "bin", _]
+            | [.., "src", "bin", _, "main.rs"]
             | [.., "fuzz_targets", _]
             | [.., "tests", _, "main.rs"]
             | [.., "benches" | "examples", _]

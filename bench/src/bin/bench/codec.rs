@@ -1,4 +1,4 @@
-//! `cargo xtask bench codec [checksums|parity|ciphers|all|NAME] [seconds]`: the codec crate's speeds,
+//! `cargo xtask bench codec [checksums|parity|ciphers|all|NAME] [seconds]`: the speeds of `codec`,
 //! where `NAME` is the beginning of a checksum's name.
 
 use cenote_bench::codec::{self, Rate};
