@@ -33,24 +33,21 @@ mod datasets;
 mod devices;
 mod dispatch;
 mod engine;
-mod errors;
+pub mod errors;
 mod events;
 mod host;
 mod keys;
-mod local_disks;
-mod measures;
+pub mod measures;
 mod memory;
 mod mounts;
 mod pools;
+mod publishing;
 mod registry;
 mod scans;
-mod serving;
-mod sites;
 mod snapshots;
 mod streams;
 #[cfg(test)]
 mod tests;
-mod trees;
 mod values;
 
 pub use alarms::alarm::{Alarm, AlarmKind, AlarmSeverity};
@@ -59,14 +56,11 @@ pub use alarms::way::{
     AlarmLimits, AlarmPlan, AlarmPlanError, AlarmSendError, AlarmSetup, AlarmSource, AlarmWay,
     AlarmWayPlan,
 };
+pub use clouds::own_disks::{ListLeft, OwnDisks, disk_number};
 pub use daemon::expected::missing;
 pub use daemon::recorder::RecordPlace;
 pub use daemon::settings::settings_list;
 pub use engine::{Engine, EngineSettings};
-pub use local_disks::label::disk_label_name;
-pub use local_disks::seam::{
-    DiskFigures, DiskSetup, KernelDisk, KernelDisks, KernelFault, LeftDisk,
-};
 pub use measures::table::MEASURES;
 pub use memory::{AmpleMemory, MEMORY_MIN, MemoryGauge};
 pub use mounts::mounter::{
@@ -74,14 +68,19 @@ pub use mounts::mounter::{
 };
 pub use mounts::snapshot_changes::{SnapshotChanges, SnapshotNameChange};
 pub use pools::compatibility::{Compatibility, CompatibilityError, compatibility};
+pub use publishing::{Changed, NoPublisher, Publish, PublishAct, PublishedOf, Publisher};
+pub use registry::approvals::ApprovedIn;
 pub use registry::cache_file::{CachedPool, cached_pools, forget_cached};
 pub use registry::damage::DamageLog;
-pub use serving::open::ServedVolume;
-pub use serving::server::{HangUp, VolumeOffer, VolumeServer, VolumeServing};
-pub use serving::table::ServingSetup;
-pub use sites::report::SiteReport;
-pub use sites::server::{Dashboard, SiteOffer, SiteServer, SiteServing};
-pub use sites::site::Site;
-pub use trees::error::{TreeEntry, TreeFault};
-pub use trees::file::TreeFile;
-pub use trees::find::TreeFound;
+pub use registry::imported::Imported;
+pub use registry::open_trees::{OpenTree, OpenTrees};
+pub use registry::served::{Grip, HangUp, LetsGo, Served, User};
+pub use registry::served_volume::{Opening, ServedVolume, check_volume};
+pub use registry::table::Registry;
+pub use registry::walk::{is_within, walk_heads};
+
+/// Properties that publish, and their values.
+pub mod properties {
+    pub use crate::registry::approvals::{HIDDEN, SNAPSHOTS, VISIBLE, VOLUME_MODE};
+    pub use crate::values::{DISK, SERVED, UPSTREAM};
+}

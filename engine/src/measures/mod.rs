@@ -10,5 +10,5 @@ pub(crate) mod groups;
 mod pools;
 mod process;
 mod serving;
-pub(crate) mod table;
+pub mod table;
 mod vdevs;

@@ -9,7 +9,7 @@ macro_rules! measures {
     ($($id:ident = $kind:ident $name:literal [$($label:literal)*] $help:literal;)*) => {
         $(
             #[doc = $help]
-            pub(crate) static $id: Measure = Measure {
+            pub static $id: Measure = Measure {
                 name: $name,
                 kind: Kind::$kind,
                 help: $help,

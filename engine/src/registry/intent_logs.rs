@@ -11,7 +11,7 @@ use std::sync::Arc;
 impl Imported {
     /// What a crash left in the datasets' intent logs, which are looked at once, and how the
     /// replays went so far. Logs that were replayed for good are told of only if that stopped.
-    pub fn intent_logs(&self) -> Vec<IntentLogReport> {
+    pub(crate) fn intent_logs(&self) -> Vec<IntentLogReport> {
         let found = self.replays.found.get_or_init(|| {
             let mut reports = Vec::new();
             walk_heads(self.dsl(), |head| reports.extend(self.intent_log(head)));
@@ -42,7 +42,7 @@ impl Imported {
 
     /// The logs of which the replay stops early; those of datasets that nobody opened yet are
     /// replayed to find out. Datasets without their keys are left out.
-    pub fn logs_cut_short(&self) -> Vec<IntentLogReport> {
+    pub(crate) fn logs_cut_short(&self) -> Vec<IntentLogReport> {
         if self.pool.is_writable() {
             let mut logs = self.intent_logs();
             logs.retain(|log| log.stopped.is_some());

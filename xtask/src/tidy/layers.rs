@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The layers from the bottom up (STYLE.md); a package may depend on those that stand before it.
-const LAYERS: [&str; 26] = [
+const LAYERS: [&str; 27] = [
     "base",
     "control",
     "ondisk",
@@ -33,6 +33,7 @@ const LAYERS: [&str; 26] = [
     "frontends/nbd",
     "frontends/ublk",
     "frontends/http",
+    "serve",
     "tools/cenote",
 ];
 

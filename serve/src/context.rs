@@ -1,0 +1,19 @@
+//! What all folders share: the pools, and what is published of them.
+
+use crate::disks::table::LocalDisks;
+use crate::sites::table::SiteServers;
+use crate::volumes::table::Servers;
+use cenote_engine::Registry;
+use std::sync::Arc;
+
+/// The shared parts.
+pub(crate) struct Context {
+    /// The imported pools.
+    pub registry: Arc<Registry>,
+    /// Servers of volumes.
+    pub servers: Servers,
+    /// Volumes as disks of this machine.
+    pub disks: LocalDisks,
+    /// Servers of sites.
+    pub sites: SiteServers,
+}

@@ -1,0 +1,23 @@
+//! Files of datasets and snapshots served over HTTP.
+//!
+//! [`server`] is the seam to whoever speaks the protocol: it is handed an offer, and asks it for
+//! the site of each request. `site` is one of them: a file system at a host and path, in one of its
+//! states. `offer` has the sites of a server, `table` the servers, `act` carries out requests about
+//! them, and `follow` has them keep up with what becomes of datasets.
+//!
+//! A site knows its dataset by number, so it follows when that is renamed, and does not serve
+//! another one that gets its name. It opens a tree when a client comes, and opens another one when
+//! that is taken away (the engine's `open_trees`) or another snapshot becomes the newest. The
+//! next request then sees the new state, and files that are being sent go on as they were.
+
+pub(crate) mod act;
+pub(crate) mod follow;
+pub mod http;
+pub(crate) mod offer;
+mod page;
+pub(crate) mod pattern;
+pub mod report;
+pub mod server;
+pub mod site;
+pub(crate) mod table;
+mod tree;
