@@ -1,8 +1,9 @@
 //! What all folders share: the pools, and what is published of them.
 
 use crate::disks::table::LocalDisks;
-use crate::sites::table::SiteServers;
-use crate::volumes::table::Servers;
+use crate::servers::Servers;
+use crate::sites;
+use crate::volumes::table::VolumeServers;
 use cenote_engine::Registry;
 use std::sync::Arc;
 
@@ -11,9 +12,9 @@ pub(crate) struct Context {
     /// The imported pools.
     pub registry: Arc<Registry>,
     /// Servers of volumes.
-    pub servers: Servers,
+    pub volumes: VolumeServers,
     /// Volumes as disks of this machine.
     pub disks: LocalDisks,
     /// Servers of sites.
-    pub sites: SiteServers,
+    pub sites: Servers<sites::table::Running>,
 }

@@ -21,9 +21,10 @@
 //!
 //! From the bottom up:
 //!
+//! * `servers`: the table of what listens, for volumes and sites alike;
 //! * `trees`: files of a dataset by their paths, as sites show them;
 //! * `volumes`, `disks`, `sites`: a folder for each protocol, with what is published, the adapter
-//!   to the frontend that speaks it, the table of what runs, and its requests;
+//!   to the frontend that speaks it, and its requests;
 //! * `measures`, and `publish`: the crate as the engine sees it.
 //!
 //! Deliberately absent: protocols, which are the frontends', and how datasets are opened, which is
@@ -35,16 +36,14 @@ mod context;
 mod disks;
 mod measures;
 mod publish;
+mod servers;
 mod sites;
 #[cfg(test)]
 mod tests;
 mod trees;
 mod volumes;
 
-pub use disks::seam::{DiskSetup, LeftDisk};
+pub use disks::seam::DiskSetup;
 pub use disks::ublk::{UblkDisks, status_without_daemon, stop_without_daemon};
 pub use publish::{Serve, ServeSettings};
-pub use sites::http::HttpServing;
-pub use sites::server::Dashboard;
-pub use volumes::nbd::NbdServing;
-pub use volumes::table::ServingSetup;
+pub use sites::dashboard::Dashboard;

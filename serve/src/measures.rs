@@ -2,8 +2,9 @@
 
 use crate::context::Context;
 use crate::disks::table::LocalDisks;
-use crate::sites::table::SiteServers;
-use crate::volumes::table::Servers;
+use crate::servers::Servers;
+use crate::sites::table::Running;
+use crate::volumes::table::VolumeServers;
 use cenote_base::metrics::Sink;
 use cenote_control::model::{HttpServer, NbdClient, NbdServer};
 use cenote_engine::measures::table::{
@@ -16,7 +17,7 @@ use cenote_engine::measures::table::{
 /// Those that are wanted.
 pub(crate) fn measure(context: &Context, sink: &mut dyn Sink) {
     if sink.wants("cenote_nbd_") {
-        servers(&context.servers, sink);
+        servers(&context.volumes, sink);
     }
     if sink.wants("cenote_disk_") {
         disks(&context.disks, sink);
@@ -27,7 +28,7 @@ pub(crate) fn measure(context: &Context, sink: &mut dyn Sink) {
 }
 
 /// All servers of volumes, with their clients by export.
-fn servers(servers: &Servers, sink: &mut dyn Sink) {
+fn servers(servers: &VolumeServers, sink: &mut dyn Sink) {
     for running in servers.running() {
         server(&running.status(), sink);
     }
@@ -59,7 +60,7 @@ fn disks(disks: &LocalDisks, sink: &mut dyn Sink) {
 }
 
 /// All servers of sites.
-fn sites(servers: &SiteServers, sink: &mut dyn Sink) {
+fn sites(servers: &Servers<Running>, sink: &mut dyn Sink) {
     for running in servers.running() {
         site_server(&running.status(), sink);
     }

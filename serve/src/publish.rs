@@ -5,27 +5,24 @@ use crate::disks::act::{act_on_disks, resize_disk};
 use crate::disks::seam::DiskSetup;
 use crate::disks::table::LocalDisks;
 use crate::measures::measure;
+use crate::servers::Servers;
 use crate::sites::act::act_on_sites;
-use crate::sites::server::{Dashboard, SiteServing};
-use crate::sites::table::SiteServers;
+use crate::sites::dashboard::Dashboard;
 use crate::volumes::act::act_on_servers;
-use crate::volumes::table::{Servers, ServingSetup};
+use crate::volumes::table::VolumeServers;
 use cenote_base::metrics::Sink;
-use cenote_control::model::{ControlError, HttpRefusal, Response};
+use cenote_control::model::{ControlError, HttpRefusal, NbdListen, Response};
 use cenote_control::protocol::DisksAtEnd;
 use cenote_dsl::Dataset;
 use cenote_engine::{Changed, Imported, OwnDisks, PublishAct, PublishedOf, Publisher, Registry};
 use std::sync::Arc;
 
 /// What the daemon is told about what it publishes.
-#[derive(Default)]
 pub struct ServeSettings {
-    /// How volumes are served.
-    pub serving: ServingSetup,
+    /// Where the daemon's own server of volumes listens.
+    pub own_server: NbdListen,
     /// How volumes become disks of this machine.
     pub disks: DiskSetup,
-    /// How sites are served; not set, they are not.
-    pub sites: Option<Box<dyn SiteServing>>,
     /// The dashboard; not set, there is none.
     pub dashboard: Option<Arc<dyn Dashboard>>,
 }
@@ -42,9 +39,9 @@ impl Serve {
         Self {
             context: Context {
                 registry: Arc::clone(registry),
-                servers: Servers::new(settings.serving),
+                volumes: VolumeServers::new(settings.own_server),
                 disks: LocalDisks::new(settings.disks, own),
-                sites: SiteServers::new(settings.sites),
+                sites: Servers::default(),
             },
             dashboard: settings.dashboard,
         }
@@ -103,7 +100,7 @@ impl Publisher for Serve {
     }
 
     fn end(&self) {
-        self.context.servers.end_all();
-        self.context.sites.end_all();
+        drop(self.context.volumes.servers.take_all());
+        drop(self.context.sites.take_all());
     }
 }

@@ -190,10 +190,10 @@ impl Disk {
         };
         drop(state);
         status.is_open = kernel.is_open();
-        let figures = kernel.figures();
-        status.requests = figures.requests;
-        status.read_bytes = figures.read_bytes;
-        status.written_bytes = figures.written_bytes;
+        let counters = kernel.counters();
+        status.requests = counters.requests;
+        status.read_bytes = counters.read_bytes;
+        status.written_bytes = counters.written_bytes;
         Some(status)
     }
 

@@ -72,9 +72,7 @@ impl Context {
         for news in self.disks.set_failures(failures) {
             log::warn!("{news}");
         }
-        if self.disks.kernel.is_some() {
-            self.disks.place.links.prune_dead();
-        }
+        self.disks.place.links.prune_dead();
     }
 
     /// Counts disks that daemons left as asked for, if their pool is imported and the property does

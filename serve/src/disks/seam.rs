@@ -1,6 +1,7 @@
 //! The seam to whoever makes disks of this machine's kernel.
 
 use cenote_engine::{OwnDisks, ServedVolume};
+use cenote_ublk::Counters;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thiserror::Error;
@@ -17,17 +18,6 @@ pub enum KernelFault {
     /// What was asked for failed: why.
     #[error("{0}")]
     Failed(String),
-}
-
-/// What was done with a disk.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct DiskFigures {
-    /// Requests that were carried out.
-    pub requests: u64,
-    /// Bytes that were read.
-    pub read_bytes: u64,
-    /// Bytes that were written.
-    pub written_bytes: u64,
 }
 
 /// A disk whose process died, or left it.
@@ -48,7 +38,7 @@ pub trait KernelDisk: Send + Sync {
     fn is_open(&self) -> bool;
 
     /// What was done with it.
-    fn figures(&self) -> DiskFigures;
+    fn counters(&self) -> Counters;
 
     /// Gives it another size.
     ///
@@ -109,8 +99,8 @@ pub trait KernelDisks: Send + Sync {
 
 /// What the daemon is told about disks of this machine.
 pub struct DiskSetup {
-    /// Makes disks; not set, there are none.
-    pub kernel: Option<Arc<dyn KernelDisks>>,
+    /// Makes disks.
+    pub kernel: Arc<dyn KernelDisks>,
     /// The directory of devices, in which `zvol` has the links.
     pub devices: PathBuf,
     /// Where the kernel says what devices are made of.
@@ -122,18 +112,18 @@ impl DiskSetup {
     pub fn own_disks(&self) -> Arc<OwnDisks> {
         let kernel = self.kernel.clone();
         let left = move || {
-            let left = kernel.as_ref().and_then(|kernel| kernel.left().ok());
-            let numbers = left.into_iter().flatten().map(|left| left.number);
-            numbers.collect()
+            let left = kernel.left().unwrap_or_default().into_iter();
+            left.map(|left| left.number).collect()
         };
         Arc::new(OwnDisks::new(&self.system, Arc::new(left)))
     }
 }
 
-impl Default for DiskSetup {
-    fn default() -> Self {
+impl DiskSetup {
+    /// Disks that `kernel` makes where this machine has its devices.
+    pub fn of_machine(kernel: Arc<dyn KernelDisks>) -> Self {
         Self {
-            kernel: None,
+            kernel,
             devices: PathBuf::from("/dev"),
             system: PathBuf::from("/sys"),
         }

@@ -33,7 +33,7 @@ struct Table {
 
 /// The disks.
 pub(crate) struct LocalDisks {
-    pub(super) kernel: Option<Arc<dyn KernelDisks>>,
+    pub(super) kernel: Arc<dyn KernelDisks>,
     pub(super) place: Place,
     table: Mutex<Table, ranks::LocalDisks>,
 }
@@ -52,11 +52,7 @@ impl LocalDisks {
 
     /// Whether there can be disks.
     pub(super) fn check(&self) -> Result<&dyn KernelDisks, KernelFault> {
-        let Some(kernel) = &self.kernel else {
-            let reason = "this daemon cannot make disks of volumes".to_owned();
-            return Err(KernelFault::Unavailable(reason));
-        };
-        kernel.check().map(|()| kernel.as_ref())
+        self.kernel.check().map(|()| self.kernel.as_ref())
     }
 
     /// Whether something may have to follow what becomes of datasets.
@@ -155,10 +151,7 @@ impl LocalDisks {
 
     /// The disks that processes left, with whose they are.
     pub(super) fn left(&self) -> Vec<(Label, LeftDisk)> {
-        let Some(kernel) = &self.kernel else {
-            return Vec::new();
-        };
-        let left = kernel.left().unwrap_or_else(|fault| {
+        let left = self.kernel.left().unwrap_or_else(|fault| {
             log::warn!("disks of earlier daemons cannot be listed: {fault}");
             Vec::new()
         });

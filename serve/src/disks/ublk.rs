@@ -5,14 +5,16 @@
 
 use super::gate::Gate;
 use super::label::disk_label_name;
-use super::seam::{DiskFigures, KernelDisk, KernelDisks, KernelFault, LeftDisk};
+use super::seam::{KernelDisk, KernelDisks, KernelFault, LeftDisk};
 use super::unflushed::Unflushed;
 use crate::volumes::nbd::VolumeDisk;
 use cenote_control::model::{ControlError, Response, UblkLeft, UblkRefusal, UblkStatus};
 use cenote_device::kernel_use;
 use cenote_engine::ServedVolume;
 use cenote_nbd::BlockDevice;
-use cenote_ublk::{DeviceOptions, KernelDevice, LeftDevice, UblkError, left_devices, remove_left};
+use cenote_ublk::{
+    Counters, DeviceOptions, KernelDevice, LeftDevice, UblkError, left_devices, remove_left,
+};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -186,13 +188,8 @@ impl KernelDisk for UblkDisk {
         self.device.is_open()
     }
 
-    fn figures(&self) -> DiskFigures {
-        let counters = self.device.counters();
-        DiskFigures {
-            requests: counters.requests,
-            read_bytes: counters.read_bytes,
-            written_bytes: counters.written_bytes,
-        }
+    fn counters(&self) -> Counters {
+        self.device.counters()
     }
 
     fn resize(&self, size: u64) -> Result<(), KernelFault> {

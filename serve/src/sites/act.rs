@@ -1,8 +1,10 @@
 //! `cenote http`: sites served because of commands.
 
+use super::http::address;
 use super::site::Site;
-use super::table::Running;
+use super::table::{Running, serve_sites};
 use crate::context::Context;
+use crate::servers::Listening;
 use cenote_control::model::{ControlError, HttpAct, HttpOptions, HttpRefusal, HttpSite, Response};
 use cenote_engine::Imported;
 use std::sync::Arc;
@@ -40,7 +42,7 @@ fn start(
         .iter()
         .map(|site| Site::commanded(&context.registry, site));
     let new = new.collect::<Result<Vec<_>, _>>()?;
-    let running = context.sites.start(&context.registry, options, new)?;
+    let running = serve_sites(&context.sites, &context.registry, options, new)?;
     Ok(Response::Http {
         servers: vec![running.status()],
     })
@@ -79,7 +81,7 @@ fn withdrawn(
     }
     // By another name: 'localhost:8080' for '127.0.0.1:8080'.
     if found.is_empty()
-        && let Some(address) = context.sites.address(target)
+        && let Ok(address) = address(target)
         && let Some(running) = servers.iter().find(|one| one.is_at(&address))
     {
         found.push(Withdrawn::Server(running.clone()));
@@ -105,14 +107,18 @@ fn stop(context: &Context, targets: &[String], grace: Duration) -> Result<Respon
     }
     for one in gone {
         match one {
-            Withdrawn::Server(running) => end(context, &running, grace),
+            Withdrawn::Server(running) => {
+                if let Some(taken) = context.sites.take(&running) {
+                    end(&taken, grace);
+                }
+            }
             Withdrawn::Old(name) => end_old(context, &name, grace),
             Withdrawn::Site(running, site) => {
                 let shown = site.name();
                 running.offer.remove(&site);
                 end_old(context, &shown, grace);
-                if running.offer.commanded().is_empty() {
-                    end(context, &running, grace);
+                if let Some(taken) = context.sites.take_unused(&running) {
+                    end(&taken, grace);
                 }
             }
         }
@@ -129,11 +135,8 @@ fn end_old(context: &Context, name: &str, grace: Duration) {
     }
 }
 
-/// Ends a server: it listens no longer, and downloads may take so long.
-pub(crate) fn end(context: &Context, running: &Running, grace: Duration) {
-    let Some(taken) = context.sites.take(running) else {
-        return;
-    };
+/// Ends a server that was taken out: it listens no longer, and downloads may take so long.
+pub(crate) fn end(taken: &Running, grace: Duration) {
     taken.server.stop(grace);
     for site in taken.offer.commanded() {
         taken.offer.remove(&site);

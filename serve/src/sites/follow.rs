@@ -17,12 +17,12 @@ impl Context {
         let running = self.sites.running();
         for one in &running {
             one.offer.follow();
-            if one.offer.commanded().is_empty() {
+            if let Some(taken) = self.sites.take_unused(one) {
                 log::info!(
                     "HTTP: nothing is left to be served on {}",
-                    one.options.listen.join(" ")
+                    taken.options.listen.join(" ")
                 );
-                end(self, one, GRACE);
+                end(&taken, GRACE);
             }
         }
         for imported in self.registry.all() {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::server::{SiteOffer, SiteServer, SiteServing};
+use super::offer::Offer;
 use cenote_base::rt::{Mutex, ranks};
 use cenote_control::model::{ControlError, HttpClient, HttpFigures, HttpOptions, HttpRefusal};
 use cenote_http::{
@@ -18,14 +18,9 @@ use cenote_http::{
 };
 
 use super::page::StatusPage;
-use super::tree::Offered;
 
 /// The longest style sheet or robots.txt.
 const TEXT_MAX: u64 = 1 << 20;
-
-/// Serves sites over HTTP.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct HttpServing;
 
 fn bad(option: &str, reason: impl ToString) -> ControlError {
     HttpRefusal::BadOption {
@@ -146,12 +141,27 @@ fn advice(error: &io::Error) -> &'static str {
     }
 }
 
-impl SiteServing for HttpServing {
-    fn serve(
-        &self,
-        options: &HttpOptions,
-        offer: Arc<dyn SiteOffer>,
-    ) -> Result<Box<dyn SiteServer>, ControlError> {
+/// An address as servers have it, for comparisons.
+///
+/// # Errors
+/// It is no address.
+pub(crate) fn address(text: &str) -> Result<String, ControlError> {
+    address_of(text, false).map(|address| address.to_string())
+}
+
+/// A server that listens until it is stopped or dropped.
+pub(crate) struct SiteServer {
+    server: Mutex<Option<Server>, ranks::SiteServer>,
+    options: HttpOptions,
+    addresses: Vec<String>,
+}
+
+impl SiteServer {
+    /// Serves an offer; it listens when this returns.
+    ///
+    /// # Errors
+    /// It cannot listen there, or an option is no good.
+    pub fn start(options: &HttpOptions, offer: &Arc<Offer>) -> Result<Self, ControlError> {
         let addresses = options.listen.iter();
         let addresses = addresses.map(|text| address_of(text, options.tls.is_some()));
         let listen = Listen {
@@ -167,49 +177,37 @@ impl SiteServing for HttpServing {
             }
         };
         let handler = Handler {
-            sites: Arc::new(Offered(Arc::clone(&offer))),
-            pages: Some(Arc::new(StatusPage(offer))),
+            sites: Arc::clone(offer) as _,
+            pages: Some(Arc::new(StatusPage(Arc::clone(offer)))),
             options: server_options(options)?,
         };
         let server = Server::start(listen, handler, log);
         let server = server.map_err(|error| refusal(&error, options))?;
-        Ok(Box::new(Running {
-            server: Mutex::new(Some(server)),
-            options: options.clone(),
-        }))
-    }
-
-    fn address(&self, text: &str) -> Result<String, ControlError> {
-        address_of(text, false).map(|address| address.to_string())
-    }
-}
-
-/// A server that listens until it is stopped.
-struct Running {
-    server: Mutex<Option<Server>, ranks::SiteServer>,
-    options: HttpOptions,
-}
-
-impl Running {
-    fn with<T>(&self, ask: impl FnOnce(&Server) -> T) -> Option<T> {
-        let server = self.server.lock();
-        server.as_ref().map(ask)
-    }
-}
-
-impl SiteServer for Running {
-    fn addresses(&self) -> Vec<String> {
-        let addresses = self.with(Server::addresses).unwrap_or_default();
-        let texts = addresses.into_iter().map(|address| {
+        let addresses = server.addresses().into_iter().map(|address| {
             let text = address.to_string();
             // What is encrypted is said once.
             text.strip_prefix("tls:")
                 .map_or_else(|| text.clone(), str::to_owned)
         });
-        texts.collect()
+        Ok(Self {
+            addresses: addresses.collect(),
+            server: Mutex::new(Some(server)),
+            options: options.clone(),
+        })
     }
 
-    fn figures(&self) -> HttpFigures {
+    fn with<T>(&self, ask: impl FnOnce(&Server) -> T) -> Option<T> {
+        let server = self.server.lock();
+        server.as_ref().map(ask)
+    }
+
+    /// Where it listens, with the ports that the system chose.
+    pub fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
+    /// What it did.
+    pub fn figures(&self) -> HttpFigures {
         let Some(status) = self.with(Server::status) else {
             return HttpFigures::default();
         };
@@ -230,14 +228,19 @@ impl SiteServer for Running {
         }
     }
 
-    fn reload(&self) -> Result<(), ControlError> {
+    /// Reads certificates and style sheets again, and begins the access log anew.
+    ///
+    /// # Errors
+    /// What cannot be read; then all goes on as before.
+    pub fn reload(&self) -> Result<(), ControlError> {
         let options = server_options(&self.options)?;
         let reloaded = self.with(|server| server.reload(options, tls_files(&self.options)));
         let reloaded = reloaded.unwrap_or(Ok(()));
         reloaded.map_err(|error| refusal(&error, &self.options))
     }
 
-    fn stop(&self, grace: Duration) {
+    /// Listens no longer; what is being sent may take so long.
+    pub fn stop(&self, grace: Duration) {
         let server = self.server.lock().take();
         if let Some(server) = server {
             server.stop(grace);

@@ -1,7 +1,7 @@
 //! Files of datasets and snapshots served over HTTP.
 //!
-//! [`server`] is the seam to whoever speaks the protocol: it is handed an offer, and asks it for
-//! the site of each request. `site` is one of them: a file system at a host and path, in one of its
+//! `http` starts servers; each has an offer, and asks it for the site of each request. `site` is one
+//! of them: a file system at a host and path, in one of its
 //! states. `offer` has the sites of a server, `table` the servers, `act` carries out requests about
 //! them, and `follow` has them keep up with what becomes of datasets.
 //!
@@ -11,13 +11,12 @@
 //! next request then sees the new state, and files that are being sent go on as they were.
 
 pub(crate) mod act;
+pub mod dashboard;
 pub(crate) mod follow;
-pub mod http;
+pub(crate) mod http;
 pub(crate) mod offer;
 mod page;
 pub(crate) mod pattern;
-pub mod report;
-pub mod server;
-pub mod site;
+mod report;
+pub(crate) mod site;
 pub(crate) mod table;
-mod tree;

@@ -3,14 +3,14 @@
 //! A site that names the client's host comes before one for any host, and the longer path before
 //! the shorter. A site with the file systems below it has one more site for each of them.
 
-use super::report::SiteReport;
-use super::server::SiteOffer;
+use super::report::{STATUS_PAGE, SiteReport};
 use super::site::{Site, components};
 use cenote_base::ObjectId;
 use cenote_base::rt::{Mutex, RwLock, ranks};
 use cenote_control::model::HttpSite;
 use cenote_dsl::{Dataset, DatasetType};
 use cenote_engine::{Registry, is_within, walk_heads};
+use cenote_http::Sites;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -63,16 +63,14 @@ impl Offer {
         Arc::clone(&self.lists.read().all)
     }
 
-    /// Serves these, too.
-    pub fn add(&self, new: Vec<Site>) {
+    /// Serves these, too, once it follows.
+    pub fn add(&self, new: &[Arc<Site>]) {
         let mut lists = self.lists.write();
         for site in new {
-            if lists.commanded.iter().all(|old| !old.is_same(&site)) {
-                lists.commanded.push(Arc::new(site));
+            if lists.commanded.iter().all(|old| !old.is_same(site)) {
+                lists.commanded.push(Arc::clone(site));
             }
         }
-        drop(lists);
-        self.follow();
     }
 
     /// Serves this no longer.
@@ -211,17 +209,27 @@ impl Offer {
     }
 }
 
-impl SiteOffer for Offer {
-    fn site(&self, host: &str, path: &[Vec<u8>]) -> Option<(Arc<Site>, usize)> {
+impl Offer {
+    /// All sites and what they show.
+    pub fn status(&self) -> Vec<SiteReport> {
+        self.all().iter().map(|site| site.report()).collect()
+    }
+}
+
+impl Sites for Offer {
+    fn site(&self, host: &str, path: &[Vec<u8>]) -> Option<cenote_http::Site> {
+        if path == [STATUS_PAGE] {
+            return None;
+        }
         let all = self.all();
         let answers = |site: &&Arc<Site>| {
             site.asked.host.as_deref().is_none_or(|own| own == host) && path.starts_with(&site.path)
         };
         let found = all.iter().find(answers)?;
-        Some((Arc::clone(found), found.path.len()))
-    }
-
-    fn status(&self) -> Vec<SiteReport> {
-        self.all().iter().map(|site| site.report()).collect()
+        Some(cenote_http::Site {
+            name: found.name(),
+            prefix: found.path.len(),
+            tree: Arc::clone(found) as _,
+        })
     }
 }

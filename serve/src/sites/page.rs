@@ -11,17 +11,14 @@
 
 use std::sync::Arc;
 
-use super::report::SiteReport;
-use super::server::SiteOffer;
+use super::offer::Offer;
+use super::report::{STATUS_PAGE, SiteReport};
 use bytes::Bytes;
 use cenote_http::{Method, PageAnswer, PageRequest, Pages, encoded_path, requested_host};
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use cenote_advisor::numbers::nicebytes;
-
-/// The path, without its slash.
-pub const STATUS_PAGE: &[u8] = b"status.json";
 
 /// tunasync's time before all others.
 const NEVER: &str = "0001-01-01 00:00:00 +0000";
@@ -71,7 +68,7 @@ fn index(reports: &[SiteReport], host: &str) -> Option<String> {
 }
 
 /// The page.
-pub struct StatusPage(pub Arc<dyn SiteOffer>);
+pub(super) struct StatusPage(pub Arc<Offer>);
 
 fn time(seconds: Option<u64>) -> (String, i64) {
     let seconds = seconds.and_then(|seconds| i64::try_from(seconds).ok());

@@ -2,9 +2,12 @@
 
 use cenote_control::model::HttpSiteStatus;
 
+/// The path of the page that has all of them, without its slash.
+pub(crate) const STATUS_PAGE: &[u8] = b"status.json";
+
 /// A site for the page on which mirrors say how old they are.
 #[derive(Clone, Debug)]
-pub struct SiteReport {
+pub(crate) struct SiteReport {
     /// What it shows.
     pub status: HttpSiteStatus,
     /// Bytes that the state refers to.

@@ -2,8 +2,6 @@
 
 use super::pattern::matches;
 use super::report::SiteReport;
-use crate::trees::error::{TreeEntry, TreeFault};
-use crate::trees::find::TreeFound;
 use crate::trees::tree::{Counts, FileTree, TreeParts};
 use cenote_base::rt::{RwLock, ranks};
 use cenote_base::{ObjectId, Txg};
@@ -13,6 +11,7 @@ use cenote_dsl::{Dataset, DatasetType, DslError, KeyStatus};
 use cenote_engine::errors::{of_dsl, parse_name};
 use cenote_engine::properties::UPSTREAM;
 use cenote_engine::{Imported, Registry};
+use cenote_http::{Entry, Found, Tree, TreeError};
 use std::fmt;
 use std::sync::{Arc, Weak};
 
@@ -29,7 +28,7 @@ struct Shown {
 }
 
 /// A site.
-pub struct Site {
+pub(crate) struct Site {
     registry: Arc<Registry>,
     /// What was asked for.
     pub(crate) asked: HttpSite,
@@ -91,8 +90,8 @@ pub(crate) fn components(path: &str) -> Vec<Vec<u8>> {
     parts.map(|part| part.as_bytes().to_vec()).collect()
 }
 
-fn unavailable(error: &ControlError) -> TreeFault {
-    TreeFault::Unavailable(error.to_string())
+fn unavailable(error: &ControlError) -> TreeError {
+    TreeError::Unavailable(error.to_string())
 }
 
 impl Site {
@@ -146,24 +145,24 @@ impl Site {
 
     /// Refuses if others may not enter a directory on the way to it in the file systems above, as
     /// they could not where all of them are mounted. One that shows nothing says nothing.
-    fn check_way(&self) -> Result<(), TreeFault> {
+    fn check_way(&self) -> Result<(), TreeError> {
         let Some(above) = &self.above else {
             return Ok(());
         };
         match above.find(self.path.get(above.path.len()..).unwrap_or_default()) {
-            Err(TreeFault::Forbidden) => Err(TreeFault::Forbidden),
+            Err(TreeError::Forbidden) => Err(TreeError::Forbidden),
             _ => Ok(()),
         }
     }
 
     /// As [`Self::check_way`], if memory can tell.
-    fn check_way_at_hand(&self) -> Option<Result<(), TreeFault>> {
+    fn check_way_at_hand(&self) -> Option<Result<(), TreeError>> {
         let above = match &self.above {
             Some(above) if above.shown.read().problem.is_none() => above,
             _ => return Some(Ok(())),
         };
-        match above.find_at_hand(self.path.get(above.path.len()..).unwrap_or_default())? {
-            Err(TreeFault::Forbidden) => Some(Err(TreeFault::Forbidden)),
+        match above.find_cached(self.path.get(above.path.len()..).unwrap_or_default())? {
+            Err(TreeError::Forbidden) => Some(Err(TreeError::Forbidden)),
             _ => Some(Ok(())),
         }
     }
@@ -303,7 +302,7 @@ impl Site {
     }
 
     /// The tree that it shows.
-    fn tree(&self) -> Result<Arc<FileTree>, TreeFault> {
+    fn tree(&self) -> Result<Arc<FileTree>, TreeError> {
         // A tree may be taken away again as soon as it is open.
         for _ in 0..3 {
             if let Some(tree) = self.tree_at_hand() {
@@ -311,16 +310,16 @@ impl Site {
             }
             self.open()?;
         }
-        Err(TreeFault::Unavailable("it is being changed".to_owned()))
+        Err(TreeError::Unavailable("it is being changed".to_owned()))
     }
 
-    fn open(&self) -> Result<(), TreeFault> {
-        let gone = || TreeFault::Unavailable("its dataset is gone".to_owned());
+    fn open(&self) -> Result<(), TreeError> {
+        let gone = || TreeError::Unavailable("its dataset is gone".to_owned());
         let id = {
             let shown = self.shown.read();
             let problem = shown.problem.clone();
             let problem = problem.unwrap_or_else(|| "it is not known yet".to_owned());
-            shown.id.ok_or(TreeFault::Unavailable(problem))?
+            shown.id.ok_or(TreeError::Unavailable(problem))?
         };
         let (imported, named) = self.find_dataset().ok_or_else(gone)?;
         let open = || open_tree(&imported, &named, (id, &self.counts));
@@ -328,7 +327,7 @@ impl Site {
             .trees
             .open(open)
             .map_err(|error| unavailable(&error));
-        let opened = opened?.ok_or(TreeFault::Unavailable("it is being changed".to_owned()))?;
+        let opened = opened?.ok_or(TreeError::Unavailable("it is being changed".to_owned()))?;
         let mut shown = self.shown.write();
         // Another request may have been quicker, or another state be wanted by now.
         let is_wanted = shown.id == Some(id) && shown.tree.strong_count() == 0;
@@ -342,39 +341,9 @@ impl Site {
     }
 
     /// What is shown, for logs.
-    pub fn name(&self) -> Arc<str> {
+    pub(crate) fn name(&self) -> Arc<str> {
         let shown = self.shown.read();
         shown.name.clone().unwrap_or_else(|| Arc::clone(&self.name))
-    }
-
-    /// What a path names, if memory can tell.
-    pub fn find_at_hand(&self, path: &[Vec<u8>]) -> Option<Result<TreeFound, TreeFault>> {
-        match self.check_way_at_hand()? {
-            Ok(()) => self.tree_at_hand()?.find_at_hand(path),
-            Err(fault) => Some(Err(fault)),
-        }
-    }
-
-    /// What a path names. May wait.
-    ///
-    /// # Errors
-    /// [`TreeFault`].
-    pub fn find(&self, path: &[Vec<u8>]) -> Result<TreeFound, TreeFault> {
-        self.check_way()?;
-        self.tree()?.find(path)
-    }
-
-    /// Calls `each` with the entries of a directory until it returns false. May wait.
-    ///
-    /// # Errors
-    /// [`TreeFault`].
-    pub fn list(
-        &self,
-        path: &[Vec<u8>],
-        each: &mut dyn FnMut(TreeEntry) -> bool,
-    ) -> Result<(), TreeFault> {
-        self.check_way()?;
-        self.tree()?.list(path, each)
     }
 
     /// Where a dataset comes from, as its property says. What a stream says is not told on.
@@ -434,6 +403,25 @@ impl Site {
                 problem,
             },
         }
+    }
+}
+
+impl Tree for Site {
+    fn find_cached(&self, path: &[Vec<u8>]) -> Option<Result<Found, TreeError>> {
+        match self.check_way_at_hand()? {
+            Ok(()) => self.tree_at_hand()?.find_cached(path),
+            Err(fault) => Some(Err(fault)),
+        }
+    }
+
+    fn find(&self, path: &[Vec<u8>]) -> Result<Found, TreeError> {
+        self.check_way()?;
+        self.tree()?.find(path)
+    }
+
+    fn list(&self, path: &[Vec<u8>], each: &mut dyn FnMut(Entry) -> bool) -> Result<(), TreeError> {
+        self.check_way()?;
+        self.tree()?.list(path, each)
     }
 }
 

@@ -1,23 +1,24 @@
 //! Volumes as disks of this machine, over a kernel that keeps its disks when engines go.
 
 use super::pools::{ask, pool_of};
-use crate::disks::seam::{DiskFigures, DiskSetup, KernelDisk, KernelDisks, KernelFault, LeftDisk};
+use crate::disks::seam::{DiskSetup, KernelDisk, KernelDisks, KernelFault, LeftDisk};
 use crate::{Serve, ServeSettings};
 use cenote_base::RealEnv;
 use cenote_base::rt::{Mutex, Unranked};
 use cenote_control::model::{
-    Change, ControlError, ExportHow, ImportOptions, ImportPick, NbdRefusal, NewDataset, NewPool,
-    NewVdev, NewVdevKind, NewVdevRole, NewVolume, Refusal, Request, Response, RollBack, Search,
-    SnapshotChange, UblkAct, UblkDisk, UblkRefusal, UblkStatus,
+    Change, ControlError, ExportHow, ImportOptions, ImportPick, NbdListen, NbdRefusal, NewDataset,
+    NewPool, NewVdev, NewVdevKind, NewVdevRole, NewVolume, Refusal, Request, Response, RollBack,
+    Search, SnapshotChange, UblkAct, UblkDisk, UblkRefusal, UblkStatus,
 };
 use cenote_control::protocol::{DisksAtEnd, Ending, Service};
-use cenote_engine::{Engine, EngineSettings, NoMounter, ServedVolume};
+use cenote_engine::{Engine, EngineSettings, NoMounter, Publisher, ServedVolume};
+use cenote_ublk::Counters;
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 /// A disk as the kernel has it.
 #[derive(Default)]
@@ -123,8 +124,8 @@ impl KernelDisk for Disk {
         self.0.0.lock()[&self.1].is_open
     }
 
-    fn figures(&self) -> DiskFigures {
-        DiskFigures::default()
+    fn counters(&self) -> Counters {
+        Counters::default()
     }
 
     fn resize(&self, size: u64) -> Result<(), KernelFault> {
@@ -157,31 +158,39 @@ pub(super) struct Machine {
     pub(super) directory: tempfile::TempDir,
     kernel: Kernel,
     pub(super) engine: Engine,
+    published: Arc<dyn Publisher>,
     /// The disk of its pool.
     device: PathBuf,
 }
 
-fn engine_of(kernel: &Kernel, directory: &Path) -> Engine {
+/// A daemon's engine, and what it publishes.
+fn engine_of(kernel: &Kernel, directory: &Path) -> (Engine, Arc<dyn Publisher>) {
     *kernel.1.devices.lock() = directory.to_owned();
     let published = ServeSettings {
         disks: DiskSetup {
-            kernel: Some(Arc::new(kernel.clone())),
+            kernel: Arc::new(kernel.clone()),
             devices: directory.to_owned(),
             system: directory.join("sys"),
         },
-        ..ServeSettings::default()
+        own_server: NbdListen::default(),
+        dashboard: None,
     };
     let own_disks = published.disks.own_disks();
     let own = Arc::clone(&own_disks);
+    let made = Arc::new(OnceLock::<Arc<dyn Publisher>>::new());
+    let place = Arc::clone(&made);
     let settings = EngineSettings {
         publish: Some(Box::new(move |registry| {
-            Arc::new(Serve::new(registry, published, &own))
+            let serve = Arc::new(Serve::new(registry, published, &own));
+            place.get_or_init(|| serve).clone()
         })),
         own_disks,
         state_directory: Some(directory.join("state")),
         ..EngineSettings::default()
     };
-    Engine::new(Box::new(NoMounter), settings, Arc::new(RealEnv::new()))
+    let engine = Engine::new(Box::new(NoMounter), settings, Arc::new(RealEnv::new()));
+    let made = made.get().expect("an engine has a publisher");
+    (engine, Arc::clone(made))
 }
 
 impl Machine {
@@ -199,8 +208,10 @@ impl Machine {
     fn with_disk(device: Option<PathBuf>) -> Self {
         let directory = tempfile::tempdir().expect("a directory");
         let kernel = Kernel::default();
+        let (engine, published) = engine_of(&kernel, directory.path());
         Self {
-            engine: engine_of(&kernel, directory.path()),
+            engine,
+            published,
             device: device.unwrap_or_else(|| directory.path().join("device")),
             directory,
             kernel,
@@ -385,7 +396,7 @@ impl Machine {
     pub(super) fn restart(&mut self, disks: DisksAtEnd) {
         let force = true;
         self.engine.shutdown(Ending { force, disks }).expect("ends");
-        self.engine = engine_of(&self.kernel, self.directory.path());
+        (self.engine, self.published) = engine_of(&self.kernel, self.directory.path());
     }
 }
 
@@ -542,7 +553,7 @@ fn a_disk_that_is_open_goes_when_it_is_closed() {
     assert!(!machine.status().disks[0].is_leaving);
     machine.set("heads/vol", "cenote:ublk", "off");
     machine.open("heads/vol", false);
-    machine.engine.tick();
+    machine.published.look();
     assert_eq!(machine.kernel.numbers(), [0; 0]);
 }
 

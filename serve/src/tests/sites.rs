@@ -2,25 +2,23 @@
 
 use super::pools::{ask, change, pool};
 use crate::sites::offer::Offer;
-use crate::sites::server::SiteOffer;
 use crate::sites::site::Site;
-use crate::trees::error::TreeFault;
-use crate::trees::file::TreeFile;
-use crate::trees::find::TreeFound;
+use bytes::Bytes;
 use cenote_base::ObjectId;
 use cenote_base::rt::Random;
 use cenote_control::model::{Change, HttpSite, HttpState, NewDataset, Request, SnapshotChange};
 use cenote_dsl::DatasetName;
 use cenote_engine::Engine;
 use cenote_engine::Imported;
+use cenote_http::{File, Found, Purpose, Sites, Tree, TreeError};
 use cenote_posix::write::{FallocateMode, NewFile, SetAttributes, WriteOptions};
-use cenote_posix::{FileKind, FileSystem, Segment, Timestamp};
+use cenote_posix::{FileKind, FileSystem, Timestamp};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 const DATASET: &str = "heads/one";
 
-fn site_of(engine: &Engine, state: HttpState) -> (Arc<Offer>, Arc<Site>) {
+fn site_of(engine: &Engine, state: HttpState) -> (Arc<Offer>, Arc<dyn Tree>) {
     let asked = HttpSite {
         path: "/".to_owned(),
         dataset: DATASET.to_owned(),
@@ -29,10 +27,11 @@ fn site_of(engine: &Engine, state: HttpState) -> (Arc<Offer>, Arc<Site>) {
     };
     let site = Site::commanded(engine.registry(), &asked).expect("a file system");
     let offer = Offer::new(engine.registry());
-    offer.add(vec![site]);
-    let (site, prefix) = offer.site("any", &[]).expect("for any host");
-    assert_eq!(prefix, 0);
-    (offer, site)
+    offer.add(&[Arc::new(site)]);
+    offer.follow();
+    let found = offer.site("any", &[]).expect("for any host");
+    assert_eq!(found.prefix, 0);
+    (offer, found.tree)
 }
 
 fn head(engine: &Engine) -> (Arc<Imported>, Arc<FileSystem>) {
@@ -78,26 +77,19 @@ fn path(name: &str) -> Vec<Vec<u8>> {
     parts.map(|part| part.as_bytes().to_vec()).collect()
 }
 
-fn file(site: &Site, name: &str) -> Result<TreeFile, TreeFault> {
+fn file(site: &Arc<dyn Tree>, name: &str) -> Result<Arc<dyn File>, TreeError> {
     match site.find(&path(name))? {
-        TreeFound::File(file) => Ok(file),
-        TreeFound::Directory { .. } => panic!("'{name}' is a directory"),
+        Found::File(file) => Ok(file),
+        Found::Directory { .. } => panic!("'{name}' is a directory"),
     }
 }
 
-fn joined(segments: &[Segment]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for segment in segments {
-        match segment.bytes() {
-            Some(piece) => bytes.extend_from_slice(piece),
-            None => bytes.resize(bytes.len() + segment.length, 0),
-        }
-    }
-    bytes
+fn joined(pieces: &[Bytes]) -> Vec<u8> {
+    pieces.concat()
 }
 
-fn read(file: &TreeFile) -> Vec<u8> {
-    joined(&file.read(0, 1 << 20, false).expect("readable"))
+fn read(file: &Arc<dyn File>) -> Vec<u8> {
+    joined(&file.read(0, 1 << 20, Purpose::Keep).expect("readable"))
 }
 
 fn make(files: &FileSystem, parent: ObjectId, name: &[u8], kind: FileKind, mode: u64) -> ObjectId {
@@ -157,12 +149,13 @@ fn one_tag_never_stands_for_two_contents() {
             };
             let bytes = read(&found);
             assert_eq!(bytes.len() as u64, found.size());
-            if let Some(before) = known.get(found.tag()) {
+            if let Some(before) = known.get(&found.entity_tag()) {
                 assert!(*before == bytes, "round {round}: one tag, two contents");
                 again += 1;
             }
-            settled += usize::from(file(site, "file").expect("there").tag() == found.tag());
-            known.insert(found.tag().to_owned(), bytes);
+            settled +=
+                usize::from(file(site, "file").expect("there").entity_tag() == found.entity_tag());
+            known.insert(found.entity_tag(), bytes);
         }
     }
     assert!(again > 50 && settled > 200, "tags last: {again}, {settled}");
@@ -170,7 +163,7 @@ fn one_tag_never_stands_for_two_contents() {
     imported.pool.sync().map(drop).expect("synced");
     snapshot(&engine, "last");
     snapshots.follow();
-    let tags = [&live, &newest].map(|site| file(site, "file").expect("there").tag().to_owned());
+    let tags = [&live, &newest].map(|site| file(site, "file").expect("there").entity_tag());
     assert_eq!(tags[0], tags[1]);
 }
 
@@ -186,14 +179,14 @@ fn what_is_remembered_of_a_head_is_what_it_has() {
     write(&files, one, 0, b"one");
     imported.pool.sync().map(drop).expect("synced");
     assert_eq!(read(&file(&site, "a/one").expect("there")), b"one");
-    let at_hand = |name: &str| site.find_at_hand(&path(name));
+    let at_hand = |name: &str| site.find_cached(&path(name));
     match at_hand("a/one") {
-        Some(Ok(TreeFound::File(file))) => assert_eq!(joined(&file.at_hand(0, 100)), b"one"),
+        Some(Ok(Found::File(file))) => assert_eq!(joined(&file.read_cached(0, 100)), b"one"),
         other => panic!("{other:?}"),
     }
-    assert_eq!(file(&site, "a/two").err(), Some(TreeFault::NotFound));
+    assert_eq!(file(&site, "a/two").err(), Some(TreeError::NotFound));
     assert!(
-        matches!(at_hand("a/two"), Some(Err(TreeFault::NotFound))),
+        matches!(at_hand("a/two"), Some(Err(TreeError::NotFound))),
         "absence, too"
     );
     let two = make(&files, a, b"two", FileKind::Regular, 0o644);
@@ -202,7 +195,7 @@ fn what_is_remembered_of_a_head_is_what_it_has() {
     assert!(file(&site, "a/two").is_ok());
     files.unlink(a, b"one").expect("removed");
     assert!(at_hand("a/one").is_none());
-    assert_eq!(file(&site, "a/one").err(), Some(TreeFault::NotFound));
+    assert_eq!(file(&site, "a/one").err(), Some(TreeError::NotFound));
     let two = file(&site, "a/two").expect("there");
     let forbid = SetAttributes {
         mode: Some(0o700),
@@ -210,10 +203,16 @@ fn what_is_remembered_of_a_head_is_what_it_has() {
     };
     files.set_attributes(a, &forbid).expect("set");
     assert!(at_hand("a/two").is_none());
-    assert_eq!(file(&site, "a/two").err(), Some(TreeFault::Forbidden));
-    assert!(two.read(0, 10, false).is_ok(), "who has it reads on");
+    assert_eq!(file(&site, "a/two").err(), Some(TreeError::Forbidden));
+    assert!(
+        two.read(0, 10, Purpose::Keep).is_ok(),
+        "who has it reads on"
+    );
     files.unlink(a, b"two").expect("removed");
-    assert_eq!(two.read(0, 10, false).err(), Some(TreeFault::Changed));
+    assert_eq!(
+        two.read(0, 10, Purpose::Keep).err(),
+        Some(TreeError::Changed)
+    );
 }
 
 /// A download of a head that was written to meanwhile was sent to its end, with bytes of both
@@ -233,11 +232,11 @@ fn a_download_is_of_one_version_or_ends() {
                 imported.pool.sync().map(drop).expect("synced");
             }
             let found = file(&site, "file").expect("there");
-            let mut bytes = joined(&found.read(0, 500_000, false).expect("readable"));
+            let mut bytes = joined(&found.read(0, 500_000, Purpose::Keep).expect("readable"));
             act(&files, id);
-            let rest = found.read(500_000, 1 << 20, false);
+            let rest = found.read(500_000, 1 << 20, Purpose::Keep);
             assert_eq!(rest.is_ok(), stays, "{what}, {is_on_disk}");
-            let at_hand = found.at_hand(0, 1000);
+            let at_hand = found.read_cached(0, 1000);
             assert!(stays || at_hand.is_empty(), "{what}, {is_on_disk}");
             if let Ok(rest) = rest {
                 bytes.extend(joined(&rest));
@@ -337,10 +336,10 @@ fn files_that_are_read_keep_their_snapshot() {
     let second = file(&site, "file").expect("there");
     let held = imported.hold_trees(true, |_| true).expect("by force");
     assert!(matches!(
-        second.read(0, 5, false),
-        Err(TreeFault::Unavailable(_))
+        second.read(0, 5, Purpose::Keep),
+        Err(TreeError::Unavailable(_))
     ));
-    assert!(second.at_hand(0, 5).is_empty());
+    assert!(second.read_cached(0, 5).is_empty());
     drop(held);
     assert_eq!(read(&file(&site, "file").expect("again")), b"other");
     // The newest goes: then it is none.
@@ -348,7 +347,7 @@ fn files_that_are_read_keep_their_snapshot() {
     offer.follow();
     assert!(matches!(
         file(&site, "file"),
-        Err(TreeFault::Unavailable(_))
+        Err(TreeError::Unavailable(_))
     ));
 }
 
@@ -378,10 +377,12 @@ fn a_file_system_below_a_closed_directory_is_closed() {
     };
     let site = Site::commanded(engine.registry(), &asked).expect("a file system");
     let offer = Offer::new(engine.registry());
-    offer.add(vec![site]);
-    let (site, prefix) = offer.site("any", &path("pub/below/file")).expect("there");
-    assert_eq!(prefix, 2, "the one below answers");
-    let at_hand = || site.find_at_hand(&path("file"));
+    offer.add(&[Arc::new(site)]);
+    offer.follow();
+    let found = offer.site("any", &path("pub/below/file")).expect("there");
+    assert_eq!(found.prefix, 2, "the one below answers");
+    let site = found.tree;
+    let at_hand = || site.find_cached(&path("file"));
     assert!(file(&site, "file").is_ok());
     assert!(matches!(at_hand(), Some(Ok(_))));
     for (mode, is_open) in [(0o700, false), (0o711, true)] {
@@ -396,7 +397,7 @@ fn a_file_system_below_a_closed_directory_is_closed() {
         assert_eq!(listed.is_ok(), is_open);
         match at_hand() {
             Some(Ok(_)) => assert!(is_open),
-            Some(Err(fault)) => assert!(!is_open && fault == TreeFault::Forbidden),
+            Some(Err(fault)) => assert!(!is_open && fault == TreeError::Forbidden),
             None => panic!("it is known by now"),
         }
     }

@@ -1,8 +1,10 @@
 //! A file that a client reads.
 
-use super::error::TreeFault;
+use super::lent::pieces;
 use super::names::Node;
 use super::tree::FileTree;
+use bytes::Bytes;
+use cenote_http::{File, Purpose, TreeError};
 use cenote_posix::{IoContext, PosixError, Segment, Znode};
 use cenote_vdev::Patience;
 use std::sync::{Arc, Weak};
@@ -15,7 +17,7 @@ const AT_HAND_SIZE_MAX: u64 = 4 << 20;
 /// An open file. It keeps nothing from going away.
 ///
 /// *Invariant: all that is read of it is of one version*, the one that its tag stands for. A file
-/// of a head that changes before its end meanwhile has [`TreeFault::Changed`] from then on.
+/// of a head that changes before its end meanwhile has [`TreeError::Changed`] from then on.
 #[derive(Debug)]
 pub struct TreeFile {
     tree: Weak<FileTree>,
@@ -44,27 +46,32 @@ impl TreeFile {
         }
     }
 
-    /// Bytes.
-    pub fn size(&self) -> u64 {
-        self.size
-    }
-
-    /// When its content last changed.
-    pub fn modified(&self) -> SystemTime {
-        self.modified
-    }
-
-    /// Names the bytes of this version.
-    pub fn tag(&self) -> &str {
-        &self.tag
-    }
-
     fn parts(&self) -> Option<(Arc<FileTree>, Arc<Node>)> {
         Some((self.tree.upgrade()?, self.node.upgrade()?))
     }
 
-    /// The bytes from `offset` on that memory has without a gap.
-    pub fn at_hand(&self, offset: u64, length: usize) -> Vec<Segment> {
+    /// Whether what was read of it before is of this version.
+    fn is_as_it_was(&self, tree: &FileTree, node: &Node, file: &Znode) -> bool {
+        let object = file.object();
+        tree.is_lasting()
+            || object.is_none_or(|object| object.is_unchanged_since(node.changes, self.size))
+    }
+}
+
+impl File for TreeFile {
+    fn size(&self) -> u64 {
+        self.size
+    }
+
+    fn modified(&self) -> SystemTime {
+        self.modified
+    }
+
+    fn entity_tag(&self) -> String {
+        self.tag.as_ref().to_owned()
+    }
+
+    fn read_cached(&self, offset: u64, length: usize) -> Vec<Bytes> {
         let Some((tree, node)) = self.parts().filter(|_| self.size <= AT_HAND_SIZE_MAX) else {
             return Vec::new();
         };
@@ -77,27 +84,11 @@ impl TreeFile {
             return Vec::new();
         }
         tree.counts.add(bytes(&segments));
-        segments
+        pieces(segments)
     }
 
-    /// Whether what was read of it before is of this version.
-    fn is_as_it_was(&self, tree: &FileTree, node: &Node, file: &Znode) -> bool {
-        let object = file.object();
-        tree.is_lasting()
-            || object.is_none_or(|object| object.is_unchanged_since(node.changes, self.size))
-    }
-
-    /// The bytes from `offset` on; fewer at the end of the file. May wait. With `passes` they do
-    /// not stay in memory, unless several clients want the file.
-    ///
-    /// # Errors
-    /// If they cannot be read, the file changed, or the tree was taken away.
-    pub fn read(
-        &self,
-        offset: u64,
-        length: usize,
-        passes: bool,
-    ) -> Result<Vec<Segment>, TreeFault> {
+    /// What passes through stays in memory all the same if several clients want the file.
+    fn read(&self, offset: u64, length: usize, purpose: Purpose) -> Result<Vec<Bytes>, TreeError> {
         let (tree, node) = self.parts().ok_or_else(no_longer)?;
         // Who waits until the tree's files are closed waits for this one.
         tree.check_devices()?;
@@ -109,22 +100,22 @@ impl TreeFile {
         };
         let object = object.for_io(&IoContext::USER.with_patience(Patience::Never));
         let object = object.for_reader(&tree.counts.from_devices);
-        let object = match passes && self.passes {
+        let object = match purpose == Purpose::PassThrough && self.passes {
             true => object.in_passing(),
             false => object,
         };
         let read = object.segments(offset, length).map_err(PosixError::from);
         if !self.is_as_it_was(&tree, &node, file) {
-            return Err(TreeFault::Changed);
+            return Err(TreeError::Changed);
         }
         let segments = read.map_err(|error| tree.fault(&error))?;
         tree.counts.add(bytes(&segments));
-        Ok(segments)
+        Ok(pieces(segments))
     }
 }
 
-fn no_longer() -> TreeFault {
-    TreeFault::Unavailable("it is no longer served".to_owned())
+fn no_longer() -> TreeError {
+    TreeError::Unavailable("it is no longer served".to_owned())
 }
 
 fn bytes(segments: &[Segment]) -> u64 {

@@ -1,11 +1,12 @@
 //! Finding what paths name in a tree, and listing its directories.
 
-use super::error::{TreeEntry, TreeFault, system_time};
 use super::file::TreeFile;
 use super::names::{Named, Names, Node};
+use super::time::system_time;
 use super::tree::FileTree;
 use super::walk::{ENTER, READ, Stopped, allows, walk};
 use cenote_base::rt;
+use cenote_http::{Entry, EntryKind, Found, TreeError};
 use cenote_posix::{FileKind, Znode};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -17,24 +18,18 @@ const BATCH: usize = 512;
 const LOOKS: u32 = 200;
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
-/// What a path names.
-#[derive(Debug)]
-pub enum TreeFound {
-    /// A file.
-    File(TreeFile),
-    /// A directory.
-    Directory {
-        /// When its content last changed.
-        modified: SystemTime,
-    },
+fn kind_of(kind: FileKind) -> EntryKind {
+    match kind {
+        FileKind::Directory => EntryKind::Directory,
+        FileKind::Regular => EntryKind::File,
+        FileKind::Symlink => EntryKind::Link,
+        _ => EntryKind::Other,
+    }
 }
 
 impl FileTree {
     /// What a path names, if memory can tell.
-    pub fn find_at_hand(
-        self: &Arc<Self>,
-        path: &[Vec<u8>],
-    ) -> Option<Result<TreeFound, TreeFault>> {
+    pub fn find_cached(self: &Arc<Self>, path: &[Vec<u8>]) -> Option<Result<Found, TreeError>> {
         let node = self.names.get(&Names::key(path))?;
         if self.is_closing.load(Ordering::Acquire) || !self.is_lasting() && !node.holds(&self.files)
         {
@@ -45,7 +40,7 @@ impl FileTree {
     }
 
     /// What a path names.
-    pub fn find(self: &Arc<Self>, path: &[Vec<u8>]) -> Result<TreeFound, TreeFault> {
+    pub fn find(self: &Arc<Self>, path: &[Vec<u8>]) -> Result<Found, TreeError> {
         for look in 1..=LOOKS {
             self.check()?;
             // Whoever writes without an end gets between no looks: then a write may be half done.
@@ -57,13 +52,13 @@ impl FileTree {
             rt::sleep(LOOK_INTERVAL);
         }
         let name = &self.name;
-        Err(TreeFault::Unavailable(format!(
+        Err(TreeError::Unavailable(format!(
             "a file of {name} is being written all the time"
         )))
     }
 
     /// What a path names; `None` if it is a file that is being changed.
-    fn look(&self, path: &[Vec<u8>], is_patient: bool) -> Result<Option<Node>, TreeFault> {
+    fn look(&self, path: &[Vec<u8>], is_patient: bool) -> Result<Option<Node>, TreeError> {
         let mut way = Vec::new();
         let named = match walk(&self.files, path, &mut way) {
             Ok(()) => self.named(way.last().expect("it has the root"), is_patient),
@@ -86,27 +81,27 @@ impl FileTree {
     fn named(&self, znode: &Znode, is_patient: bool) -> Option<(Named, u64)> {
         let named = match znode.kind() {
             FileKind::Directory => Named::Directory,
-            FileKind::Regular if !allows(znode, READ) => Named::Not(TreeFault::Forbidden),
+            FileKind::Regular if !allows(znode, READ) => Named::Not(TreeError::Forbidden),
             FileKind::Regular if self.is_lasting() => Named::File(Some(self.tags.lasting(znode))),
             FileKind::Regular => {
                 let state = self.tags.state(&self.files, znode, is_patient)?;
                 return Some((Named::File(state.tag), state.changes));
             }
-            _ => Named::Not(TreeFault::NotFound),
+            _ => Named::Not(TreeError::NotFound),
         };
         Some((named, 0))
     }
 
-    fn found(self: &Arc<Self>, node: Arc<Node>) -> Result<TreeFound, TreeFault> {
+    fn found(self: &Arc<Self>, node: Arc<Node>) -> Result<Found, TreeError> {
         node.note();
         match &node.named {
             Named::Not(fault) => Err(fault.clone()),
-            Named::Directory => Ok(TreeFound::Directory {
+            Named::Directory => Ok(Found::Directory {
                 modified: node.modified,
             }),
             Named::File(tag) => {
                 let tag = tag.clone().unwrap_or_else(|| self.tags.fresh());
-                Ok(TreeFound::File(TreeFile::open(self, node, tag)))
+                Ok(Found::File(Arc::new(TreeFile::open(self, node, tag))))
             }
         }
     }
@@ -115,8 +110,8 @@ impl FileTree {
     pub fn list(
         &self,
         path: &[Vec<u8>],
-        each: &mut dyn FnMut(TreeEntry) -> bool,
-    ) -> Result<(), TreeFault> {
+        each: &mut dyn FnMut(Entry) -> bool,
+    ) -> Result<(), TreeError> {
         self.check()?;
         let mut way = Vec::new();
         walk(&self.files, path, &mut way).map_err(|stopped| match stopped {
@@ -125,10 +120,10 @@ impl FileTree {
         })?;
         let directory = way.pop().expect("it has the root");
         if directory.kind() != FileKind::Directory {
-            return Err(TreeFault::NotFound);
+            return Err(TreeError::NotFound);
         }
         if !allows(&directory, READ | ENTER) {
-            return Err(TreeFault::Forbidden);
+            return Err(TreeError::Forbidden);
         }
         let mut cookie = 0;
         loop {
@@ -143,9 +138,9 @@ impl FileTree {
                 }
                 // One that was removed meanwhile, or cannot be read: whoever asks for it is told.
                 let Ok(stat) = stat else { continue };
-                let entry = TreeEntry {
+                let entry = Entry {
                     name: entry.name,
-                    kind: stat.kind,
+                    kind: kind_of(stat.kind),
                     size: if stat.kind == FileKind::Regular {
                         stat.size
                     } else {

@@ -15,11 +15,12 @@
 //!
 //! Deliberately absent: access times. Strangers who read do not change the file system.
 
-pub(crate) mod error;
 pub(crate) mod file;
 pub(crate) mod find;
 pub(crate) mod handles;
+mod lent;
 pub(crate) mod names;
 pub(crate) mod tag;
+mod time;
 pub(crate) mod tree;
 pub(crate) mod walk;

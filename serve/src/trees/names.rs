@@ -9,9 +9,9 @@
 //! Two generations per shard, as in the cache of znodes: what is asked for moves to the young one;
 //! when that is full the old one is dropped. The memory is leased from the pool's budget.
 
-use super::error::TreeFault;
 use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{MemoryBudget, MemoryLease};
+use cenote_http::TreeError;
 use cenote_posix::{FileSystem, Znode};
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -38,7 +38,7 @@ pub(crate) enum Named {
     File(Option<Arc<str>>),
     Directory,
     /// Nothing that is served.
-    Not(TreeFault),
+    Not(TreeError),
 }
 
 /// An answer, and the way to it.
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     fn absent() -> Arc<Node> {
-        let named = Named::Not(TreeFault::NotFound);
+        let named = Named::Not(TreeError::NotFound);
         Arc::new(Node::new(Vec::new(), (named, 0), SystemTime::UNIX_EPOCH))
     }
 

@@ -1,12 +1,12 @@
 //! A head or a snapshot that is open for servers.
 
-use super::error::TreeFault;
 use super::handles::Handles;
 use super::names::Names;
 use super::tag::Tags;
 use cenote_base::ObjectId;
 use cenote_base::metrics::Count;
 use cenote_engine::{DamageLog, OpenTree};
+use cenote_http::TreeError;
 use cenote_posix::{FileSystem, PosixError};
 use std::fmt;
 use std::sync::Arc;
@@ -115,9 +115,9 @@ impl FileTree {
     }
 
     /// Refuses while the pool waits for devices or the tree is about to go.
-    pub fn check(&self) -> Result<(), TreeFault> {
+    pub fn check(&self) -> Result<(), TreeError> {
         if self.is_closing.load(Ordering::Acquire) {
-            return Err(TreeFault::Unavailable(format!(
+            return Err(TreeError::Unavailable(format!(
                 "{} is being changed",
                 self.name
             )));
@@ -126,9 +126,9 @@ impl FileTree {
     }
 
     /// Refuses while the pool waits for devices.
-    pub fn check_devices(&self) -> Result<(), TreeFault> {
+    pub fn check_devices(&self) -> Result<(), TreeError> {
         match (self.is_suspended)() {
-            true => Err(TreeFault::Unavailable(
+            true => Err(TreeError::Unavailable(
                 "the pool waits for its devices".to_owned(),
             )),
             false => Ok(()),
@@ -136,14 +136,14 @@ impl FileTree {
     }
 
     /// What a client is told of an error; the pool's list of errors has damage.
-    pub fn fault(&self, error: &PosixError) -> TreeFault {
+    pub fn fault(&self, error: &PosixError) -> TreeError {
         if error.is_damage() {
             log::error!("{}: {error}", self.name);
             self.damage.report(error);
         }
         match (self.is_suspended)() {
-            true => TreeFault::Unavailable(error.to_string()),
-            false => TreeFault::Storage(error.to_string()),
+            true => TreeError::Unavailable(error.to_string()),
+            false => TreeError::Storage(error.to_string()),
         }
     }
 }

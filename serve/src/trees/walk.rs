@@ -3,7 +3,7 @@
 //! The walk is that of `posix::path` with two differences: a link that leads out of the tree names
 //! nothing, and directories that others may not enter lead nowhere.
 
-use super::error::TreeFault;
+use cenote_http::TreeError;
 use cenote_posix::{FileKind, FileSystem, LINKS_MAX, PosixError, Znode};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) fn allows(znode: &Znode, bits: u16) -> bool {
 /// Why a walk ends without an object.
 pub(crate) enum Stopped {
     /// The path names nothing that is served.
-    Fault(TreeFault),
+    Fault(TreeError),
     /// The file system cannot be read.
     Posix(PosixError),
 }
@@ -34,7 +34,7 @@ impl From<PosixError> for Stopped {
             // Removed while the walk went there.
             PosixError::NotFound { .. }
             | PosixError::NoSuchZnode { .. }
-            | PosixError::NameTooLong { .. } => Self::Fault(TreeFault::NotFound),
+            | PosixError::NameTooLong { .. } => Self::Fault(TreeError::NotFound),
             error => Self::Posix(error),
         }
     }
@@ -56,7 +56,7 @@ pub(crate) fn walk(
     path: &[Vec<u8>],
     way: &mut Vec<Arc<Znode>>,
 ) -> Result<(), Stopped> {
-    let not_found = || Stopped::Fault(TreeFault::NotFound);
+    let not_found = || Stopped::Fault(TreeError::NotFound);
     let mut pending: VecDeque<Vec<u8>> = path.iter().cloned().collect();
     let mut current = files.znode(files.root())?;
     let mut above: Vec<Arc<Znode>> = Vec::new();
@@ -74,7 +74,7 @@ pub(crate) fn walk(
             return Err(not_found());
         }
         if !allows(&current, ENTER) {
-            return Err(Stopped::Fault(TreeFault::Forbidden));
+            return Err(Stopped::Fault(TreeError::Forbidden));
         }
         if name == b".." {
             current = above.pop().ok_or_else(not_found)?;

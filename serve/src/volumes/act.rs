@@ -1,8 +1,9 @@
 //! `cenote nbd`: volumes served because of commands.
 
 use super::offer::{Commanded, commanded};
-use super::table::{Running, Servers};
+use super::table::{Running, VolumeServers};
 use crate::context::Context;
+use crate::servers::Listening;
 use cenote_base::rt;
 use cenote_control::model::{
     ControlError, NbdAct, NbdExport, NbdListen, NbdRefusal, NbdServer, Response,
@@ -19,7 +20,7 @@ pub(crate) fn act_on_servers(context: &Context, act: &NbdAct) -> Result<Response
             listen,
         } => serve(context, volumes, *read_only, listen),
         NbdAct::Status => Ok(Response::Nbd {
-            servers: status(&context.servers),
+            servers: status(&context.volumes),
         }),
         NbdAct::Stop { targets, force } => stop(context, targets, *force),
     }
@@ -32,13 +33,13 @@ fn serve(
     listen: &NbdListen,
 ) -> Result<Response, ControlError> {
     let new = commanded(&context.registry, volumes, is_read_only)?;
-    let running = context.servers.server(&context.registry, listen, &new)?;
+    let running = context.volumes.serve(&context.registry, listen, &new)?;
     Ok(Response::Nbd {
         servers: vec![running.status()],
     })
 }
 
-fn status(servers: &Servers) -> Vec<NbdServer> {
+fn status(servers: &VolumeServers) -> Vec<NbdServer> {
     let mut all: Vec<NbdServer> = servers.running().iter().map(Running::status).collect();
     if let Some(failure) = servers.failure() {
         let failed = NbdServer {
@@ -122,7 +123,7 @@ fn withdrawn(
 }
 
 fn stop(context: &Context, targets: &[String], force: bool) -> Result<Response, ControlError> {
-    let servers = context.servers.running();
+    let servers = context.volumes.running();
     let mut gone: Vec<(String, Withdrawn)> = Vec::new();
     for target in targets {
         let found = withdrawn(&context.registry, &servers, target)?;
@@ -149,7 +150,7 @@ fn stop(context: &Context, targets: &[String], force: bool) -> Result<Response, 
                 for one in running.offer.commanded() {
                     withdraw(context, &running, &one);
                 }
-                context.servers.end(&running);
+                drop(context.volumes.servers.take(&running));
             }
             Withdrawn::Export(running, one, _) => withdraw(context, &running, &one),
         }

@@ -40,12 +40,12 @@ impl Context {
         }
         if self.is_wanted() {
             let own = NbdListen::default();
-            if let Err(error) = self.servers.server(&self.registry, &own, &[]) {
+            if let Err(error) = self.volumes.serve(&self.registry, &own, &[]) {
                 log::error!("volumes with {SERVED}=on are not served: {error}");
-                self.servers.set_failure(Some(error.to_string()));
+                self.volumes.set_failure(Some(error.to_string()));
             }
         } else {
-            self.servers.set_failure(None);
+            self.volumes.set_failure(None);
         }
         self.end_unneeded_servers(true);
     }
@@ -53,7 +53,7 @@ impl Context {
     /// What commands serve of a pool, for the record.
     pub fn recorded_exports(&self, imported: &Imported) -> Vec<RecordedExport> {
         let mut exports = Vec::new();
-        for running in self.servers.running() {
+        for running in self.volumes.running() {
             let commanded = running.offer.commanded().into_iter();
             for one in commanded.filter(|one| one.is_of(imported)) {
                 if let Some((_, dataset)) = one.find(&self.registry) {
@@ -83,7 +83,7 @@ impl Context {
     /// Ends servers that have nothing to serve any more. Whether the property is on anywhere, for
     /// the daemon's own, takes a walk over all datasets.
     pub fn end_unneeded_servers(&self, looks_at_property: bool) {
-        let running = self.servers.running();
+        let running = self.volumes.running();
         if running.is_empty() {
             return;
         }
@@ -95,7 +95,7 @@ impl Context {
                 false => false,
             };
             if !has_commanded && !is_wanted() {
-                self.servers.end_unused(&one);
+                drop(self.volumes.servers.take_unused(&one));
             }
         }
     }

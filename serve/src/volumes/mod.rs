@@ -1,15 +1,13 @@
 //! Volumes served as block devices to other programs and machines.
 //!
-//! [`server`] is the seam to whoever speaks a protocol: it is handed an offer, and asks it for
-//! volumes when clients come. `offer` says what a server exports, because of commands or of the
-//! property `cenote:nbd`; `nbd` shows it to the NBD server. `table` has the servers, and `act` carries out requests about them.
+//! `offer` says what a server exports, because of commands or of the property `cenote:nbd`; `nbd`
+//! shows it to the NBD server. `table` has the servers, and `act` carries out requests about them.
 //!
 //! The property is looked at when a client asks, so nothing has to follow datasets that come, go
 //! or are renamed. Only whether the daemon's own server is needed follows from changes (`follow`).
 
 pub(crate) mod act;
 pub(crate) mod follow;
-pub mod nbd;
+pub(crate) mod nbd;
 pub(crate) mod offer;
-pub mod server;
-pub mod table;
+pub(crate) mod table;

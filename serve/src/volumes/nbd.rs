@@ -12,7 +12,7 @@ use std::time::Duration;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::server::{VolumeOffer, VolumeServer, VolumeServing};
+use super::offer::Offer;
 use cenote_base::Guid;
 use cenote_control::model::{ControlError, NbdClient, NbdListen, NbdRefusal};
 use cenote_device::BlockBuffer;
@@ -33,23 +33,21 @@ const HOLE_AND_ZERO: u32 = 3;
 /// How long requests may take of clients that are disconnected.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// Serves volumes by NBD.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct NbdServing;
-
-/// Servers that share what they offer: TLS is for the network if there is one, and then not for
-/// the unix socket.
-struct Servers {
+/// A server of volumes; it ends when it is dropped, and disconnects its clients.
+///
+/// It is one of the frontend's for each address, all with the same exports. TLS is for the network
+/// if it listens there, and then not for the unix socket.
+pub(crate) struct VolumeServer {
     servers: Vec<Arc<Server>>,
     addresses: Vec<String>,
 }
 
-impl VolumeServing for NbdServing {
-    fn serve(
-        &self,
-        listen: &NbdListen,
-        offer: Arc<dyn VolumeOffer>,
-    ) -> Result<Box<dyn VolumeServer>, ControlError> {
+impl VolumeServer {
+    /// Serves an offer; it listens when this returns.
+    ///
+    /// # Errors
+    /// It cannot listen there, or the certificates are no good.
+    pub fn start(listen: &NbdListen, offer: &Arc<Offer>) -> Result<Self, ControlError> {
         let policy = match &listen.tls {
             None => TlsPolicy::Off,
             Some(directory) => TlsPolicy::required(Path::new(directory), listen.checks_clients)
@@ -58,7 +56,7 @@ impl VolumeServing for NbdServing {
                     reason: error.to_string(),
                 })?,
         };
-        let mut started = Servers {
+        let mut started = Self {
             servers: Vec::new(),
             addresses: Vec::new(),
         };
@@ -68,22 +66,20 @@ impl VolumeServing for NbdServing {
                 Some(_) => TlsPolicy::Off,
                 None => policy.clone(),
             };
-            started.start(path, listener, policy, &offer)?;
+            started.listen(path, listener, policy, offer)?;
         }
         if let Some(address) = &listen.tcp {
-            started.start(address, Listener::tcp(address), policy, &offer)?;
+            started.listen(address, Listener::tcp(address), policy, offer)?;
         }
-        Ok(Box::new(started))
+        Ok(started)
     }
-}
 
-impl Servers {
-    fn start(
+    fn listen(
         &mut self,
         address: &str,
         listener: std::io::Result<Listener>,
         policy: TlsPolicy,
-        offer: &Arc<dyn VolumeOffer>,
+        offer: &Arc<Offer>,
     ) -> Result<(), ControlError> {
         let failed = |error: std::io::Error| NbdRefusal::NotListening {
             address: address.to_owned(),
@@ -109,14 +105,14 @@ impl Servers {
             .push(port.map_or_else(|| address.to_owned(), |port| port.to_string()));
         Ok(())
     }
-}
 
-impl VolumeServer for Servers {
-    fn addresses(&self) -> Vec<String> {
-        self.addresses.clone()
+    /// Where it listens: paths of sockets, and addresses with their ports.
+    pub fn addresses(&self) -> &[String] {
+        &self.addresses
     }
 
-    fn clients(&self) -> Vec<NbdClient> {
+    /// Who is connected.
+    pub fn clients(&self) -> Vec<NbdClient> {
         let connections = self.servers.iter().flat_map(|server| server.connections());
         let each = connections.map(|connection| NbdClient {
             address: connection.address,
@@ -128,7 +124,8 @@ impl VolumeServer for Servers {
         each.collect()
     }
 
-    fn disconnect(&self, export: &str) {
+    /// Disconnects the clients of an export, and waits a little until they are gone.
+    pub fn disconnect(&self, export: &str) {
         for server in &self.servers {
             if !server.disconnect(export, PATIENCE) {
                 log::warn!("NBD: clients of '{export}' still have requests under way");
@@ -139,7 +136,7 @@ impl VolumeServer for Servers {
 
 /// What is offered, as the server's exports.
 struct Volumes {
-    offer: Arc<dyn VolumeOffer>,
+    offer: Arc<Offer>,
     server: OnceLock<Weak<Server>>,
 }
 
@@ -157,7 +154,7 @@ impl Volumes {
 
 impl Exports for Volumes {
     fn list(&self) -> Vec<ExportEntry> {
-        let names = self.offer.list().into_iter();
+        let names = self.offer.names().into_iter();
         let entries = names.map(|name| ExportEntry {
             name,
             description: String::new(),
@@ -181,7 +178,7 @@ impl Exports for Volumes {
 }
 
 /// A volume as a block device.
-pub struct VolumeDisk(
+pub(crate) struct VolumeDisk(
     ServedVolume,
     /// The snapshots of the contexts that the client has chosen. One that is made under the name
     /// later is another.

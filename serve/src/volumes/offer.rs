@@ -7,7 +7,6 @@
 //! `snapdev` is `visible`. Values that nobody on this machine said yes to do not count
 //! (the engine's `approvals`).
 
-use super::server::VolumeOffer;
 use cenote_base::ObjectId;
 use cenote_base::rt::{Mutex, ranks};
 use cenote_control::model::{ControlError, NbdExport};
@@ -213,8 +212,8 @@ impl Offer {
         exports.into_values().collect()
     }
 
-    /// The names of what is served.
-    fn names(&self) -> Vec<String> {
+    /// The names of what is served; what cannot be read is left out.
+    pub fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
         if self.is_default {
             each_by_property(&self.registry, SERVED, |_, dataset| {
@@ -243,21 +242,22 @@ impl Offer {
             None => None,
         }
     }
-}
 
-impl VolumeOffer for Offer {
-    fn list(&self) -> Vec<String> {
-        self.names()
-    }
-
-    fn resolved(&self, name: &str) -> String {
+    /// The name of what a client means. The empty name stands for the only export, if there is
+    /// only one.
+    pub fn resolved(&self, name: &str) -> String {
         match (name.is_empty(), self.names().as_slice()) {
             (true, [only]) => only.clone(),
             _ => name.to_owned(),
         }
     }
 
-    fn open(&self, name: &str, hang_up: HangUp) -> Result<ServedVolume, ControlError> {
+    /// Opens a volume by its name for a client that `hang_up` disconnects.
+    ///
+    /// # Errors
+    /// [`ControlError::NoSuchDataset`] if nothing of that name is served, or why it cannot be
+    /// opened.
+    pub fn open(&self, name: &str, hang_up: HangUp) -> Result<ServedVolume, ControlError> {
         let missing = || ControlError::NoSuchDataset {
             dataset: name.to_owned(),
         };

@@ -1,27 +1,15 @@
 //! The servers of volumes.
 //!
-//! Each server has its addresses and its own exports, so that what is served on one address is
-//! not served on another. One is the daemon's own: it listens beside the control socket, and runs
-//! while something is to be served there.
-//!
-//! The lock is for looking: a server is started and ended without it, because both may take a
-//! while, and clients that come in or go ask for exports meanwhile.
+//! One of them is the daemon's own: it listens beside the control socket, and runs while something
+//! is to be served there.
 
+use super::nbd::VolumeServer;
 use super::offer::{Commanded, Offer};
-use super::server::{VolumeServer, VolumeServing};
+use crate::servers::{Listening, Servers};
 use cenote_base::rt::{Mutex, ranks};
 use cenote_control::model::{ControlError, NbdListen, NbdRefusal, NbdServer};
 use cenote_engine::Registry;
 use std::sync::Arc;
-
-/// What the daemon is told about servers of volumes.
-#[derive(Default)]
-pub struct ServingSetup {
-    /// Starts servers; not set, there are none.
-    pub serving: Option<Box<dyn VolumeServing>>,
-    /// Where the daemon's own server listens.
-    pub own: NbdListen,
-}
 
 /// A server that runs.
 #[derive(Clone)]
@@ -32,27 +20,26 @@ pub(crate) struct Running {
     pub asked: NbdListen,
     pub is_default: bool,
     pub offer: Arc<Offer>,
-    pub server: Arc<dyn VolumeServer>,
+    pub server: Arc<VolumeServer>,
+}
+
+/// The addresses on which something is to listen.
+fn addresses(listen: &NbdListen) -> Vec<String> {
+    let asked = [&listen.unix, &listen.tcp];
+    asked.into_iter().flatten().cloned().collect()
 }
 
 impl Running {
     /// What clients of the daemon are told of it.
     pub fn status(&self) -> NbdServer {
         NbdServer {
-            addresses: self.server.addresses(),
+            addresses: self.server.addresses().to_vec(),
             is_default: self.is_default,
             is_encrypted: self.listen.tls.is_some(),
             exports: self.offer.exports(),
             clients: self.server.clients(),
             failure: None,
         }
-    }
-
-    /// Whether it listens on this address, or would.
-    pub fn is_at(&self, address: &str) -> bool {
-        let asked = [&self.listen.unix, &self.listen.tcp];
-        let is_asked = asked.into_iter().flatten().any(|asked| asked == address);
-        is_asked || self.server.addresses().iter().any(|own| own == address)
     }
 
     /// Clients that have an export open, by its name.
@@ -64,55 +51,67 @@ impl Running {
         };
         clients.iter().filter(|one| is_meant(&one.export)).count()
     }
+
+    /// Whether it is the one that is asked for, and not another one at one of its addresses.
+    fn is_same(&self, listen: &NbdListen, is_default: bool) -> bool {
+        let options = |listen: &NbdListen| (listen.tls.clone(), listen.checks_clients);
+        let is_at_all = || addresses(listen).iter().all(|one| self.is_at(one));
+        match is_default {
+            true => self.is_default && self.listen == *listen,
+            false => options(&self.listen) == options(listen) && is_at_all(),
+        }
+    }
 }
 
-/// What is in the table.
-#[derive(Default)]
-struct Table {
-    running: Vec<Running>,
-    /// Why the daemon's own server does not run although it should.
-    failure: Option<String>,
-}
+impl Listening for Running {
+    fn is_at(&self, address: &str) -> bool {
+        let mut own = addresses(&self.listen);
+        own.extend_from_slice(self.server.addresses());
+        own.iter().any(|own| own == address)
+    }
 
-impl Table {
-    /// Takes a server out.
-    fn take(&mut self, ended: &Running) -> Option<Running> {
-        let is_it = |one: &Running| Arc::ptr_eq(&one.offer, &ended.offer);
-        let found = self.running.iter().position(is_it)?;
-        Some(self.running.remove(found))
+    fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.offer, &other.offer)
+    }
+
+    fn has_nothing(&self) -> bool {
+        self.offer.commanded().is_empty()
     }
 }
 
 /// The servers.
-pub(crate) struct Servers {
-    setup: ServingSetup,
-    table: Mutex<Table, ranks::Servers>,
+pub(crate) struct VolumeServers {
+    /// Where the daemon's own listens.
+    own: NbdListen,
+    pub servers: Servers<Running>,
+    /// Why the daemon's own server does not run although it should.
+    failure: Mutex<Option<String>, ranks::Servers>,
 }
 
-impl Servers {
-    pub fn new(setup: ServingSetup) -> Self {
+impl VolumeServers {
+    pub fn new(own: NbdListen) -> Self {
         Self {
-            setup,
-            table: Mutex::default(),
+            own,
+            servers: Servers::default(),
+            failure: Mutex::default(),
         }
     }
 
     /// Those that run, the daemon's own first.
     pub fn running(&self) -> Vec<Running> {
-        let mut running = self.table.lock().running.clone();
+        let mut running = self.servers.running();
         running.sort_by_key(|one| !one.is_default);
         running
     }
 
     /// Why the daemon's own server does not run although it should.
     pub fn failure(&self) -> Option<String> {
-        self.table.lock().failure.clone()
+        self.failure.lock().clone()
     }
 
     /// Notes that.
     pub fn set_failure(&self, failure: Option<String>) {
-        let mut table = self.table.lock();
-        table.failure = failure;
+        *self.failure.lock() = failure;
     }
 
     /// Has the server that a command means by where it is to listen serve these, too; one is
@@ -120,7 +119,7 @@ impl Servers {
     ///
     /// # Errors
     /// It cannot listen there, or one with other options does.
-    pub fn server(
+    pub fn serve(
         &self,
         registry: &Arc<Registry>,
         wanted: &NbdListen,
@@ -129,85 +128,44 @@ impl Servers {
         let is_default = wanted.is_default();
         let listen = match is_default {
             true => NbdListen {
-                tls: wanted.tls.clone().or(self.setup.own.tls.clone()),
-                checks_clients: wanted.checks_clients || self.setup.own.checks_clients,
-                ..self.setup.own.clone()
+                tls: wanted.tls.clone().or(self.own.tls.clone()),
+                checks_clients: wanted.checks_clients || self.own.checks_clients,
+                ..self.own.clone()
             },
             false => wanted.clone(),
         };
-        let addresses: Vec<&String> = [&listen.unix, &listen.tcp].into_iter().flatten().collect();
-        let is_meant = |one: &&Running| match is_default {
-            true => one.is_default,
-            false => addresses.iter().any(|address| one.is_at(address)),
+        let addresses = addresses(&listen);
+        let is_meant = |one: &Running| {
+            is_default && one.is_default || addresses.iter().any(|address| one.is_at(address))
         };
-        // With the lock, so that it is not ended before it has them.
-        let table = self.table.lock();
-        if let Some(found) = table.running.iter().find(is_meant).cloned() {
-            let is_same = found.listen == listen || !is_default && found.is_same(&listen);
-            return match is_same {
-                true => {
-                    found.offer.add(new);
-                    Ok(found)
-                }
-                false => Err(NbdRefusal::OtherOptions {
-                    address: addresses.first().map_or("", |first| first).to_owned(),
-                }
-                .into()),
-            };
-        }
-        drop(table);
-        let Some(serving) = &self.setup.serving else {
-            return Err(NbdRefusal::NoServer.into());
+        let join = |found: &Running| match found.is_same(&listen, is_default) {
+            true => {
+                found.offer.add(new);
+                Ok(())
+            }
+            false => Err(NbdRefusal::OtherOptions {
+                address: addresses.first().cloned().unwrap_or_default(),
+            }
+            .into()),
         };
-        let offer = Offer::new(registry, is_default);
-        offer.add(new);
-        let server = serving.serve(&listen, Arc::clone(&offer) as _)?;
-        let running = Running {
-            listen,
-            asked: wanted.clone(),
-            is_default,
-            offer,
-            server: Arc::from(server),
+        let start = || {
+            let offer = Offer::new(registry, is_default);
+            offer.add(new);
+            let server = VolumeServer::start(&listen, &offer)?;
+            Ok(Running {
+                listen: listen.clone(),
+                asked: wanted.clone(),
+                is_default,
+                offer,
+                server: Arc::new(server),
+            })
         };
-        let mut table = self.table.lock();
-        table.running.push(running.clone());
+        let running = self
+            .servers
+            .join_or_start(&addresses, is_meant, join, start)?;
         if is_default {
-            table.failure = None;
+            self.set_failure(None);
         }
         Ok(running)
-    }
-
-    /// Ends a server for which no command named anything any more.
-    pub fn end_unused(&self, ended: &Running) {
-        let mut table = self.table.lock();
-        if !ended.offer.commanded().is_empty() {
-            return;
-        }
-        let gone = table.take(ended);
-        drop(table);
-        drop(gone);
-    }
-
-    /// Ends a server.
-    pub fn end(&self, ended: &Running) {
-        let gone = self.table.lock().take(ended);
-        drop(gone);
-    }
-
-    /// Ends all of them.
-    pub fn end_all(&self) {
-        let gone = std::mem::take(&mut self.table.lock().running);
-        drop(gone);
-    }
-}
-
-impl Running {
-    /// Whether it was asked for with the same options but for what it serves.
-    fn is_same(&self, listen: &NbdListen) -> bool {
-        let options = |listen: &NbdListen| (listen.tls.clone(), listen.checks_clients);
-        let is_one_of = |asked: &Option<String>| asked.as_ref().is_none_or(|one| self.is_at(one));
-        options(&self.listen) == options(listen)
-            && is_one_of(&listen.unix)
-            && is_one_of(&listen.tcp)
     }
 }

@@ -8,9 +8,7 @@ use cenote_base::{RealEnv, settings};
 use cenote_control::model::NbdListen;
 use cenote_control::protocol::Service;
 use cenote_engine::{AlarmSetup, Engine, EngineSettings, MEMORY_MIN, RecordPlace};
-use cenote_serve::{
-    Dashboard, DiskSetup, HttpServing, NbdServing, Serve, ServeSettings, ServingSetup, UblkDisks,
-};
+use cenote_serve::{Dashboard, DiskSetup, Serve, ServeSettings, UblkDisks};
 
 use super::gauge::{SystemMemory, memory_total};
 use super::mounter::FuseMounter;
@@ -62,15 +60,8 @@ pub fn service(wanted: Wanted) -> Arc<dyn Service> {
         }
     }
     let published = ServeSettings {
-        serving: ServingSetup {
-            serving: Some(Box::new(NbdServing)),
-            own: wanted.own_server,
-        },
-        disks: DiskSetup {
-            kernel: Some(Arc::new(UblkDisks::default())),
-            ..DiskSetup::default()
-        },
-        sites: Some(Box::new(HttpServing)),
+        own_server: wanted.own_server,
+        disks: DiskSetup::of_machine(Arc::new(UblkDisks::default())),
         dashboard: Some(wanted.dashboard),
     };
     let own_disks = published.disks.own_disks();

@@ -1,42 +1,7 @@
-//! Why a tree has no answer, and what it answers.
+//! Times of files as headers have them.
 
-use cenote_posix::{FileKind, Timestamp};
+use cenote_posix::Timestamp;
 use std::time::{Duration, SystemTime};
-use thiserror::Error;
-
-/// Why a tree has no answer for a client.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum TreeFault {
-    /// Nothing has that name, or a link leads out of the tree or in circles.
-    #[error("not found")]
-    NotFound,
-    /// Others may not read it.
-    #[error("forbidden")]
-    Forbidden,
-    /// It is another version than the one that was found. Whoever has sent nothing yet looks for
-    /// it again.
-    #[error("the file changed while it was read")]
-    Changed,
-    /// It cannot be read now.
-    #[error("{0}")]
-    Unavailable(String),
-    /// Damage, or another error of the storage below.
-    #[error("{0}")]
-    Storage(String),
-}
-
-/// An entry of a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TreeEntry {
-    /// Its name.
-    pub name: Vec<u8>,
-    /// What it is.
-    pub kind: FileKind,
-    /// Bytes; 0 for what is no file.
-    pub size: u64,
-    /// When its content last changed.
-    pub modified: SystemTime,
-}
 
 /// Seconds of the years 1 to 9999: others cannot be written in a header.
 const SECONDS: std::ops::Range<i64> = -62_135_596_800..253_402_300_800;
