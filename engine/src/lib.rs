@@ -9,11 +9,12 @@
 //!   behind a change with its note in the history;
 //! * `alarms`: what a person is told of all this, without asking;
 //! * `mounts`, `keys`, `devices`, `snapshots`, `scans`, `datasets`, `pools`, `daemon`,
-//!   `serving`, `local_disks`, `sites`, `measures`: what requests are about. What one of them
-//!   keeps is its own: the mounts have their table.
+//!   `measures`: what requests are about. What one of them keeps is its own: the mounts have their
+//!   table.
 //!
 //! Their functions are handed what they need of all this. Who has to tell something upwards posts
-//! an event. How a mount is made is behind [`Mounter`].
+//! an event. How a mount is made is behind [`Mounter`]; what is published beside mounts, over the
+//! network and as disks of this machine, is behind [`Publisher`] (`publishing`).
 //!
 //! Requests run side by side. What they read of a pool are handles of a moment; what they change
 //! goes through the pool's syncing thread, one change after the other.

@@ -258,6 +258,7 @@ impl<D: Lasting> BlockDevice for Gate<D> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::kept::Directory;
     use super::*;
     use cenote_base::rt;
     use std::path::Path;
@@ -293,7 +294,8 @@ mod tests {
                 is_sync_disabled: Arc::clone(&self.is_sync_disabled),
                 syncs: Arc::clone(&self.syncs),
             };
-            let unflushed = Unflushed::begin(directory, is_fresh, Arc::clone(&self.kept));
+            let place = Directory::open(directory).expect("ours");
+            let unflushed = Unflushed::begin(place, is_fresh, Arc::clone(&self.kept));
             Gate::new(fake, unflushed.expect("begun"))
         }
     }

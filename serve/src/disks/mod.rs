@@ -18,9 +18,12 @@
 //! link of ours is that leads nowhere; only links of ours are removed.
 
 pub(crate) mod act;
+#[cfg(test)]
+mod deaths;
 mod disk;
 pub(crate) mod follow;
 mod gate;
+mod kept;
 mod label;
 mod links;
 pub mod seam;

@@ -4,6 +4,7 @@
 //! (`unflushed`), so that a disk that outlives its daemon loses nothing.
 
 use super::gate::Gate;
+use super::kept::Directory;
 use super::label::disk_label_name;
 use super::seam::{KernelDisk, KernelDisks, KernelFault, LeftDisk};
 use super::unflushed::Unflushed;
@@ -91,7 +92,9 @@ impl UblkDisks {
         is_fresh: bool,
     ) -> Result<Arc<Gate>, KernelFault> {
         let directory = kept_at(label);
-        let unflushed = Unflushed::begin(&directory, is_fresh, Arc::clone(&self.kept));
+        let place = Directory::open(&directory);
+        let unflushed =
+            place.and_then(|place| Unflushed::begin(place, is_fresh, Arc::clone(&self.kept)));
         let unflushed =
             unflushed.map_err(|error| failed(format!("{}: {error}", directory.display())))?;
         Ok(Arc::new(Gate::new(VolumeDisk::new(volume), unflushed)))
@@ -171,7 +174,8 @@ impl KernelDisks for UblkDisks {
         }
         remove_left(&device).map_err(fault)?;
         // Nobody writes it to the volume any more.
-        let kept = Unflushed::begin(&kept_at(&left.label), true, Arc::clone(&self.kept));
+        let place = Directory::open(&kept_at(&left.label));
+        let kept = place.and_then(|place| Unflushed::begin(place, true, Arc::clone(&self.kept)));
         if let Ok(kept) = kept {
             kept.end();
         }

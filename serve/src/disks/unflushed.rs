@@ -23,13 +23,10 @@
 //! *Bounds.* Beyond [`SIZE_MAX`] of one disk, or [`ALL_MAX`] of all, the writer makes everything
 //! durable before it goes on. So does a write whose record cannot be appended.
 
+use super::kept::{Place, Segment as File};
 use cenote_base::rt::{Mutex, ranks};
-use cenote_ublk::is_private_directory;
 use std::collections::VecDeque;
-use std::fs::{self, DirBuilder, File};
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::io::{self, ErrorKind, IoSlice, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -41,7 +38,6 @@ const SIZE_MIN: u64 = 1 << 20;
 /// Bytes of one record: far more than the kernel writes at once.
 const RECORD_MAX: u64 = 64 << 20;
 const HEADER: usize = 24;
-const SUFFIX: &str = ".unflushed";
 
 /// A change of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +70,7 @@ struct Segment {
 #[derive(Default)]
 struct State {
     /// The segment that is appended to, and its file.
-    open: Option<(Segment, File)>,
+    open: Option<(Segment, Box<dyn File>)>,
     /// Those before it.
     ended: VecDeque<Segment>,
     next: u64,
@@ -89,7 +85,7 @@ impl State {
 
 /// The changes of one disk that are not durable.
 pub struct Unflushed {
-    directory: PathBuf,
+    place: Box<dyn Place>,
     state: Mutex<State, ranks::UnflushedWrites>,
     /// Bytes of all disks.
     all: Arc<AtomicU64>,
@@ -99,34 +95,8 @@ fn wrong(text: String) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, text)
 }
 
-fn segment_name(number: u64) -> String {
-    format!("{number}{SUFFIX}")
-}
-
-/// The numbers of the segments in a directory, in order.
-fn segments(directory: &Path) -> io::Result<Vec<u64>> {
-    let entries = match fs::read_dir(directory) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        entries => entries?,
-    };
-    let mut numbers = Vec::new();
-    for entry in entries {
-        let name = entry?.file_name();
-        let number = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
-        numbers.extend(number.and_then(|number| number.parse::<u64>().ok()));
-    }
-    numbers.sort_unstable();
-    Ok(numbers)
-}
-
-/// Makes a directory that only we may use, or refuses one that others may.
-fn private_directory(path: &Path) -> io::Result<()> {
-    DirBuilder::new().recursive(true).mode(0o700).create(path)?;
-    is_private_directory(path).map(drop)
-}
-
 /// Reads so much, or as much as there is.
-fn read_up_to(file: &mut File, length: u64) -> io::Result<Vec<u8>> {
+fn read_up_to(file: &mut dyn Read, length: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(length).read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -134,12 +104,11 @@ fn read_up_to(file: &mut File, length: u64) -> io::Result<Vec<u8>> {
 
 /// Calls `each` with the changes in a segment.
 fn each_change<E: From<io::Error>>(
-    path: &Path,
+    (mut file, name): (Box<dyn Read>, String),
     each: &mut impl FnMut(Change<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
-    let mut file = File::open(path)?;
     loop {
-        let header = read_up_to(&mut file, HEADER as u64)?;
+        let header = read_up_to(&mut *file, HEADER as u64)?;
         // What is cut off had no answer.
         let Ok(header) = <[u8; HEADER]>::try_from(header.as_slice()) else {
             return Ok(());
@@ -151,7 +120,7 @@ fn each_change<E: From<io::Error>>(
         let (offset, length) = (number(8), number(16));
         match number(0) {
             1 if length <= RECORD_MAX => {
-                let bytes = read_up_to(&mut file, length)?;
+                let bytes = read_up_to(&mut *file, length)?;
                 if bytes.len() as u64 != length {
                     return Ok(());
                 }
@@ -161,7 +130,7 @@ fn each_change<E: From<io::Error>>(
             2 => each(Change::Trim { offset, length })?,
             3 => each(Change::Zero { offset, length })?,
             _ => {
-                let text = format!("{}: this is no record of a write", path.display());
+                let text = format!("{name}: this is no record of a write");
                 return Err(wrong(text).into());
             }
         }
@@ -169,34 +138,31 @@ fn each_change<E: From<io::Error>>(
 }
 
 impl Unflushed {
-    /// Keeps the changes of a disk in a directory of its own. What is there of another disk is
-    /// removed, unless it is to be [replayed](Self::replay).
+    /// Keeps the changes of a disk in a place of its own. What is there of another disk is removed,
+    /// unless it is to be [replayed](Self::replay).
     ///
     /// # Errors
     /// The system's.
-    pub fn begin(directory: &Path, is_fresh: bool, all: Arc<AtomicU64>) -> io::Result<Self> {
-        private_directory(directory)?;
+    pub fn begin(
+        place: impl Place + 'static,
+        is_fresh: bool,
+        all: Arc<AtomicU64>,
+    ) -> io::Result<Self> {
         let mut state = State::default();
-        for number in segments(directory)? {
-            let path = directory.join(segment_name(number));
+        for (number, size) in place.segments()? {
             if is_fresh {
-                fs::remove_file(&path)?;
+                place.remove(number)?;
                 continue;
             }
-            let size = path.metadata()?.len();
             all.fetch_add(size, Ordering::Relaxed);
             state.ended.push_back(Segment { number, size });
             state.next = number + 1;
         }
         Ok(Self {
-            directory: directory.to_owned(),
+            place: Box::new(place),
             state: Mutex::new(state),
             all,
         })
-    }
-
-    fn path(&self, number: u64) -> PathBuf {
-        self.directory.join(segment_name(number))
     }
 
     /// Calls `each` with the changes that an earlier process kept, oldest first.
@@ -213,7 +179,8 @@ impl Unflushed {
             state.ended.iter().map(|segment| segment.number).collect()
         };
         for number in numbers {
-            each_change(&self.path(number), &mut |change| {
+            let segment = (self.place.read(number)?, self.place.name(number));
+            each_change(segment, &mut |change| {
                 count += 1;
                 each(change)
             })?;
@@ -240,18 +207,15 @@ impl Unflushed {
             return Err(ErrorKind::StorageFull.into());
         }
         // A segment that was deleted does not outlive us: everything is made durable instead.
-        let open = state.open.as_ref().map(|(_, file)| file.metadata());
-        if open.transpose()?.is_some_and(|file| file.nlink() == 0) {
+        let open = state.open.as_ref().map(|(_, file)| file.is_there());
+        if open.transpose()? == Some(false) {
             let (ended, _) = state.open.take().expect("it is open");
             state.ended.push_back(ended);
             return Err(ErrorKind::NotFound.into());
         }
         if state.open.is_none() {
             let number = state.next;
-            let file = File::options()
-                .write(true)
-                .create_new(true)
-                .open(self.path(number))?;
+            let file = self.place.create(number)?;
             state.next += 1;
             state.open = Some((Segment { number, size: 0 }, file));
         }
@@ -260,7 +224,7 @@ impl Unflushed {
         let mut slices = &mut slices[..];
         let mut done = 0;
         while done < length {
-            match file.write_vectored(slices) {
+            match file.append(slices) {
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Ok(count) if count > 0 => {
                     done += count as u64;
@@ -268,10 +232,7 @@ impl Unflushed {
                 }
                 failed => {
                     // The next record begins where this one was to be.
-                    let cut = file.set_len(segment.size);
-                    let back =
-                        cut.and_then(|()| io::Seek::seek(file, io::SeekFrom::Start(segment.size)));
-                    if back.is_err() {
+                    if file.cut(segment.size).is_err() {
                         let (ended, _) = state.open.take().expect("it is open");
                         state.ended.push_back(ended);
                     }
@@ -299,8 +260,8 @@ impl Unflushed {
         while let Some(segment) = state.ended.pop_front_if(|first| first.number < sealed) {
             self.all.fetch_sub(segment.size, Ordering::Relaxed);
             // If it stays, it is written again: the same bytes, or older ones than the volume's.
-            if let Err(error) = fs::remove_file(self.path(segment.number)) {
-                log::warn!("{}: {error}", self.path(segment.number).display());
+            if let Err(error) = self.place.remove(segment.number) {
+                log::warn!("{}: {error}", self.place.name(segment.number));
             }
         }
     }
@@ -309,14 +270,16 @@ impl Unflushed {
     pub fn end(&self) {
         let sealed = self.seal();
         self.discard(sealed);
-        // The next daemon makes it again.
-        let _ = fs::remove_dir(&self.directory);
+        self.place.end();
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::kept::Directory;
     use super::*;
+    use std::fs;
+    use std::path::Path;
 
     fn kept(unflushed: &Unflushed) -> Vec<String> {
         let mut all = Vec::new();
@@ -332,7 +295,8 @@ mod tests {
     }
 
     fn begin(directory: &Path, is_fresh: bool) -> Unflushed {
-        Unflushed::begin(directory, is_fresh, Arc::default()).expect("begun")
+        let place = Directory::open(directory).expect("ours");
+        Unflushed::begin(place, is_fresh, Arc::default()).expect("begun")
     }
 
     fn write(offset: u64, bytes: &[u8]) -> Change<'_> {
@@ -381,7 +345,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let unflushed = begin(directory.path(), true);
         unflushed.note(write(7, &[1; 100])).expect("kept");
-        fs::remove_file(directory.path().join(segment_name(0))).expect("removed");
+        fs::remove_file(directory.path().join("0.unflushed")).expect("removed");
         assert!(
             unflushed.note(write(8, &[2])).is_err(),
             "it is to be made durable"
@@ -400,7 +364,7 @@ mod tests {
         unflushed.note(write(7, &[1; 100])).expect("kept");
         unflushed.note(write(8, &[2; 100])).expect("kept");
         drop(unflushed);
-        let path = directory.path().join(segment_name(0));
+        let path = directory.path().join("0.unflushed");
         let whole = fs::read(&path).expect("readable");
         for length in 0..whole.len() {
             fs::write(&path, &whole[..length]).expect("written");
@@ -440,8 +404,8 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let mode = fs::Permissions::from_mode(0o777);
         fs::set_permissions(directory.path(), mode).expect("set");
-        let begun = Unflushed::begin(directory.path(), false, Arc::default());
-        let error = begun.err().expect("refused").to_string();
+        let opened = Directory::open(directory.path());
+        let error = opened.err().expect("refused").to_string();
         assert!(error.contains("only this user"), "{error}");
     }
 }
