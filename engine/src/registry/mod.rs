@@ -3,9 +3,9 @@
 //! `table` has them by name, `imported` is one of them; the other files are what goes with an
 //! import: heads that are open for writing (`heads`, `files`), intent logs (`replays`, `replay`,
 //! `intent_logs`), damage that was met, snapshots that are being sent (`sent`), clients that
-//! have volumes open (`served`, `served_volume`, `freeing`), trees that sites have open (`open_trees`), values that
-//! wait for a yes (`waiting`), and the cache file that it is noted in. `approvals` has what this
-//! machine's administrator said yes to.
+//! have volumes open (`served`, `served_volume`, `freeing`), trees that sites have open
+//! (`open_trees`), values that wait for a yes (`waiting`), and the cache file that it is noted in.
+//! `approvals` has what this machine's administrator said yes to.
 
 pub(crate) mod approvals;
 pub(crate) mod cache_file;

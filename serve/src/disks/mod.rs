@@ -1,9 +1,11 @@
 //! Volumes as disks of this machine's kernel (ublk): `/dev/zvol/POOL/VOLUME`.
 //!
-//! [`seam`] is the seam to whoever speaks with the kernel: it gets a volume and makes a disk of it.
-//! `disk` is one disk and its life, `links` the names below `/dev/zvol`, `table` what there is.
-//! `follow` compares what there should be, because of commands or of the property `cenote:ublk`,
-//! with what there is, and makes and ends disks. `act` carries out requests.
+//! [`seam`] is what speaks with the kernel: it gets a volume and makes a disk of it. [`ublk`] does
+//! that by the kernel's driver, with a `gate` before the volume, and a journal of what was written
+//! and not flushed (`unflushed`, in the files of `kept`). `disk` is one disk
+//! and its life, `links` the names below `/dev/zvol`, `table` what there is. `follow` compares what
+//! there should be, because of commands or of the property `cenote:ublk`, with what there is, and
+//! makes and ends disks. `act` carries out requests.
 //!
 //! *A disk that nobody has open is in nobody's way.* It has its volume open. Whoever changes a
 //! dataset as a whole lets its disks go first (`registry::freeing`), and `follow` makes them again
@@ -19,7 +21,7 @@
 
 pub(crate) mod act;
 #[cfg(test)]
-mod deaths;
+mod death_tests;
 mod disk;
 pub(crate) mod follow;
 mod gate;

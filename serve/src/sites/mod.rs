@@ -1,9 +1,9 @@
 //! Files of datasets and snapshots served over HTTP.
 //!
-//! `http` starts servers; each has an offer, and asks it for the site of each request. `site` is one
-//! of them: a file system at a host and path, in one of its
-//! states. `offer` has the sites of a server, `table` the servers, `act` carries out requests about
-//! them, and `follow` has them keep up with what becomes of datasets.
+//! `http` starts servers. Each has an offer, and asks it for the site of each request. `site` is
+//! one site: a file system at a host and path, in one of its states. `offer` has the sites of a
+//! server, and `table` finds or starts servers. `page` lists the sites. `act` carries out requests,
+//! and `follow` lets sites keep up with what happens to datasets.
 //!
 //! A site knows its dataset by number, so it follows when that is renamed, and does not serve
 //! another one that gets its name. It opens a tree when a client comes, and opens another one when

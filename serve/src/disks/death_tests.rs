@@ -200,7 +200,7 @@ impl BlockDevice for Machine {
 /// Requests of one thread, as a file system makes them.
 fn requests(machine: &Machine, gate: &Gate<Machine>, writer: usize, mut random: Random) {
     for _ in 0..REQUESTS {
-        let sector = writer + WRITERS * usize::try_from(random.below(2)).expect("small");
+        let sector = writer + WRITERS * random.index(2);
         let start = (sector * SECTOR) as u64;
         let value = match random.below(8) {
             0 => {
