@@ -5,11 +5,9 @@
 
 use crate::clouds::table::Clouds;
 use crate::events::Events;
-use crate::local_disks::table::LocalDisks;
 use crate::memory::Memory;
+use crate::publishing::Publisher;
 use crate::registry::table::Registry;
-use crate::serving::table::Servers;
-use crate::sites::table::SiteServers;
 use cenote_base::{Env, metrics};
 use std::sync::Arc;
 
@@ -23,12 +21,8 @@ pub(crate) struct Context {
     pub events: Arc<Events>,
     /// Memory, divided among them.
     pub memory: Memory,
-    /// Servers of volumes.
-    pub servers: Servers,
-    /// Volumes as disks of this machine.
-    pub disks: LocalDisks,
-    /// Servers of sites.
-    pub sites: SiteServers,
+    /// Publishes volumes and file systems beside mounts.
+    pub publisher: Arc<dyn Publisher>,
     /// Parts outside of the engine that have figures.
     pub measured: Arc<metrics::Registry>,
     /// Clock and randomness.

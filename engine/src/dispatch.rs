@@ -12,7 +12,6 @@ use crate::datasets::list::dataset_list;
 use crate::devices::properties::vdev_get;
 use crate::engine::Engine;
 use crate::keys::load::{load_key, unload_key};
-use crate::local_disks::act::act_on_disks;
 use crate::measures::answer::metrics;
 use crate::measures::groups::pool_groups;
 use crate::mounts::make::{mount, mount_all, mount_list};
@@ -23,15 +22,14 @@ use crate::pools::import::import;
 use crate::pools::opened::pool_opened;
 use crate::pools::properties::pool_list;
 use crate::pools::status::pool_status;
+use crate::publishing::PublishAct;
 use crate::scans::verify::verify;
-use crate::serving::act::act_on_servers;
-use crate::sites::act::act_on_sites;
 use crate::snapshots::diff::diff;
 use crate::snapshots::holds::holds;
 use crate::snapshots::space::{reclaimed_by, snapshot_space};
 use crate::streams::receive::receive;
 use crate::streams::send::send;
-use cenote_control::model::{ControlError, HttpRefusal, Request, Response};
+use cenote_control::model::{ControlError, Request, Response};
 use cenote_control::protocol::{Ending, Peer, Reply, Service};
 
 impl Engine {
@@ -136,16 +134,10 @@ impl Engine {
             }
             Request::SettingsSet { values } => settings_set(context, &values),
             Request::Stores { pool, act } => act_on_stores(context, &pool, act, reply),
-            Request::Nbd { act } => act_on_servers(context, &act),
-            Request::Ublk { act } => act_on_disks(context, &act),
-            Request::Http { act } => act_on_sites(context, act),
-            Request::Dashboard { act } => match &self.dashboard {
-                Some(dashboard) => {
-                    let addresses = dashboard.act(&act)?;
-                    Ok(Response::Dashboard { addresses })
-                }
-                None => Err(HttpRefusal::NoDashboard.into()),
-            },
+            Request::Nbd { act } => context.publisher.act(PublishAct::Nbd(act)),
+            Request::Ublk { act } => context.publisher.act(PublishAct::Ublk(act)),
+            Request::Http { act } => context.publisher.act(PublishAct::Http(act)),
+            Request::Dashboard { act } => context.publisher.act(PublishAct::Dashboard(act)),
             Request::Metrics { names } => {
                 let missing = self.recorder.missing(context);
                 metrics(context, mounts, (&self.about, &missing), &names, reply)

@@ -11,25 +11,21 @@ use crate::context::Context;
 use crate::daemon::recorder::{RecordPlace, Recorder};
 use crate::daemon::status::About;
 use crate::daemon::veil::{WithoutKeys, veiled};
+use crate::datasets::approve::may_change_acting_values;
 use crate::devices::agent::Agent;
 use crate::events::Events;
 use crate::keys::load::unload_if_root;
-use crate::local_disks::seam::DiskSetup;
-use crate::local_disks::table::LocalDisks;
 use crate::memory::{AmpleMemory, Memory, MemoryGauge};
 use crate::mounts::mounter::Mounter;
 use crate::mounts::table::Mounts;
 use crate::mounts::unmount;
 use crate::pools::changes::Changes;
 use crate::pools::export::{export, shutdown};
+use crate::publishing::{Changed, NoPublisher, Publish};
 use crate::registry::approvals::Approvals;
 use crate::registry::cache_places::CacheFiles;
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
-use crate::serving::follow::may_change_exports;
-use crate::serving::table::{Servers, ServingSetup};
-use crate::sites::server::{Dashboard, SiteServing};
-use crate::sites::table::SiteServers;
 use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{Env, metrics};
 use cenote_control::model::{Access, Change, ControlError, ExportHow, Request, Response};
@@ -65,14 +61,10 @@ pub struct EngineSettings {
     pub cache_file: Option<PathBuf>,
     /// Whether those who may only look see where keys are.
     pub shows_keys: bool,
-    /// How volumes are served.
-    pub serving: ServingSetup,
-    /// How volumes become disks of this machine.
-    pub disks: DiskSetup,
-    /// How sites are served; not set, they are not.
-    pub sites: Option<Box<dyn SiteServing>>,
-    /// The dashboard; not set, there is none.
-    pub dashboard: Option<Arc<dyn Dashboard>>,
+    /// Publishes volumes and file systems beside mounts; not set, nothing does.
+    pub publish: Option<Publish>,
+    /// Disks of this machine that are volumes of a daemon: no pool is imported from them.
+    pub own_disks: Arc<OwnDisks>,
     /// Parts outside of the engine whose figures are shown with its own.
     pub measured: Arc<metrics::Registry>,
 }
@@ -89,7 +81,6 @@ pub struct Engine {
     agent: Agent,
     pub(crate) alarms: Alarms,
     pub(crate) recorder: Recorder,
-    pub(crate) dashboard: Option<Arc<dyn Dashboard>>,
     /// Whether an alarm was sent because the record cannot be written.
     record_alarm: AtomicBool,
     shows_keys: bool,
@@ -112,23 +103,23 @@ impl Engine {
         if let Some(lost) = recorder.lost().filter(|lost| !lost.is_restart) {
             alarms.tell(daemon_died(&lost, env.as_ref()));
         }
-        let own_disks = OwnDisks::new(&settings.disks.system, settings.disks.list_left());
-        let clouds = Clouds::new(settings.state_directory.as_deref(), own_disks);
-        let clouds = Arc::new(clouds);
+        let clouds = Clouds::new(settings.state_directory.as_deref(), settings.own_disks);
+        let registry = Arc::new(Registry::new(cache_files, approvals));
+        let publisher = match settings.publish {
+            Some(publish) => publish(&registry),
+            None => Arc::new(NoPublisher),
+        };
         Self {
             context: Context {
-                registry: Arc::new(Registry::new(cache_files, approvals)),
-                disks: LocalDisks::new(settings.disks, &clouds.own_disks),
-                clouds,
+                registry,
+                clouds: Arc::new(clouds),
                 events: Arc::new(Events::new(Arc::clone(&env))),
                 memory: Memory::new(settings.memory, settings.memory_is_given, gauge, started),
-                servers: Servers::new(settings.serving),
-                sites: SiteServers::new(settings.sites),
+                publisher,
                 measured: settings.measured,
                 env,
             },
             mounts: Mounts::new(mounter),
-            dashboard: settings.dashboard,
             about: About {
                 version: settings.version,
                 auto: settings.auto,
@@ -142,6 +133,11 @@ impl Engine {
             shows_keys: settings.shows_keys,
             looked: Mutex::default(),
         }
+    }
+
+    /// The pools that are imported.
+    pub fn registry(&self) -> &Arc<Registry> {
+        &self.context.registry
     }
 
     /// Unmounts, and with `unload_key` unloads the keys that this leaves unused.
@@ -267,19 +263,15 @@ impl Service for Engine {
         reply: &mut dyn Reply,
     ) -> Result<Response, ControlError> {
         let is_change = request.access() == Access::Change;
-        let may_change_exports = may_change_exports(&request);
+        let may_change_values = may_change_acting_values(&request);
         let outcome = self.carry_out(request, peer, reply);
-        if may_change_exports {
+        if may_change_values {
             self.context.follow_approvals();
-            self.context.follow_exports();
+            self.context.publisher.follow(Changed::Values);
         } else if is_change {
-            self.context.end_unneeded_servers(false);
-        }
-        if is_change && (may_change_exports || self.context.disks.is_active()) {
-            self.context.follow_disks();
+            self.context.publisher.follow(Changed::Datasets);
         }
         if is_change {
-            self.context.follow_sites();
             // Whoever learns that a pool is imported may rely on it being written down.
             self.recorder.note_pools(&self.context, &self.mounts);
         }
@@ -313,8 +305,7 @@ impl Service for Engine {
         self.look_at_pools(&pools);
         self.agent.look(&self.context.events, now, &pools);
         let env = self.context.env.as_ref();
-        self.context.follow_sites();
-        self.context.disks.end_leaving();
+        self.context.publisher.look();
         self.recorder.look(&self.context, &self.mounts);
         let failure = self.recorder.failure();
         let was_told = self.record_alarm.swap(failure.is_some(), Ordering::AcqRel);
@@ -332,16 +323,13 @@ impl Service for Engine {
         self.recorder.begin_end(&self.context, &self.mounts);
         let outcome = shutdown(&self.context, &self.mounts, ending);
         if ending.force || outcome.is_ok() {
-            self.context.servers.end_all();
-            self.context.sites.end_all();
+            self.context.publisher.end();
             self.recorder.finish(ending.disks);
             self.alarms.finish();
             return outcome;
         }
         self.recorder.stay(&self.context, &self.mounts);
-        if self.context.disks.is_active() {
-            self.context.follow_disks();
-        }
+        self.context.publisher.follow(Changed::Datasets);
         outcome
     }
 }

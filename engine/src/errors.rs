@@ -31,7 +31,7 @@ pub(crate) fn name_fault(error: NameError) -> NameFault {
 }
 
 /// A name that a client gave.
-pub(crate) fn parse_name(text: &str) -> Result<DatasetName, ControlError> {
+pub fn parse_name(text: &str) -> Result<DatasetName, ControlError> {
     DatasetName::parse(text).map_err(|error| ControlError::BadName {
         name: text.to_owned(),
         fault: name_fault(error),
@@ -39,7 +39,7 @@ pub(crate) fn parse_name(text: &str) -> Result<DatasetName, ControlError> {
 }
 
 /// What a dataset or the pool's metadata refused.
-pub(crate) fn of_dsl(error: DslError) -> ControlError {
+pub fn of_dsl(error: DslError) -> ControlError {
     let text = |name: &DatasetName| name.as_str().to_owned();
     match &error {
         DslError::BadName { text, source } => ControlError::BadName {
@@ -102,7 +102,7 @@ pub(crate) fn of_files(dataset: &str, error: &PosixError) -> ControlError {
 }
 
 /// What a volume refused.
-pub(crate) fn of_volume(error: VolumeError) -> ControlError {
+pub fn of_volume(error: VolumeError) -> ControlError {
     match error {
         VolumeError::Dmu(error) | VolumeError::Dataset(DatasetError::Dmu(error)) => {
             of_change(error.into())

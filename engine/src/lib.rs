@@ -9,11 +9,12 @@
 //!   behind a change with its note in the history;
 //! * `alarms`: what a person is told of all this, without asking;
 //! * `mounts`, `keys`, `devices`, `snapshots`, `scans`, `datasets`, `pools`, `daemon`,
-//!   `serving`, `local_disks`, `sites`, `measures`: what requests are about. What one of them
-//!   keeps is its own: the mounts have their table.
+//!   `measures`: what requests are about. What one of them keeps is its own: the mounts have their
+//!   table.
 //!
 //! Their functions are handed what they need of all this. Who has to tell something upwards posts
-//! an event. How a mount is made is behind [`Mounter`].
+//! an event. How a mount is made is behind [`Mounter`]; what is published beside mounts, over the
+//! network and as disks of this machine, is behind [`Publisher`] (`publishing`).
 //!
 //! Requests run side by side. What they read of a pool are handles of a moment; what they change
 //! goes through the pool's syncing thread, one change after the other.
@@ -33,24 +34,21 @@ mod datasets;
 mod devices;
 mod dispatch;
 mod engine;
-mod errors;
+pub mod errors;
 mod events;
 mod host;
 mod keys;
-mod local_disks;
-mod measures;
+pub mod measures;
 mod memory;
 mod mounts;
 mod pools;
+mod publishing;
 mod registry;
 mod scans;
-mod serving;
-mod sites;
 mod snapshots;
 mod streams;
 #[cfg(test)]
 mod tests;
-mod trees;
 mod values;
 
 pub use alarms::alarm::{Alarm, AlarmKind, AlarmSeverity};
@@ -59,26 +57,28 @@ pub use alarms::way::{
     AlarmLimits, AlarmPlan, AlarmPlanError, AlarmSendError, AlarmSetup, AlarmSource, AlarmWay,
     AlarmWayPlan,
 };
+pub use clouds::own_disks::{ListLeft, OwnDisks, disk_number};
 pub use daemon::recorder::RecordPlace;
 pub use daemon::settings::settings_list;
 pub use engine::{Engine, EngineSettings};
-pub use local_disks::label::disk_label_name;
-pub use local_disks::seam::{
-    DiskFigures, DiskSetup, KernelDisk, KernelDisks, KernelFault, LeftDisk,
-};
 pub use memory::{AmpleMemory, MEMORY_MIN, MemoryGauge};
 pub use mounts::mounter::{
     Holder, MountFigures, MountJob, MountSwitches, Mounted, Mounter, NoMounter,
 };
 pub use mounts::snapshot_changes::{SnapshotChanges, SnapshotNameChange};
+pub use publishing::{Changed, NoPublisher, Publish, PublishAct, PublishedOf, Publisher};
+pub use registry::approvals::ApprovedIn;
 pub use registry::cache_file::{cached_pools, forget_cached};
 pub use registry::damage::DamageLog;
-pub use serving::open::ServedVolume;
-pub use serving::server::{HangUp, VolumeOffer, VolumeServer, VolumeServing};
-pub use serving::table::ServingSetup;
-pub use sites::report::SiteReport;
-pub use sites::server::{Dashboard, SiteOffer, SiteServer, SiteServing};
-pub use sites::site::Site;
-pub use trees::error::{TreeEntry, TreeFault};
-pub use trees::file::TreeFile;
-pub use trees::find::{TreeFound, TreeResolved};
+pub use registry::imported::Imported;
+pub use registry::open_trees::{OpenTree, OpenTrees};
+pub use registry::served::{Grip, HangUp, LetsGo, Served, User};
+pub use registry::served_volume::{Opening, ServedVolume, check_volume};
+pub use registry::table::Registry;
+pub use registry::walk::{is_within, walk_heads};
+
+/// Properties that publish, and their values.
+pub mod properties {
+    pub use crate::registry::approvals::{HIDDEN, SNAPSHOTS, VISIBLE, VOLUME_MODE};
+    pub use crate::values::{DISK, SERVED, UPSTREAM};
+}

@@ -9,13 +9,13 @@ use cenote_dsl::write::Setting;
 use cenote_dsl::{Dataset, DatasetType, Stored};
 
 /// The user property that says whether volumes are served as network block devices.
-pub(crate) const SERVED: &str = "cenote:nbd";
+pub const SERVED: &str = "cenote:nbd";
 
 /// The user property that says whether volumes are disks of this machine.
-pub(crate) const DISK: &str = "cenote:ublk";
+pub const DISK: &str = "cenote:ublk";
 
 /// The user property that says where a mirror comes from.
-pub(crate) const UPSTREAM: &str = "cenote:upstream";
+pub const UPSTREAM: &str = "cenote:upstream";
 
 /// A value that a user gave, in the clients' terms if it is none.
 pub(crate) fn setting(pair: &Pair, purpose: Purpose) -> Result<Setting, ControlError> {

@@ -56,6 +56,12 @@ pub trait Sink {
     /// Takes one, with the values of the measure's labels in their order.
     fn put(&mut self, measure: &'static Measure, labels: &[&str], sample: Sample);
 
+    /// Whether any measure is wanted whose name begins so. Who has no samples at hand need not
+    /// find them out if not.
+    fn wants(&self, _group: &str) -> bool {
+        true
+    }
+
     /// Takes a whole number.
     fn number(&mut self, measure: &'static Measure, labels: &[&str], number: u64) {
         self.put(measure, labels, Sample::Number(number));

@@ -70,9 +70,10 @@ ranks! {
         UblkWindow [] "How the data of the kernel's requests is reached.";
         UblkFinished [] "Answers that go to the kernel next.";
     }
-    disks {
+    serve {
         DiskGate [] "Requests to a disk of this machine, and its volume.";
         UnflushedWrites [] "Held while a write that is not flushed is kept below /run.";
+        SiteServer [] "A server of sites, until it is stopped.";
     }
     http {
         HttpRules [] "Settings of a server of files that may change while it runs.";
@@ -95,11 +96,12 @@ ranks! {
         DeviceAgent [] "Device events that were answered.";
         MountTurns [] "Datasets that are being mounted.";
         Mounts [] "Mounts of all pools.";
-        SiteServers [] "Servers of sites.";
+    }
+    serve {
+        Servers [] "Servers of volumes, or of sites.";
         SiteFollows [] "Held while a server's sites keep up with their datasets.";
         SiteLists [] "Which sites a server has.";
         SiteStates [] "Which tree a site shows.";
-        VolumeServers [] "Servers of volumes.";
         ServedExports [] "What a server of volumes exports because of a command.";
         LocalDisks [] "Disks of this machine.";
         LocalDisk [] "The state of a disk of this machine.";
@@ -143,6 +145,8 @@ ranks! {
     }
     engine {
         Ereports [] "How many error reports a vdev made lately.";
+    }
+    serve {
         SiteHandles [] "Files of sites that clients have open.";
         SiteNames [] "What paths of sites name.";
     }

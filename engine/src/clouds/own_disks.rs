@@ -23,10 +23,10 @@ use std::sync::Arc;
 const LOOKS_MAX: usize = 256;
 
 /// Says which disks daemons left when they died.
-pub(crate) type ListLeft = Arc<dyn Fn() -> Vec<u32> + Send + Sync>;
+pub type ListLeft = Arc<dyn Fn() -> Vec<u32> + Send + Sync>;
 
 /// The numbers of these disks.
-pub(crate) struct OwnDisks {
+pub struct OwnDisks {
     numbers: Mutex<BTreeSet<u32>, ranks::OwnDisks>,
     sys: PathBuf,
     left: ListLeft,
@@ -39,8 +39,14 @@ impl fmt::Debug for OwnDisks {
 }
 
 /// The number of a disk by its name: `ublkb3`.
-pub(crate) fn number_of(name: &str) -> Option<u32> {
+pub fn disk_number(name: &str) -> Option<u32> {
     name.strip_prefix("ublkb")?.parse().ok()
+}
+
+impl Default for OwnDisks {
+    fn default() -> Self {
+        Self::new(Path::new("/sys"), Arc::new(Vec::new))
+    }
 }
 
 impl OwnDisks {
@@ -53,10 +59,12 @@ impl OwnDisks {
         }
     }
 
+    /// A disk of this number is a volume of this daemon.
     pub fn add(&self, number: u32) {
         self.numbers.lock().insert(number);
     }
 
+    /// It is not any more.
     pub fn remove(&self, number: u32) {
         self.numbers.lock().remove(&number);
     }
@@ -94,7 +102,7 @@ impl OwnDisks {
                 continue;
             };
             let name = place.file_name()?.to_string_lossy().into_owned();
-            if let Some(number) = number_of(&name) {
+            if let Some(number) = disk_number(&name) {
                 let is_own = self.numbers.lock().contains(&number);
                 if is_own || (self.left)().contains(&number) {
                     return Some((number, is_own));

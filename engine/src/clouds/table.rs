@@ -56,7 +56,7 @@ struct Open {
 impl Clouds {
     /// An empty table. What devices have on this side is below `state`, or where the system keeps
     /// such things.
-    pub fn new(state: Option<&Path>, own_disks: OwnDisks) -> Self {
+    pub fn new(state: Option<&Path>, own_disks: Arc<OwnDisks>) -> Self {
         let stores = StoreOpener::new(false);
         Self {
             stores: match state {
@@ -64,7 +64,7 @@ impl Clouds {
                 None => stores,
             },
             open: Mutex::default(),
-            own_disks: Arc::new(own_disks),
+            own_disks,
         }
     }
 

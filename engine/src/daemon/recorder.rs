@@ -575,6 +575,7 @@ fn recorded(imported: &Imported, context: &Context, mounts: Vec<RecordedMount>) 
     let devices = devices
         .filter(|path| path.starts_with('/') || is_url(Path::new(path)))
         .collect();
+    let published = context.publisher.recorded(imported);
     RecordedPool {
         name: imported.name().to_owned(),
         guid: pool.guid().0,
@@ -584,8 +585,8 @@ fn recorded(imported: &Imported, context: &Context, mounts: Vec<RecordedMount>) 
         lasting: imported.is_lasting(&context.registry.cache_files),
         mounts,
         mounts_changed: false,
-        exports: context.recorded_exports(imported),
-        sites: context.recorded_sites(imported),
+        exports: published.exports,
+        sites: published.sites,
     }
 }
 

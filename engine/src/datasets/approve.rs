@@ -5,11 +5,12 @@ use crate::command::{By, note};
 use crate::context::Context;
 use crate::errors::of_dsl;
 use crate::pools::suspension::obey_fail_mode;
+use crate::registry::approvals::{ACTING, FAIL_MODE};
 use crate::registry::imported::Imported;
 use crate::registry::waiting::{Found, named};
 use crate::registry::walk::walk_heads;
 use cenote_base::Guid;
-use cenote_control::model::{ControlError, Response};
+use cenote_control::model::{Change, ControlError, Request, Response, SnapshotChange};
 use cenote_dsl::DatasetName;
 use std::sync::Arc;
 
@@ -59,6 +60,30 @@ fn unapproved_of(
     let pool = context.registry.approvals.of_pool(imported);
     let found = pool.unapproved(&head)?.into_iter();
     Ok(found.map(|found| (head.phys().guid, found)).collect())
+}
+
+/// Whether a request may change which values act on this machine, or what waits for a yes.
+pub(crate) fn may_change_acting_values(request: &Request) -> bool {
+    let is_named = |name: &str| ACTING.contains(&name);
+    let are_named = |pairs: &[(String, String)]| pairs.iter().any(|(name, _)| is_named(name));
+    match request {
+        Request::Import { .. } | Request::Export { .. } | Request::Receive { .. } => true,
+        Request::Noted { asked, .. } => may_change_acting_values(asked),
+        Request::Change { change, .. } => match change {
+            Change::SetProperties { properties, .. } => are_named(properties),
+            Change::InheritProperty { property, .. } => is_named(property),
+            Change::SetPoolProperty { property, .. } => property == FAIL_MODE,
+            Change::CreateDataset(new) => are_named(&new.properties),
+            Change::CreatePool(new) => are_named(&new.dataset_properties),
+            Change::Snapshots(SnapshotChange::Clone { properties, .. }) => are_named(properties),
+            Change::DestroyPool { .. }
+            | Change::RenameDataset { .. }
+            | Change::SplitPool(_)
+            | Change::ApproveValues { .. } => true,
+            _ => false,
+        },
+        _ => false,
+    }
 }
 
 impl Context {

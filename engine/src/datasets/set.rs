@@ -5,7 +5,6 @@ use crate::command::{By, NotedOnce, run};
 use crate::context::Context;
 use crate::errors::parse_name;
 use crate::keys::new::{check_location, check_location_stays};
-use crate::local_disks::act::resize_disk;
 use crate::mounts::change::refresh_mounts;
 use crate::mounts::follow::{
     mount_back, mounted_below, mounted_by_place_of, remount_below, unmount_for_change,
@@ -119,7 +118,7 @@ fn set_on_one(
     // The task notes the command, although there may be nothing left to set.
     apply(context, mounts, &name, settings, unmounted, by)?;
     match properties.iter().any(|(name, _)| name == "volsize") {
-        true => resize_disk(context, &imported, &dataset),
+        true => context.publisher.resize(&imported, &dataset),
         false => Ok(()),
     }
 }

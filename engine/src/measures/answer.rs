@@ -33,16 +33,15 @@ impl<'a> Families<'a> {
             places: HashMap::new(),
         }
     }
+}
 
-    /// Whether anything is wanted whose name begins so.
+impl Sink for Families<'_> {
     fn wants(&self, group: &str) -> bool {
         let mut names = self.names.iter();
         self.names.is_empty()
             || names.any(|name| name.starts_with(group) || group.starts_with(name.as_str()))
     }
-}
 
-impl Sink for Families<'_> {
     fn put(&mut self, measure: &'static Measure, labels: &[&str], sample: Sample) {
         assert_eq!(labels.len(), measure.labels.len(), "{}", measure.name);
         let mut names = self.names.iter();
@@ -99,15 +98,7 @@ pub(crate) fn metrics(
     if families.wants("cenote_mount_") {
         serving::mounts(mounts, &mut families);
     }
-    if families.wants("cenote_nbd_") {
-        serving::servers(&context.servers, &mut families);
-    }
-    if families.wants("cenote_disk_") {
-        serving::disks(&context.disks, &mut families);
-    }
-    if families.wants("cenote_http_") {
-        serving::sites(&context.sites, &mut families);
-    }
+    context.publisher.measure(&mut families);
     if families.wants("cenote_dataset_") {
         datasets::datasets(context, mounts, &mut families)?;
     }

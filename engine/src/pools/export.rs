@@ -211,7 +211,7 @@ pub(crate) fn shutdown(
             }
         }
     }
-    context.disks.leave_at_end(ending.disks);
+    context.publisher.leave_disks(ending.disks);
     for imported in &pools {
         context.registry.remove(imported.name());
     }

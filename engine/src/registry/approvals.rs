@@ -39,13 +39,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Whether there is a device of a volume.
-pub(crate) const VOLUME_MODE: &str = "volmode";
+pub const VOLUME_MODE: &str = "volmode";
 /// There is none.
-pub(crate) const HIDDEN: &str = "none";
+pub const HIDDEN: &str = "none";
 /// Whether there are devices of a volume's snapshots.
-pub(crate) const SNAPSHOTS: &str = "snapdev";
+pub const SNAPSHOTS: &str = "snapdev";
 /// There are.
-pub(crate) const VISIBLE: &str = "visible";
+pub const VISIBLE: &str = "visible";
 
 /// What a pool does if its devices fail. It belongs to the pool, and counts as a property of its
 /// root dataset.
@@ -180,7 +180,7 @@ pub(crate) struct Approvals {
 
 /// Those in a pool.
 #[derive(Clone, Copy)]
-pub(crate) struct ApprovedIn<'a> {
+pub struct ApprovedIn<'a> {
     approvals: &'a Approvals,
     pool: Guid,
 }
@@ -439,7 +439,7 @@ impl ApprovedIn<'_> {
     }
 
     /// Whether the daemon ends when the pool loses its devices.
-    pub fn may_panic(self, dsl: &Arc<Dsl>) -> bool {
+    pub(crate) fn may_panic(self, dsl: &Arc<Dsl>) -> bool {
         let approved = || self.is_approved(&dsl.root()?, FAIL_MODE, PANIC);
         says_panic(dsl) && (self.approvals.is_before(self.pool) || approved().unwrap_or(false))
     }
@@ -448,7 +448,7 @@ impl ApprovedIn<'_> {
     ///
     /// # Errors
     /// They cannot be read.
-    pub fn unapproved(self, head: &Dataset) -> Result<Vec<Found>, ControlError> {
+    pub(crate) fn unapproved(self, head: &Dataset) -> Result<Vec<Found>, ControlError> {
         let directory = head.directory();
         let mut found = Vec::new();
         for property in ACTING {

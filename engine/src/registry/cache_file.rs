@@ -191,7 +191,7 @@ impl Imported {
     }
 
     /// Whether it is to be imported when the machine starts.
-    pub fn is_lasting(&self, files: &CacheFiles) -> bool {
+    pub(crate) fn is_lasting(&self, files: &CacheFiles) -> bool {
         let own = self.own_cache_file(files);
         own.is_some() && own == files.default
     }
@@ -199,7 +199,7 @@ impl Imported {
 
 impl Registry {
     /// Rewrites the cache file of a pool that was imported or exported, or whose devices changed.
-    pub fn renew_cache_file(&self, imported: &Arc<Imported>) -> Result<(), ControlError> {
+    pub(crate) fn renew_cache_file(&self, imported: &Arc<Imported>) -> Result<(), ControlError> {
         let written = match imported.own_cache_file(&self.cache_files) {
             Some(file) => self.write_cache_file(&file, imported),
             None => Ok(()),
@@ -212,7 +212,7 @@ impl Registry {
     }
 
     /// The same where the change itself is done already: a failure is only reported.
-    pub fn note_in_cache_file(&self, imported: &Arc<Imported>) {
+    pub(crate) fn note_in_cache_file(&self, imported: &Arc<Imported>) {
         if let Err(error) = self.renew_cache_file(imported) {
             log::warn!(
                 "pool '{}' is not in its cache file, and will not be imported when the machine \
@@ -224,7 +224,7 @@ impl Registry {
 
     /// A pool was exported or destroyed: it comes back in no file, also if it was in the default
     /// one from an earlier import.
-    pub fn leave_cache_files(&self, imported: &Arc<Imported>) {
+    pub(crate) fn leave_cache_files(&self, imported: &Arc<Imported>) {
         self.note_in_cache_file(imported);
         let own = imported.own_cache_file(&self.cache_files);
         let default = self.cache_files.default.clone();
@@ -242,7 +242,7 @@ impl Registry {
     }
 
     /// Puts a pool into another cache file, or into none.
-    pub fn set_cache_file(
+    pub(crate) fn set_cache_file(
         &self,
         imported: &Arc<Imported>,
         value: &str,

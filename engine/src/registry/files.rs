@@ -51,7 +51,7 @@ impl Imported {
     ///
     /// # Errors
     /// If the pool was imported for reading only.
-    pub fn access(&self) -> Result<Access, SyncError> {
+    pub(crate) fn access(&self) -> Result<Access, SyncError> {
         Ok(Access {
             dsl: Arc::clone(self.dsl()),
             gate: Arc::clone(self.pool.gate()?),
@@ -106,7 +106,11 @@ impl Imported {
 
     /// Frees what an earlier mount left in a head's delete queue, now that it may be changed, and
     /// begins to count what accounts are missing.
-    pub fn drain(&self, dataset: &Dataset, files: &Arc<FileSystem>) -> Result<(), ControlError> {
+    pub(crate) fn drain(
+        &self,
+        dataset: &Dataset,
+        files: &Arc<FileSystem>,
+    ) -> Result<(), ControlError> {
         let drained = files.drain_delete_queue().map(drop);
         let drained = drained.and_then(|()| self.complete_accounts(dataset, files));
         drained.map_err(|error| of_files(dataset.name().as_str(), &error))
@@ -126,7 +130,7 @@ impl Imported {
     }
 
     /// Starts the accounting of just enabled features in open file systems.
-    pub fn complete_all_accounts(&self) {
+    pub(crate) fn complete_all_accounts(&self) {
         for id in self.heads.ids() {
             let turn = self.heads.turn(id);
             if let Some(Contents::Files(files)) = &turn.contents
@@ -139,7 +143,7 @@ impl Imported {
     }
 
     /// Lets open datasets go by the properties as they are now.
-    pub fn refresh_settings(&self) {
+    pub(crate) fn refresh_settings(&self) {
         for id in self.heads.ids() {
             let turn = self.heads.turn(id);
             let Some(contents) = &turn.contents else {
@@ -153,7 +157,7 @@ impl Imported {
     }
 
     /// Closes the unused heads of an encryption root, so that its key can be unloaded.
-    pub fn close_idle_heads(&self, root: ObjectId) -> Result<(), ControlError> {
+    pub(crate) fn close_idle_heads(&self, root: ObjectId) -> Result<(), ControlError> {
         let mut of_root = Vec::new();
         for id in self.heads.ids() {
             let dataset = self.dsl().dataset_of(id).map_err(of_dsl)?;
@@ -175,7 +179,7 @@ impl Imported {
     ///
     /// # Errors
     /// If one of them is used. With `force` it is closed anyway, as [`Self::end_head`] does.
-    pub fn close_all_heads(&self, force: bool) -> Result<(), ControlError> {
+    pub(crate) fn close_all_heads(&self, force: bool) -> Result<(), ControlError> {
         for id in self.heads.ids() {
             self.end_head(id, force)?;
         }
@@ -184,7 +188,7 @@ impl Imported {
 
     /// Closes a head whose mounts are gone. With `force` also one that is still in use: the session
     /// of a mount that was cut off keeps the files, but no request reaches them.
-    pub fn end_head(&self, id: ObjectId, force: bool) -> Result<(), ControlError> {
+    pub(crate) fn end_head(&self, id: ObjectId, force: bool) -> Result<(), ControlError> {
         match self.close_head(id) {
             Err(ControlError::DatasetBusy { .. }) if force => {
                 let closed = self.heads.cut_off(id);
@@ -198,7 +202,7 @@ impl Imported {
     ///
     /// # Errors
     /// If it is used.
-    pub fn close_head(&self, id: ObjectId) -> Result<(), ControlError> {
+    pub(crate) fn close_head(&self, id: ObjectId) -> Result<(), ControlError> {
         let closed = self.heads.close(&self.pool, id);
         closed.map_err(|error| self.stays_open(id, error))
     }
@@ -219,7 +223,7 @@ impl Imported {
     ///
     /// # Errors
     /// If it is a volume in use.
-    pub fn close_held_head(&self, id: ObjectId) -> Result<(), ControlError> {
+    pub(crate) fn close_held_head(&self, id: ObjectId) -> Result<(), ControlError> {
         let closed = self.heads.close_held(id);
         closed.map_err(|error| self.stays_open(id, error))
     }

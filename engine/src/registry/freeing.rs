@@ -26,7 +26,7 @@ impl Imported {
     ///
     /// # Errors
     /// [`ControlError::DatasetBusy`] with the volume in use.
-    pub fn free_below(
+    pub(crate) fn free_below(
         &self,
         top: &DatasetName,
         force: bool,
@@ -35,7 +35,7 @@ impl Imported {
     }
 
     /// The same for the dataset and its snapshots alone.
-    pub fn free_dataset(
+    pub(crate) fn free_dataset(
         &self,
         dataset: &DatasetName,
         force: bool,
@@ -44,18 +44,18 @@ impl Imported {
     }
 
     /// The same for all volumes of the pool.
-    pub fn free_all(&self, force: bool) -> Result<DisksHeld<'_>, ControlError> {
+    pub(crate) fn free_all(&self, force: bool) -> Result<DisksHeld<'_>, ControlError> {
         self.free_where(force, |_| true)
     }
 
     /// The same for clients alone.
-    pub fn free_of_clients(&self, force: bool) -> Result<(), ControlError> {
+    pub(crate) fn free_of_clients(&self, force: bool) -> Result<(), ControlError> {
         self.free_clients_where(force, |_| true)
     }
 
     /// Lets the disks for which `is_meant` holds go unless they are open, and keeps them from
     /// being made until the answer is dropped.
-    pub fn free_unused_disks(&self, is_meant: impl Fn(ObjectId) -> bool) -> DisksHeld<'_> {
+    pub(crate) fn free_unused_disks(&self, is_meant: impl Fn(ObjectId) -> bool) -> DisksHeld<'_> {
         let held = self.served.hold();
         for (id, disk) in self.served.disks() {
             // One that is open keeps what it has, and that is what is said of it.

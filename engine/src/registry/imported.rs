@@ -20,47 +20,48 @@ use std::time::Duration;
 
 /// One imported pool and the options of its import.
 #[derive(Debug)]
-pub(crate) struct Imported {
+pub struct Imported {
+    /// The pool.
     pub pool: Arc<Pool>,
     /// Mount points are put below this directory.
-    pub altroot: Option<PathBuf>,
+    pub(crate) altroot: Option<PathBuf>,
     /// Options of all mounts of this import.
-    pub mount_options: Vec<String>,
+    pub(crate) mount_options: Vec<String>,
     /// The cache file named at import.
     cache_file: Mutex<Option<String>, ranks::CacheFileName>,
     /// Where in each device the pool's begins, in bytes.
-    pub offset: u64,
+    pub(crate) offset: u64,
     /// When it was imported, by the pool's clock.
-    pub since: Duration,
+    pub(crate) since: Duration,
     /// Names this import.
     pub load_guid: u64,
     /// Damage met since the import.
     pub damage: Arc<DamageLog>,
     /// Heads that are open for writing.
-    pub heads: OpenHeads,
+    pub(crate) heads: OpenHeads,
     /// Whether the daemon ends when devices are lost: `failmode=panic`.
     pub panics: AtomicBool,
     /// The end of what devices missed when a resilver was begun for just that: what it could not
     /// bring, another one cannot.
-    pub resilver_tried: AtomicU64,
+    pub(crate) resilver_tried: AtomicU64,
     /// Whether its devices are watched: `autoexpand`.
-    pub growth: Job,
+    pub(crate) growth: Job,
     /// What became of the intent logs.
-    pub replays: Replays,
+    pub(crate) replays: Replays,
     /// Snapshots that must stay while they are sent.
-    pub sent: SentSnapshots,
+    pub(crate) sent: SentSnapshots,
     /// Clients that have volumes open.
     pub served: Served,
     /// Values that wait for the administrator's yes.
-    pub waiting: Waiting,
+    pub(crate) waiting: Waiting,
     /// Trees that sites have open.
     pub trees: OpenTrees,
     /// Held while the pool is exported, which may take as long as an upload.
-    pub leaving: Mutex<(), ranks::Leaving>,
+    pub(crate) leaving: Mutex<(), ranks::Leaving>,
 }
 
 impl Imported {
-    pub fn new(pool: Pool, altroot: Option<PathBuf>, load_guid: u64) -> Self {
+    pub(crate) fn new(pool: Pool, altroot: Option<PathBuf>, load_guid: u64) -> Self {
         Self {
             since: pool.env().monotonic(),
             damage: DamageLog::of(&pool),
@@ -84,33 +85,35 @@ impl Imported {
     }
 
     /// The property `cachefile`; `None` if it is not set.
-    pub fn cache_file(&self) -> Option<String> {
+    pub(crate) fn cache_file(&self) -> Option<String> {
         let file = self.cache_file.lock();
         file.clone()
     }
 
-    pub fn set_cache_file(&self, file: Option<String>) {
+    pub(crate) fn set_cache_file(&self, file: Option<String>) {
         let mut own = self.cache_file.lock();
         *own = file;
     }
 
+    /// Its name.
     pub fn name(&self) -> &str {
         self.pool.name()
     }
 
+    /// Its datasets.
     pub fn dsl(&self) -> &Arc<Dsl> {
         self.pool.dsl()
     }
 
     /// Whether intent logs are replayed in memory.
-    pub fn replays_in_memory(&self) -> bool {
+    pub(crate) fn replays_in_memory(&self) -> bool {
         self.pool.options().replay_in_memory
     }
 
     /// Refuses what would destroy a snapshot that is being sent, that is open as a volume, or that
     /// clients of a site read. Until the answer is dropped no site opens one, and none becomes a
     /// disk.
-    pub fn free_snapshots(
+    pub(crate) fn free_snapshots(
         &self,
         names: &[DatasetName],
     ) -> Result<(DisksHeld<'_>, TreesHeld<'_>), ControlError> {
@@ -164,7 +167,7 @@ impl Imported {
     }
 
     /// Where a mount point lies with the alternative root before it.
-    pub fn place(&self, mount_point: &str) -> PathBuf {
+    pub(crate) fn place(&self, mount_point: &str) -> PathBuf {
         match &self.altroot {
             Some(root) => {
                 let below = mount_point.trim_start_matches('/');
@@ -184,7 +187,7 @@ impl Imported {
     }
 
     /// A pool's health, as `zpool list` words it.
-    pub fn health(&self) -> PoolHealth {
+    pub(crate) fn health(&self) -> PoolHealth {
         if self.pool.suspended().is_some() {
             return PoolHealth::Suspended;
         }
@@ -199,7 +202,7 @@ impl Imported {
     }
 
     /// The pool without properties and vdevs.
-    pub fn row(&self) -> PoolRow {
+    pub(crate) fn row(&self) -> PoolRow {
         let pool = &self.pool;
         PoolRow {
             name: pool.name().to_owned(),

@@ -8,11 +8,10 @@
 //! stays until its last file is closed. After a day its clients no longer block changes: one that
 //! receives a few bytes a second would keep a snapshot for months.
 
-use crate::trees::tree::FileTree;
 use cenote_base::ObjectId;
 use cenote_base::rt::{self, Condvar, Instant, Mutex, ranks};
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
+use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -26,9 +25,27 @@ const KEEPING: Duration = Duration::from_secs(24 * 3600);
 /// How long a request waits for a change to end.
 const OPENING: Duration = Duration::from_secs(5);
 
+/// A head or snapshot that a server has open for its clients.
+pub trait OpenTree: fmt::Debug + Send + Sync {
+    /// The dataset.
+    fn dataset(&self) -> ObjectId;
+
+    /// Its name when the tree was opened.
+    fn name(&self) -> &str;
+
+    /// Whether nobody changes it while it is open.
+    fn is_lasting(&self) -> bool;
+
+    /// How many of its files clients have open.
+    fn open_files(&self) -> usize;
+
+    /// Somebody waits until its files are closed, or no longer: meanwhile it opens none.
+    fn set_closing(&self, is_closing: bool);
+}
+
 #[derive(Debug)]
 struct Open {
-    tree: Arc<FileTree>,
+    tree: Arc<dyn OpenTree>,
     /// Since when no site shows it any more.
     retired: Option<Instant>,
 }
@@ -50,7 +67,7 @@ struct State {
 
 /// Open trees.
 #[derive(Debug, Default)]
-pub(crate) struct OpenTrees {
+pub struct OpenTrees {
     state: Mutex<State, ranks::SiteTrees>,
     /// A change ended.
     released: Condvar,
@@ -58,17 +75,19 @@ pub(crate) struct OpenTrees {
 
 /// A tree whose files are read.
 #[derive(Debug)]
-pub(crate) struct InUse {
+pub struct InUse {
+    /// Its dataset.
     pub dataset: ObjectId,
     /// Its name when the tree was opened.
     pub name: String,
+    /// Files that are read.
     pub count: usize,
 }
 
 /// Keeps trees from being opened until it is dropped.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct TreesHeld<'a>(&'a OpenTrees);
+pub struct TreesHeld<'a>(&'a OpenTrees);
 
 impl Drop for TreesHeld<'_> {
     fn drop(&mut self) {
@@ -87,10 +106,13 @@ impl OpenTrees {
     }
 
     /// Opens a tree by `make`; `None` while a change is under way that takes long.
-    pub fn open<E>(
+    ///
+    /// # Errors
+    /// Those of `make`.
+    pub fn open<T: OpenTree + 'static, E>(
         &self,
-        make: impl Fn() -> Result<FileTree, E>,
-    ) -> Result<Option<Weak<FileTree>>, E> {
+        make: impl Fn() -> Result<T, E>,
+    ) -> Result<Option<Weak<T>>, E> {
         loop {
             if !self.wait() {
                 return Ok(None);
@@ -110,10 +132,10 @@ impl OpenTrees {
     }
 
     /// No site shows a tree any more.
-    pub fn retire(&self, tree: &Weak<FileTree>) {
+    pub fn retire<T>(&self, tree: &Weak<T>) {
         let mut state = self.state.lock();
         for open in state.open.values_mut() {
-            if std::ptr::eq(Arc::as_ptr(&open.tree), tree.as_ptr()) {
+            if std::ptr::addr_eq(Arc::as_ptr(&open.tree), tree.as_ptr()) {
                 open.retired.get_or_insert_with(Instant::now);
             }
         }
@@ -121,37 +143,37 @@ impl OpenTrees {
 
     /// Lets go of trees that no site shows and no client reads; returns the heads among them.
     pub fn sweep(&self) -> Vec<ObjectId> {
-        let is_over = |open: &Open| open.retired.is_some() && open.tree.handles.count() == 0;
+        let is_over = |open: &Open| open.retired.is_some() && open.tree.open_files() == 0;
         let mut state = self.state.lock();
         let over = state.open.extract_if(.., |_, open| is_over(open));
         let over: Vec<Open> = over.map(|(_, open)| open).collect();
         drop(state);
         let heads = over.iter().filter(|open| !open.tree.is_lasting());
-        heads.map(|open| open.tree.dataset).collect()
+        heads.map(|open| open.tree.dataset()).collect()
     }
 
     /// How many files of a dataset clients have open.
     pub fn files_of(&self, id: ObjectId) -> u64 {
         let state = self.state.lock();
-        let own = state.open.values().filter(|open| open.tree.dataset == id);
-        own.map(|open| open.tree.handles.count() as u64).sum()
+        let own = state.open.values().filter(|open| open.tree.dataset() == id);
+        own.map(|open| open.tree.open_files() as u64).sum()
     }
 
     /// The datasets of trees that no site shows any more.
-    pub fn retired(&self) -> Vec<ObjectId> {
+    pub(crate) fn retired(&self) -> Vec<ObjectId> {
         let state = self.state.lock();
         let retired = state.open.values().filter(|open| open.retired.is_some());
-        retired.map(|open| open.tree.dataset).collect()
+        retired.map(|open| open.tree.dataset()).collect()
     }
 
     /// Ends trees of this dataset that no site shows any more, once their files are closed or the
     /// time is over.
     pub fn end_retired(&self, id: ObjectId, grace: Duration) {
-        let is_meant = |open: &Open| open.retired.is_some() && open.tree.dataset == id;
+        let is_meant = |open: &Open| open.retired.is_some() && open.tree.dataset() == id;
         let is_read = || {
             let state = self.state.lock();
             let mut meant = state.open.values().filter(|open| is_meant(open));
-            meant.any(|open| open.tree.handles.count() > 0)
+            meant.any(|open| open.tree.open_files() > 0)
         };
         within(grace, || !is_read());
         let mut state = self.state.lock();
@@ -168,7 +190,7 @@ impl OpenTrees {
     ///
     /// # Errors
     /// [`InUse`] if clients read their files; not with `force`, which ends that.
-    pub fn hold(
+    pub(crate) fn hold(
         &self,
         force: bool,
         is_meant: impl Fn(ObjectId) -> bool,
@@ -176,12 +198,12 @@ impl OpenTrees {
         let mut state = self.state.lock();
         state.holds += 1;
         let held = TreesHeld(self);
-        let mut meant: Vec<Arc<FileTree>> = Vec::new();
-        let mut keeping: Vec<Arc<FileTree>> = Vec::new();
+        let mut meant: Vec<Arc<dyn OpenTree>> = Vec::new();
+        let mut keeping: Vec<Arc<dyn OpenTree>> = Vec::new();
         for open in state
             .open
             .values()
-            .filter(|open| is_meant(open.tree.dataset))
+            .filter(|open| is_meant(open.tree.dataset()))
         {
             meant.push(Arc::clone(&open.tree));
             if !force && open.keeps() {
@@ -194,18 +216,18 @@ impl OpenTrees {
         }
         let set_closing = |closing| {
             let each = meant.iter();
-            each.for_each(|tree| tree.is_closing.store(closing, Ordering::Release));
+            each.for_each(|tree| tree.set_closing(closing));
         };
         set_closing(true);
-        let in_use = || keeping.iter().find(|tree| tree.handles.count() > 0);
+        let in_use = || keeping.iter().find(|tree| tree.open_files() > 0);
         if !within(CLOSING, || in_use().is_none())
             && let Some(busy) = in_use()
         {
             set_closing(false);
             return Err(InUse {
-                dataset: busy.dataset,
-                name: busy.name.clone(),
-                count: busy.handles.count().max(1),
+                dataset: busy.dataset(),
+                name: busy.name().to_owned(),
+                count: busy.open_files().max(1),
             });
         }
         drop(keeping);
@@ -217,7 +239,7 @@ impl OpenTrees {
             })
             .collect();
         drop(state);
-        let left: Vec<Weak<FileTree>> = meant.iter().map(Arc::downgrade).collect();
+        let left: Vec<Weak<dyn OpenTree>> = meant.iter().map(Arc::downgrade).collect();
         drop((gone, meant));
         // Reads that are under way; devices that are gone fail them.
         if !within(LETTING_GO, || {

@@ -41,7 +41,7 @@ impl Imported {
     ///
     /// # Errors
     /// If the log cannot be read, or the pool cannot be written. Then all is as before.
-    pub fn replay(&self, dataset: &Dataset) -> Result<(), ControlError> {
+    pub(crate) fn replay(&self, dataset: &Dataset) -> Result<(), ControlError> {
         let Ok(access) = self.access() else {
             return Ok(());
         };
@@ -58,7 +58,7 @@ impl Imported {
     ///
     /// # Errors
     /// If one cannot be replayed, for example without its dataset's key.
-    pub fn replay_waiting(&self, names: &[DatasetName]) -> Result<(), ControlError> {
+    pub(crate) fn replay_waiting(&self, names: &[DatasetName]) -> Result<(), ControlError> {
         let waiting = self.pool.waiting_logs();
         if waiting.is_empty() {
             return Ok(());
@@ -128,7 +128,7 @@ impl Imported {
     }
 
     /// Logs that the import discarded, or of which it kept only the beginning.
-    pub fn discarded_logs(&self) -> Vec<IntentLogReport> {
+    pub(crate) fn discarded_logs(&self) -> Vec<IntentLogReport> {
         let heads = self.pool.discarded_logs().iter();
         let named = heads.filter_map(|head| self.dsl().dataset_of(*head).ok());
         let report = |head: Dataset| IntentLogReport {
@@ -145,7 +145,7 @@ impl Imported {
     }
 
     /// Replays the logs of all volumes whose keys are there; what failed.
-    pub fn replay_volumes(&self) -> Vec<(String, ControlError)> {
+    pub(crate) fn replay_volumes(&self) -> Vec<(String, ControlError)> {
         let mut volumes = Vec::new();
         if self.pool.is_writable() {
             walk_heads(self.dsl(), |head| {

@@ -28,7 +28,7 @@ pub type HangUp = Arc<dyn Fn() + Send + Sync>;
 
 /// How a disk releases its volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Grip {
+pub enum Grip {
     /// Not at all: only whether it would.
     Look,
     /// Unless it is open; waits for a program that has just closed it.
@@ -42,7 +42,7 @@ pub(crate) enum Grip {
 }
 
 /// A disk of this machine.
-pub(crate) trait LetsGo: Send + Sync {
+pub trait LetsGo: Send + Sync {
     /// Lets go of the volume.
     ///
     /// # Errors
@@ -52,7 +52,7 @@ pub(crate) trait LetsGo: Send + Sync {
 
 /// A user of an open volume.
 #[derive(Clone)]
-pub(crate) enum Holder {
+pub enum User {
     /// A client of a server.
     Client(HangUp),
     /// A disk.
@@ -67,14 +67,14 @@ struct Open {
     is_by_property: bool,
     /// Its volume is being closed.
     is_leaving: bool,
-    holder: Holder,
+    user: User,
 }
 
 impl Open {
     fn hang_up(&self) -> Option<&HangUp> {
-        match &self.holder {
-            Holder::Client(hang_up) => Some(hang_up),
-            Holder::Disk(_) => None,
+        match &self.user {
+            User::Client(hang_up) => Some(hang_up),
+            User::Disk(_) => None,
         }
     }
 }
@@ -89,7 +89,7 @@ struct State {
 
 /// The users of a pool's open volumes.
 #[derive(Default)]
-pub(crate) struct Served {
+pub struct Served {
     state: Mutex<State, ranks::ServedVolumes>,
     /// A user has left.
     left: Condvar,
@@ -116,9 +116,9 @@ impl fmt::Debug for Served {
 impl Served {
     /// Adds a user of a volume; the number is for [`Self::remove`]. `None` for a disk while none
     /// may be created.
-    pub fn add(&self, dataset: ObjectId, is_by_property: bool, holder: Holder) -> Option<u64> {
+    pub(crate) fn add(&self, dataset: ObjectId, is_by_property: bool, user: User) -> Option<u64> {
         let mut state = self.state.lock();
-        if state.holds > 0 && matches!(holder, Holder::Disk(_)) {
+        if state.holds > 0 && matches!(user, User::Disk(_)) {
             return None;
         }
         let number = state.next;
@@ -127,14 +127,14 @@ impl Served {
             dataset,
             is_by_property,
             is_leaving: false,
-            holder,
+            user,
         };
         state.known.insert(number, open);
         Some(number)
     }
 
     /// A user makes no more requests, and leaves when its writes are on disk.
-    pub fn leave(&self, number: u64) {
+    pub(crate) fn leave(&self, number: u64) {
         if let Some(open) = self.state.lock().known.get_mut(&number) {
             open.is_leaving = true;
         }
@@ -142,14 +142,14 @@ impl Served {
     }
 
     /// A user has left, and its writes are on disk.
-    pub fn remove(&self, number: u64) {
+    pub(crate) fn remove(&self, number: u64) {
         let gone = self.state.lock().known.remove(&number);
         drop(gone);
         self.left.notify_all();
     }
 
     /// Keeps disks from being made.
-    pub fn hold(&self) -> DisksHeld<'_> {
+    pub(crate) fn hold(&self) -> DisksHeld<'_> {
         self.state.lock().holds += 1;
         DisksHeld(self)
     }
@@ -164,11 +164,11 @@ impl Served {
     }
 
     /// The disks.
-    pub fn disks(&self) -> Vec<(ObjectId, Arc<dyn LetsGo>)> {
+    pub(crate) fn disks(&self) -> Vec<(ObjectId, Arc<dyn LetsGo>)> {
         let state = self.state.lock();
-        let disks = state.known.values().filter_map(|open| match &open.holder {
-            Holder::Disk(disk) => Some((open.dataset, disk.upgrade()?)),
-            Holder::Client(_) => None,
+        let disks = state.known.values().filter_map(|open| match &open.user {
+            User::Disk(disk) => Some((open.dataset, disk.upgrade()?)),
+            User::Client(_) => None,
         });
         disks.collect()
     }
@@ -193,7 +193,7 @@ impl Served {
 
     /// Waits for leaving clients of these; false if other clients are connected. A program that
     /// just ended is still a client for a moment, until the server reads the end of its connection.
-    pub fn await_leaving(&self, datasets: &[ObjectId]) -> bool {
+    pub(crate) fn await_leaving(&self, datasets: &[ObjectId]) -> bool {
         let is_meant = |open: &&Open| open.hang_up().is_some() && datasets.contains(&open.dataset);
         let is_used = |state: &mut State| {
             let mut meant = state.known.values().filter(is_meant);
@@ -210,7 +210,7 @@ impl Served {
     }
 
     /// Waits until disks that release these have closed them; false if they do not in time.
-    pub fn await_disks(&self, datasets: &[ObjectId]) -> bool {
+    pub(crate) fn await_disks(&self, datasets: &[ObjectId]) -> bool {
         let is_there = |state: &mut State| {
             let mut disks = state.known.values().filter(|open| open.hang_up().is_none());
             disks.any(|open| datasets.contains(&open.dataset))
@@ -232,13 +232,13 @@ mod tests {
         let served = Arc::new(Served::default());
         let calls = Arc::new(AtomicU64::new(0));
         let (own, count) = (Arc::clone(&served), Arc::clone(&calls));
-        let client = Holder::Client(Arc::new(move || {
+        let client = User::Client(Arc::new(move || {
             count.fetch_add(1, Ordering::SeqCst);
             let own = Arc::clone(&own);
             rt::spawn("gone", move || own.remove(0)).expect("a thread");
         }));
         assert_eq!(served.add(ObjectId(1), true, client), Some(0));
-        let other = Holder::Client(Arc::new(|| panic!("it is not meant")));
+        let other = User::Client(Arc::new(|| panic!("it is not meant")));
         served.add(ObjectId(2), false, other);
         assert_eq!(served.datasets().len(), 2);
         assert!(served.hang_up(|id, is_by_property| id == ObjectId(1) && is_by_property));
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn who_leaves_is_waited_for_and_who_stays_is_not() {
         let served = Arc::new(Served::default());
-        let client = || Holder::Client(Arc::new(|| panic!("no client is disconnected")));
+        let client = || User::Client(Arc::new(|| panic!("nobody is disconnected")));
         let leaving = served.add(ObjectId(1), false, client()).expect("a client");
         served.add(ObjectId(2), false, client()).expect("a client");
         let own = Arc::clone(&served);
@@ -281,13 +281,13 @@ mod tests {
         }
         let served = Served::default();
         let disk: Arc<dyn LetsGo> = Arc::new(Disk);
-        let holder = || Holder::Disk(Arc::downgrade(&disk));
+        let user = || User::Disk(Arc::downgrade(&disk));
         let held = served.hold();
-        assert_eq!(served.add(ObjectId(1), false, holder()), None);
-        let client = Holder::Client(Arc::new(|| {}));
+        assert_eq!(served.add(ObjectId(1), false, user()), None);
+        let client = User::Client(Arc::new(|| {}));
         assert!(served.add(ObjectId(1), false, client).is_some());
         drop(held);
-        let number = served.add(ObjectId(1), false, holder()).expect("it may");
+        let number = served.add(ObjectId(1), false, user()).expect("it may");
         assert_eq!(served.disks().len(), 1);
         assert_eq!(served.datasets().len(), 1, "a disk is no client");
         served.remove(number);

@@ -1,6 +1,6 @@
 //! The imported pools.
 
-use super::approvals::Approvals;
+use super::approvals::{Approvals, ApprovedIn};
 use super::cache_places::CacheFiles;
 use super::imported::Imported;
 use super::walk::{is_within, walk_heads};
@@ -13,17 +13,17 @@ use std::sync::Arc;
 
 /// The pools by name.
 #[derive(Debug, Default)]
-pub(crate) struct Registry {
+pub struct Registry {
     pools: RwLock<BTreeMap<String, Arc<Imported>>, ranks::Registry>,
     /// The files that say what is imported.
-    pub cache_files: CacheFiles,
+    pub(crate) cache_files: CacheFiles,
     /// Which values of properties may act on this machine.
-    pub approvals: Approvals,
+    pub(crate) approvals: Approvals,
 }
 
 impl Registry {
     /// No pools yet; those to come are in these files.
-    pub fn new(cache_files: CacheFiles, approvals: Approvals) -> Self {
+    pub(crate) fn new(cache_files: CacheFiles, approvals: Approvals) -> Self {
         Self {
             pools: RwLock::default(),
             cache_files,
@@ -37,12 +37,20 @@ impl Registry {
         pools.values().cloned().collect()
     }
 
-    pub fn is_empty(&self) -> bool {
+    /// The values of properties that may act, of this pool.
+    pub fn approved_in(&self, imported: &Imported) -> ApprovedIn<'_> {
+        self.approvals.of_pool(imported)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
         let pools = self.pools.read();
         pools.is_empty()
     }
 
     /// The pool with this name.
+    ///
+    /// # Errors
+    /// [`ControlError::NoSuchPool`].
     pub fn pool(&self, name: &str) -> Result<Arc<Imported>, ControlError> {
         let pools = self.pools.read();
         let found = pools.get(name).cloned();
@@ -52,7 +60,7 @@ impl Registry {
     }
 
     /// The pool with this name, refused when it is only read or takes no changes now.
-    pub fn writable_pool(&self, name: &str) -> Result<Arc<Imported>, ControlError> {
+    pub(crate) fn writable_pool(&self, name: &str) -> Result<Arc<Imported>, ControlError> {
         let found = self.pool(name)?;
         let pool = name.to_owned();
         match found.pool.is_writable() {
@@ -63,7 +71,7 @@ impl Registry {
     }
 
     /// The pool with this name or guid.
-    pub fn pool_or_guid(&self, pool: &str) -> Result<Arc<Imported>, ControlError> {
+    pub(crate) fn pool_or_guid(&self, pool: &str) -> Result<Arc<Imported>, ControlError> {
         let guid = pool.parse::<u64>().ok();
         let has_guid = |imported: &Arc<Imported>| Some(imported.pool.guid().0) == guid;
         let by_guid = || self.all().into_iter().find(has_guid);
@@ -71,12 +79,12 @@ impl Registry {
     }
 
     /// Whether a pool with this guid is imported.
-    pub fn has_guid(&self, guid: u64) -> bool {
+    pub(crate) fn has_guid(&self, guid: u64) -> bool {
         self.all().iter().any(|pool| pool.pool.guid().0 == guid)
     }
 
     /// Takes a pool in; refused when its name is taken.
-    pub fn insert(&self, imported: Imported) -> Result<Arc<Imported>, ControlError> {
+    pub(crate) fn insert(&self, imported: Imported) -> Result<Arc<Imported>, ControlError> {
         let mut pools = self.pools.write();
         let name = imported.name().to_owned();
         if pools.contains_key(&name) {
@@ -87,14 +95,14 @@ impl Registry {
         Ok(imported)
     }
 
-    pub fn remove(&self, name: &str) {
+    pub(crate) fn remove(&self, name: &str) {
         let mut pools = self.pools.write();
         pools.remove(name);
     }
 
     /// The pool that a dataset's name begins with; a name whose pool is not here is that of no
     /// dataset.
-    pub fn pool_of(&self, name: &DatasetName) -> Result<Arc<Imported>, ControlError> {
+    pub(crate) fn pool_of(&self, name: &DatasetName) -> Result<Arc<Imported>, ControlError> {
         self.pool(name.pool()).map_err(|_| match name.kind() {
             NameKind::Bookmark => ControlError::NoSuchBookmark {
                 bookmark: name.as_str().to_owned(),
@@ -106,6 +114,9 @@ impl Registry {
     }
 
     /// The dataset or snapshot with this name.
+    ///
+    /// # Errors
+    /// There is none, or it cannot be read.
     pub fn dataset(&self, name: &DatasetName) -> Result<(Arc<Imported>, Dataset), ControlError> {
         let imported = self.pool_of(name)?;
         let dataset = imported.dsl().dataset(name).map_err(of_dsl)?;
@@ -114,7 +125,7 @@ impl Registry {
 
     /// The result of reading a dataset; an I/O error becomes "no such dataset" if it was destroyed
     /// meanwhile.
-    pub fn unless_gone<T>(
+    pub(crate) fn unless_gone<T>(
         &self,
         name: &DatasetName,
         read: Result<T, ControlError>,
@@ -128,7 +139,10 @@ impl Registry {
     }
 
     /// The named pools, or all; and those that are not here.
-    pub fn named(&self, names: &[String]) -> (Vec<Arc<Imported>>, Vec<(String, ControlError)>) {
+    pub(crate) fn named(
+        &self,
+        names: &[String],
+    ) -> (Vec<Arc<Imported>>, Vec<(String, ControlError)>) {
         if names.is_empty() {
             return (self.all(), Vec::new());
         }
@@ -144,7 +158,7 @@ impl Registry {
     }
 
     /// A dataset, and with `recursive` all heads below it, parents first.
-    pub fn names_below(
+    pub(crate) fn names_below(
         &self,
         name: &str,
         recursive: bool,

@@ -8,7 +8,7 @@ use cenote_dsl::{Dataset, DatasetName, Directory, Dsl, DslError};
 use std::sync::Arc;
 
 /// Calls `each` with every head that lists show; what cannot be read is left out.
-pub(crate) fn walk_heads(dsl: &Arc<Dsl>, each: impl FnMut(&Dataset)) {
+pub fn walk_heads(dsl: &Arc<Dsl>, each: impl FnMut(&Dataset)) {
     walk_heads_aloud(dsl, each, |_, _| {});
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn walk_heads_aloud(
 }
 
 /// Whether a name is `top` or below it.
-pub(crate) fn is_within(name: &DatasetName, top: &DatasetName) -> bool {
+pub fn is_within(name: &DatasetName, top: &DatasetName) -> bool {
     let rest = name.as_str().strip_prefix(top.as_str());
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -1,13 +1,10 @@
 //! The engine over golden pools, asked as a client asks it.
 
-mod approvals;
 mod encryption;
 mod heads;
 mod import;
-mod local_disks;
 mod properties;
 mod share;
-mod sites;
 mod volumes;
 
 use crate::{Engine, EngineSettings, NoMounter};

@@ -53,7 +53,7 @@ pub use options::{Limits, ListingFormat, Options, OptionsError};
 pub use pages::{Method, PageAnswer, PageRequest, Pages};
 pub use server::{Bound, Handler, Listen, Server, ServerError};
 pub use status::{AddressStatus, Status};
-pub use target::{host_name, requested_host};
+pub use target::{encoded_path, host_name, requested_host};
 pub use tls::{TlsError, TlsFiles};
 pub use tree::{
     Entry, EntryKind, File, Found, NoSites, OneTree, Purpose, Resolved, Site, Sites, Tree,

@@ -122,6 +122,18 @@ pub(crate) fn encode(component: &[u8], to: &mut String) {
     }
 }
 
+/// A path as a URI has it.
+pub fn encoded_path(path: &str) -> String {
+    let mut encoded = String::with_capacity(path.len());
+    for (index, component) in path.split('/').enumerate() {
+        if index > 0 {
+            encoded.push('/');
+        }
+        encode(component.as_bytes(), &mut encoded);
+    }
+    encoded
+}
+
 /// The host of a `Host` header or URI: lower case, without port and the dot at its end.
 pub(crate) fn host(text: &str) -> Result<String, TargetError> {
     let name = match text.strip_prefix('[') {

@@ -10,7 +10,7 @@ use std::process::Command;
 ///
 /// Commands stand as low as what they see: those of `zpool` and `zfs` see the protocol and tables
 /// of the format, and are compiled beside the crates that open pools.
-const LAYERS: [&str; 31] = [
+const LAYERS: [&str; 32] = [
     "base",
     "control",
     "advisor",
@@ -41,6 +41,7 @@ const LAYERS: [&str; 31] = [
     "commands/own",
     "engine",
     "frontends/ublk",
+    "serve",
     "tools/cenote",
 ];
 

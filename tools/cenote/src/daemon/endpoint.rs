@@ -20,11 +20,11 @@ use cenote_control::model::{
     PropertySelection, Request,
 };
 use cenote_control::protocol::{Reply, Service};
-use cenote_engine::Dashboard as Switch;
 use cenote_http::{
     Address, Bound, Handler, Limits, Method, NoSites, Options, PageAnswer, PageRequest, Pages,
     Server,
 };
+use cenote_serve::Dashboard as Switch;
 
 use cenote_watch::dashboard::{Dashboard, Door};
 use cenote_watch::exposition::CONTENT_TYPE;

@@ -7,15 +7,11 @@ use cenote_base::metrics::Registry;
 use cenote_base::{RealEnv, settings};
 use cenote_control::model::NbdListen;
 use cenote_control::protocol::Service;
-use cenote_engine::{
-    AlarmSetup, Dashboard, DiskSetup, Engine, EngineSettings, MEMORY_MIN, RecordPlace, ServingSetup,
-};
+use cenote_engine::{AlarmSetup, Engine, EngineSettings, MEMORY_MIN, RecordPlace};
+use cenote_serve::{Dashboard, DiskSetup, Serve, ServeSettings, UblkDisks};
 
-use super::disks::UblkDisks;
 use super::gauge::{SystemMemory, memory_total};
 use super::mounter::FuseMounter;
-use super::sites::HttpServing;
-use super::volumes::NbdServing;
 use cenote_connect::death::Before;
 use cenote_connect::places::{Places, state_directory_of_process};
 
@@ -63,6 +59,13 @@ pub fn service(wanted: Wanted) -> Arc<dyn Service> {
             );
         }
     }
+    let published = ServeSettings {
+        own_server: wanted.own_server,
+        disks: DiskSetup::of_machine(Arc::new(UblkDisks::default())),
+        dashboard: Some(wanted.dashboard),
+    };
+    let own_disks = published.disks.own_disks();
+    let own = Arc::clone(&own_disks);
     let settings = EngineSettings {
         version,
         auto,
@@ -80,16 +83,10 @@ pub fn service(wanted: Wanted) -> Arc<dyn Service> {
         }),
         cache_file: wanted.places.cache_file,
         shows_keys: wanted.shows_keys,
-        serving: ServingSetup {
-            serving: Some(Box::new(NbdServing)),
-            own: wanted.own_server,
-        },
-        disks: DiskSetup {
-            kernel: Some(Arc::new(UblkDisks::default())),
-            ..DiskSetup::default()
-        },
-        sites: Some(Box::new(HttpServing)),
-        dashboard: Some(wanted.dashboard),
+        publish: Some(Box::new(move |registry| {
+            Arc::new(Serve::new(registry, published, &own))
+        })),
+        own_disks,
         measured: wanted.measured,
     };
     Arc::new(Engine::new(

@@ -16,8 +16,6 @@ mod resume;
 mod retry;
 pub mod settings;
 mod settings_files;
-mod sites;
-mod volumes;
 
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};

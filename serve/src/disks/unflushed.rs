@@ -1,0 +1,411 @@
+//! Writes that a disk of this machine has answered and not flushed, kept where they outlive us.
+//!
+//! *The problem.* The kernel's disk outlives its daemon, and file systems on it stay mounted. To
+//! them the disk never lost power. But a volume forgets with its daemon what was written and not
+//! flushed. The next flush would then claim that it is durable, and the file system would be
+//! damaged.
+//!
+//! *The idea.* What is written is also appended to files below `/run`. They are in memory, and end
+//! with the machine, as the disk does. A flush that succeeds makes them superfluous. Whoever takes
+//! the disk over first writes to the volume what they hold.
+//!
+//! ```text
+//! /run/cenote/disks/IDENTITY/7.unflushed    a segment: records, one after the other
+//! | kind (8) | offset (8) | length (8) | the bytes, of a write |
+//! ```
+//!
+//! *Order.* A record is appended after its change was made and before it is answered. So of two
+//! changes of the same bytes, of which the second came after the answer to the first, the records
+//! are in that order; and a flush covers all records that were there when it began. It ends the
+//! segment, and removes it and those before when it succeeds. A record of which only a part was
+//! appended had no answer.
+//!
+//! *Bounds.* Beyond [`SIZE_MAX`] of one disk, or [`ALL_MAX`] of all, the writer makes everything
+//! durable before it goes on. So does a write whose record cannot be appended.
+
+use super::kept::{Place, Segment as File};
+use cenote_base::rt::{Mutex, ranks};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind, IoSlice, Read};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Bytes of one disk.
+const SIZE_MAX: u64 = 64 << 20;
+/// Bytes of all disks together, but for [`SIZE_MIN`] of each.
+const ALL_MAX: u64 = 256 << 20;
+const SIZE_MIN: u64 = 1 << 20;
+/// Bytes of one record: far more than the kernel writes at once.
+const RECORD_MAX: u64 = 64 << 20;
+const HEADER: usize = 24;
+
+/// A change of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Change<'a> {
+    Write { offset: u64, bytes: &'a [u8] },
+    Trim { offset: u64, length: u64 },
+    Zero { offset: u64, length: u64 },
+}
+
+impl Change<'_> {
+    fn header(&self) -> [u8; HEADER] {
+        let (kind, offset, length) = match self {
+            Self::Write { offset, bytes } => (1, *offset, bytes.len() as u64),
+            Self::Trim { offset, length } => (2, *offset, *length),
+            Self::Zero { offset, length } => (3, *offset, *length),
+        };
+        let mut header = [0; HEADER];
+        header[..8].copy_from_slice(&u64::to_le_bytes(kind));
+        header[8..16].copy_from_slice(&offset.to_le_bytes());
+        header[16..].copy_from_slice(&length.to_le_bytes());
+        header
+    }
+}
+
+struct Segment {
+    number: u64,
+    size: u64,
+}
+
+#[derive(Default)]
+struct State {
+    /// The segment that is appended to, and its file.
+    open: Option<(Segment, Box<dyn File>)>,
+    /// Those before it.
+    ended: VecDeque<Segment>,
+    next: u64,
+}
+
+impl State {
+    fn size(&self) -> u64 {
+        let open = self.open.as_ref().map_or(0, |(segment, _)| segment.size);
+        self.ended.iter().map(|segment| segment.size).sum::<u64>() + open
+    }
+}
+
+/// The changes of one disk that are not durable.
+pub struct Unflushed {
+    place: Box<dyn Place>,
+    state: Mutex<State, ranks::UnflushedWrites>,
+    /// Bytes of all disks.
+    all: Arc<AtomicU64>,
+}
+
+fn wrong(text: String) -> io::Error {
+    io::Error::new(ErrorKind::InvalidData, text)
+}
+
+/// Reads so much, or as much as there is.
+fn read_up_to(file: &mut dyn Read, length: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(length).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Calls `each` with the changes in a segment.
+fn each_change<E: From<io::Error>>(
+    (mut file, name): (Box<dyn Read>, String),
+    each: &mut impl FnMut(Change<'_>) -> Result<(), E>,
+) -> Result<(), E> {
+    loop {
+        let header = read_up_to(&mut *file, HEADER as u64)?;
+        // What is cut off had no answer.
+        let Ok(header) = <[u8; HEADER]>::try_from(header.as_slice()) else {
+            return Ok(());
+        };
+        let number = |at: usize| {
+            let bytes = header[at..at + 8].first_chunk::<8>();
+            u64::from_le_bytes(*bytes.expect("eight bytes were taken"))
+        };
+        let (offset, length) = (number(8), number(16));
+        match number(0) {
+            1 if length <= RECORD_MAX => {
+                let bytes = read_up_to(&mut *file, length)?;
+                if bytes.len() as u64 != length {
+                    return Ok(());
+                }
+                let bytes = bytes.as_slice();
+                each(Change::Write { offset, bytes })?;
+            }
+            2 => each(Change::Trim { offset, length })?,
+            3 => each(Change::Zero { offset, length })?,
+            _ => {
+                let text = format!("{name}: this is no record of a write");
+                return Err(wrong(text).into());
+            }
+        }
+    }
+}
+
+impl Unflushed {
+    /// Keeps the changes of a disk in a place of its own. What is there of another disk is removed,
+    /// unless it is to be [replayed](Self::replay).
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn begin(
+        place: impl Place + 'static,
+        is_fresh: bool,
+        all: Arc<AtomicU64>,
+    ) -> io::Result<Self> {
+        let mut state = State::default();
+        for (number, size) in place.segments()? {
+            if is_fresh {
+                place.remove(number)?;
+                continue;
+            }
+            all.fetch_add(size, Ordering::Relaxed);
+            state.ended.push_back(Segment { number, size });
+            state.next = number + 1;
+        }
+        Ok(Self {
+            place: Box::new(place),
+            state: Mutex::new(state),
+            all,
+        })
+    }
+
+    /// Calls `each` with the changes that an earlier process kept, oldest first.
+    ///
+    /// # Errors
+    /// Those of `each`; what is there cannot be read.
+    pub fn replay<E: From<io::Error>>(
+        &self,
+        mut each: impl FnMut(Change<'_>) -> Result<(), E>,
+    ) -> Result<u64, E> {
+        let mut count = 0;
+        let numbers: Vec<u64> = {
+            let state = self.state.lock();
+            state.ended.iter().map(|segment| segment.number).collect()
+        };
+        for number in numbers {
+            let segment = (self.place.read(number)?, self.place.name(number));
+            each_change(segment, &mut |change| {
+                count += 1;
+                each(change)
+            })?;
+        }
+        Ok(count)
+    }
+
+    /// Notes a change that was made.
+    ///
+    /// # Errors
+    /// It cannot be kept, or too much is kept: everything has to be made durable before the change
+    /// is answered.
+    pub fn note(&self, change: Change<'_>) -> io::Result<()> {
+        let header = change.header();
+        let bytes = match change {
+            Change::Write { bytes, .. } => bytes,
+            Change::Trim { .. } | Change::Zero { .. } => &[],
+        };
+        let length = (HEADER + bytes.len()) as u64;
+        let mut state = self.state.lock();
+        let mine = state.size() + length;
+        let all = self.all.load(Ordering::Relaxed) + length;
+        if length > RECORD_MAX || mine > SIZE_MAX || all > ALL_MAX && mine > SIZE_MIN {
+            return Err(ErrorKind::StorageFull.into());
+        }
+        // A segment that was deleted does not outlive us: everything is made durable instead.
+        let open = state.open.as_ref().map(|(_, file)| file.is_there());
+        if open.transpose()? == Some(false) {
+            let (ended, _) = state.open.take().expect("it is open");
+            state.ended.push_back(ended);
+            return Err(ErrorKind::NotFound.into());
+        }
+        if state.open.is_none() {
+            let number = state.next;
+            let file = self.place.create(number)?;
+            state.next += 1;
+            state.open = Some((Segment { number, size: 0 }, file));
+        }
+        let (segment, file) = state.open.as_mut().expect("it was opened");
+        let mut slices = [IoSlice::new(&header), IoSlice::new(bytes)];
+        let mut slices = &mut slices[..];
+        let mut done = 0;
+        while done < length {
+            match file.append(slices) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Ok(count) if count > 0 => {
+                    done += count as u64;
+                    IoSlice::advance_slices(&mut slices, count);
+                }
+                failed => {
+                    // The next record begins where this one was to be.
+                    if file.cut(segment.size).is_err() {
+                        let (ended, _) = state.open.take().expect("it is open");
+                        state.ended.push_back(ended);
+                    }
+                    return Err(failed.err().unwrap_or(ErrorKind::WriteZero.into()));
+                }
+            }
+        }
+        segment.size += length;
+        self.all.fetch_add(length, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// A flush begins; gives what [`Self::discard`] takes when it succeeded.
+    pub fn seal(&self) -> u64 {
+        let mut state = self.state.lock();
+        if let Some((segment, _)) = state.open.take() {
+            state.ended.push_back(segment);
+        }
+        state.next
+    }
+
+    /// What was there when the flush began is durable.
+    pub fn discard(&self, sealed: u64) {
+        let mut state = self.state.lock();
+        while let Some(segment) = state.ended.pop_front_if(|first| first.number < sealed) {
+            self.all.fetch_sub(segment.size, Ordering::Relaxed);
+            // If it stays, it is written again: the same bytes, or older ones than the volume's.
+            if let Err(error) = self.place.remove(segment.number) {
+                log::warn!("{}: {error}", self.place.name(segment.number));
+            }
+        }
+    }
+
+    /// Everything is durable, and no change comes any more.
+    pub fn end(&self) {
+        let sealed = self.seal();
+        self.discard(sealed);
+        self.place.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kept::Directory;
+    use super::*;
+    use std::fs;
+    use std::path::Path;
+
+    fn kept(unflushed: &Unflushed) -> Vec<String> {
+        let mut all = Vec::new();
+        let counted = unflushed.replay(|change| {
+            all.push(match change {
+                Change::Write { offset, bytes } => format!("{offset} {bytes:?}"),
+                other => format!("{other:?}"),
+            });
+            Ok::<(), io::Error>(())
+        });
+        assert_eq!(counted.expect("readable"), all.len() as u64);
+        all
+    }
+
+    fn begin(directory: &Path, is_fresh: bool) -> Unflushed {
+        let place = Directory::open(directory).expect("ours");
+        Unflushed::begin(place, is_fresh, Arc::default()).expect("begun")
+    }
+
+    fn write(offset: u64, bytes: &[u8]) -> Change<'_> {
+        Change::Write { offset, bytes }
+    }
+
+    /// A disk that was taken over had lost what was answered and not flushed, below a file system
+    /// that was mounted all the time.
+    #[test]
+    fn what_was_not_flushed_outlives_the_process_in_order() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let place = directory.path().join("disks/1");
+        let unflushed = begin(&place, true);
+        unflushed.note(write(0, &[1, 2])).expect("kept");
+        let first = unflushed.seal();
+        unflushed.note(write(512, &[3])).expect("kept");
+        unflushed.discard(first);
+        let trim = Change::Trim {
+            offset: 4096,
+            length: 8192,
+        };
+        unflushed.note(trim).expect("kept");
+        // A flush that fails keeps what it began with.
+        unflushed.seal();
+        unflushed.note(write(0, &[4])).expect("kept");
+        drop(unflushed);
+        let expected = ["512 [3]", "Trim { offset: 4096, length: 8192 }", "0 [4]"];
+        let next = begin(&place, false);
+        assert_eq!(kept(&next), expected);
+        // And once more, if the process dies before it is flushed.
+        drop(next);
+        let next = begin(&place, false);
+        next.note(write(1, &[5])).expect("kept");
+        drop(next);
+        let next = begin(&place, false);
+        assert_eq!(kept(&next).len(), 4);
+        let sealed = next.seal();
+        next.discard(sealed);
+        assert_eq!(next.all.load(Ordering::Relaxed), 0);
+        next.end();
+        assert!(!place.exists());
+    }
+
+    #[test]
+    fn what_is_in_a_deleted_file_is_not_kept() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let unflushed = begin(directory.path(), true);
+        unflushed.note(write(7, &[1; 100])).expect("kept");
+        fs::remove_file(directory.path().join("0.unflushed")).expect("removed");
+        assert!(
+            unflushed.note(write(8, &[2])).is_err(),
+            "it is to be made durable"
+        );
+        let sealed = unflushed.seal();
+        unflushed.discard(sealed);
+        unflushed.note(write(9, &[3])).expect("kept");
+        drop(unflushed);
+        assert_eq!(kept(&begin(directory.path(), false)), ["9 [3]"]);
+    }
+
+    #[test]
+    fn half_a_record_had_no_answer_and_nonsense_is_an_error() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let unflushed = begin(directory.path(), true);
+        unflushed.note(write(7, &[1; 100])).expect("kept");
+        unflushed.note(write(8, &[2; 100])).expect("kept");
+        drop(unflushed);
+        let path = directory.path().join("0.unflushed");
+        let whole = fs::read(&path).expect("readable");
+        for length in 0..whole.len() {
+            fs::write(&path, &whole[..length]).expect("written");
+            let count = usize::from(length >= HEADER + 100);
+            assert_eq!(kept(&begin(directory.path(), false)).len(), count);
+        }
+        fs::write(&path, [9; 64]).expect("written");
+        let replayed = begin(directory.path(), false).replay(|_| Ok::<(), io::Error>(()));
+        assert!(replayed.is_err());
+        let fresh = begin(directory.path(), true);
+        assert!(kept(&fresh).is_empty(), "it was another disk's");
+    }
+
+    #[test]
+    fn only_so_much_is_kept() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let unflushed = begin(directory.path(), true);
+        let bytes = vec![1; 1 << 20];
+        let full = (0..100).find(|at| unflushed.note(write(*at, &bytes)).is_err());
+        assert_eq!(full, Some(63), "63 MiB with their headers");
+        let sealed = unflushed.seal();
+        unflushed.discard(sealed);
+        unflushed
+            .note(write(0, &bytes))
+            .expect("there is room again");
+        // All disks together.
+        unflushed.all.store(ALL_MAX, Ordering::Relaxed);
+        assert!(unflushed.note(write(0, &bytes)).is_err());
+        let sealed = unflushed.seal();
+        unflushed.discard(sealed);
+        unflushed.note(write(0, &bytes[..1000])).expect("a little");
+    }
+
+    #[test]
+    fn a_directory_that_others_may_change_is_not_trusted() {
+        use std::os::unix::fs::PermissionsExt;
+        let directory = tempfile::tempdir().expect("a directory");
+        let mode = fs::Permissions::from_mode(0o777);
+        fs::set_permissions(directory.path(), mode).expect("set");
+        let opened = Directory::open(directory.path());
+        let error = opened.err().expect("refused").to_string();
+        assert!(error.contains("only this user"), "{error}");
+    }
+}

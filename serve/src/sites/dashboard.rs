@@ -1,0 +1,12 @@
+//! The seam to the dashboard, which the program above serves.
+
+use cenote_control::model::{ControlError, DashboardAct};
+
+/// The dashboard, which the program serves beside the engine.
+pub trait Dashboard: Send + Sync {
+    /// Serves it on a port, or no longer; returns where it is served then.
+    ///
+    /// # Errors
+    /// It cannot listen there, or listens on another port.
+    fn act(&self, act: &DashboardAct) -> Result<Vec<String>, ControlError>;
+}
