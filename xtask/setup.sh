@@ -107,7 +107,6 @@ download server. Install Rust $RUST_NEEDED or newer by the way your site has for
 
 # The compiler is for the C parts of two dependencies: zstd and libdeflate.
 need_build_tools() {
-    # libclang reads the header of the ublk driver when frontends/ublk is built.
-    need_packages build-essential pkg-config libclang1 "$@"
+    need_packages build-essential pkg-config "$@"
     need_rust
 }

@@ -169,6 +169,7 @@ fn build() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--quiet", "--package", "cenote", "--bin", "cenote"]);
+    command.args(["--features", "ublk"]);
     if is_release {
         command.arg("--release");
     }

@@ -26,6 +26,7 @@ const PLACES: [&str; 14] = [
     "commands/watch/src",
     "commands/words/src",
     "commands/zfs/src",
+    "daemon/src",
     "tools/cenote/src",
 ];
 

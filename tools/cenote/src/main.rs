@@ -8,9 +8,7 @@
 
 #![forbid(unsafe_code)]
 
-mod alarms;
 mod cenote;
-mod daemon;
 
 use std::ffi::OsString;
 use std::io::{BufWriter, IsTerminal, stderr, stdout};
@@ -19,6 +17,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use cenote_connect::{Connection, LeftDisks};
+use cenote_daemon::disks;
 use cenote_own_commands::zstream;
 use cenote_words::context::Context;
 use cenote_zfs_commands::{mount_helper, zfs, zpool};
@@ -124,8 +123,8 @@ fn resumes(called: &str, word: Option<&OsString>) -> bool {
 
 /// Disks are looked at here, as the daemon does, while none runs.
 const LEFT_DISKS: LeftDisks = LeftDisks {
-    status: daemon::disks::status_without_daemon,
-    stop: daemon::disks::stop_without_daemon,
+    status: disks::status_without_daemon,
+    stop: disks::stop_without_daemon,
 };
 
 fn context(resumes: bool) -> Context {

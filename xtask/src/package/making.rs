@@ -47,6 +47,8 @@ pub fn build() -> Result<PathBuf> {
         "--locked",
         "--package",
         "cenote",
+        "--features",
+        "ublk",
     ]);
     ensure!(
         workspace::succeeds(&mut cargo)?,

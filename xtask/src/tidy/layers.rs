@@ -10,7 +10,7 @@ use std::process::Command;
 ///
 /// Commands stand as low as what they see: those of `zpool` and `zfs` see the protocol and tables
 /// of the format, and are compiled beside the crates that open pools.
-const LAYERS: [&str; 32] = [
+const LAYERS: [&str; 33] = [
     "base",
     "control",
     "advisor",
@@ -42,11 +42,15 @@ const LAYERS: [&str; 32] = [
     "engine",
     "frontends/ublk",
     "serve",
+    "daemon",
     "tools/cenote",
 ];
 
 /// Where commands are: only commands and programs use a package there.
 const COMMANDS: &str = "commands/";
+
+/// The daemon, which is the command `cenote daemon`, too.
+const DAEMON: &str = "daemon";
 
 /// Where programs are.
 const PROGRAMS: &str = "tools/";
@@ -152,7 +156,7 @@ pub(super) fn check(packages: &[Package], problems: &mut Vec<Problem>) {
                 problems.push(problem(package, message));
             }
             let may_command = height.is_none()
-                || [COMMANDS, PROGRAMS]
+                || [COMMANDS, DAEMON, PROGRAMS]
                     .iter()
                     .any(|place| package.directory.starts_with(place));
             if target.directory.starts_with(COMMANDS) && !may_command {

@@ -14,7 +14,7 @@ mod version;
 
 use std::ffi::OsString;
 
-use crate::{alarms, daemon};
+use cenote_daemon::{self as daemon, alarms};
 use cenote_own_commands::{
     clouds, devices, files, http, mounts, nbd, pools, snapshots, streams, ublk, volumes, zstream,
 };
@@ -326,6 +326,7 @@ mod tests {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
         for place in [
             "tools/cenote",
+            "daemon",
             "commands/own",
             "commands/watch",
             "commands/words",

@@ -2,8 +2,11 @@
 //!
 //! [`engine`] puts it together of the engine and what the engine is handed; [`resume`] brings back
 //! what a daemon had that was killed; [`restart`] replaces the one that runs; [`guard`] watches
-//! over its mounts; [`logging`] writes its log.
+//! over its mounts; [`logging`] writes its log, and [`alarms`] sends messages to people.
 
+#![forbid(unsafe_code)]
+
+pub mod alarms;
 pub mod disks;
 mod endpoint;
 mod engine;
@@ -32,7 +35,7 @@ use cenote_engine::{AlarmSetup, AlarmSource, MEMORY_MIN};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use zeroize::Zeroizing;
 
-use crate::alarms::AlarmFile;
+use alarms::AlarmFile;
 use cenote_connect::death;
 use cenote_connect::places::{Places, state_directory_of_process};
 use cenote_watch::dashboard::{self, Dashboard};
