@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// The text without control characters: names on a disk may have them, and terminals act on them.
+/// The text with control characters replaced by `?`. Names on a disk may have them, and terminals
+/// act on them.
 pub fn harmless(text: &str) -> Cow<'_, str> {
     let is_harmful = |c: char| c.is_control() && c != '\n' && c != '\t';
     match text.contains(is_harmful) {
