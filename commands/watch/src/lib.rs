@@ -1,10 +1,12 @@
 //! The daemon's measurements, in formats for people and other programs.
 //!
 //! The daemon answers one request with all its measurements ([`figures`]). All formats are
-//! generated from that answer, so they cannot disagree about a number. They are Prometheus' text
-//! format ([`exposition`]) with the names of other exporters next to ours ([`others`]), the tree of
-//! kstats ([`kstat`]), InfluxDB's lines ([`influx`]), and the tables of `arcstat` and
-//! `arc_summary`.
+//! generated from that answer, so they cannot disagree about a number:
+//!
+//! - Prometheus' text format ([`exposition`]), also with the names of other exporters ([`others`]);
+//! - the tree of kstats ([`kstat`]);
+//! - InfluxDB's lines ([`influx`]);
+//! - the tables of `arcstat` and `arc_summary`.
 //!
 //! The daemon serves the text format to Prometheus ([`page`]), and the [`dashboard`] to browsers.
 //! In a terminal, [`top`] shows the activity between two answers ([`sample`]), and [`health`] shows

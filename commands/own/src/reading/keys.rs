@@ -1,7 +1,7 @@
 //! Keys of encrypted datasets: from files, standard input or the terminal.
 //!
-//! A key is loaded when a dataset below its encryption root is first opened, because deriving a key
-//! from a passphrase takes a large part of a second.
+//! A key is loaded when a dataset below its encryption root is first opened. Deriving a key from a
+//! passphrase takes a large part of a second.
 
 use super::failure::Failure;
 use super::options::KeyOption;

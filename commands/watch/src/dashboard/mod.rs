@@ -3,8 +3,8 @@
 //! [`recorder`] samples the daemon every ten seconds, and [`history`] stores the samples. Each
 //! request for a page renders it on the server, from the samples and the daemon's answers. The
 //! pages work without scripts; `refresh.js` only replaces their contents. Pages load nothing from
-//! other servers, and the headers of each answer forbid it. [`access`] controls who may see and do
-//! what, [`actions`] is what they can do.
+//! other servers, and the headers of each answer forbid it. [`access`] decides the rights of each
+//! visitor, and [`actions`] performs the changes.
 //!
 //! `maud` generates all HTML and escapes its data.
 

@@ -1,8 +1,8 @@
 //! Checks that every option of every command is used.
 //!
 //! `zpool import -E` and `zfs send -U` were once accepted, and no code read them. So each
-//! subcommand is run with each of its options, together with other operands and options that it may
-//! need, against a daemon that accepts everything. The parser records which options were looked up
+//! subcommand is run with each of its options, against a daemon that accepts everything. Other
+//! operands and options are added as needed. The parser records which options were looked up
 //! (`getopt`). An option that no run looks up does nothing. And no command may succeed if it has
 //! ignored a given option.
 
