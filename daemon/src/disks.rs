@@ -1,10 +1,10 @@
-//! Disks of this machine that daemons left, for commands that find no daemon.
+//! Block devices of this machine that a dead daemon left, for commands without a daemon.
 
 use cenote_words::context::Context;
 
 pub use cenote_serve::{status_without_daemon, stop_without_daemon};
 
-/// Names disks of this machine that daemons left; whether there are any.
+/// Reports block devices of this machine that a daemon left. Returns whether there are any.
 pub fn complain_of_left(context: &mut Context) -> bool {
     let left = status_without_daemon().left;
     for disk in &left {

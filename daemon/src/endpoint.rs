@@ -1,11 +1,11 @@
-//! `/metrics` and the dashboard over HTTP: on a unix socket beside the control socket, and on TCP
-//! when that is wanted.
+//! Serves `/metrics` and the dashboard over HTTP: on a unix socket beside the control socket, and
+//! optionally on TCP.
 //!
-//! Both are pages of one server, as `cenote http` has them for files. [`limits`] says what clients
-//! may cost it. Measurements are collected once for all who ask within a second.
+//! One server has both, with the HTTP server that `cenote http` uses for files. [`limits`] bounds
+//! what clients may use. Measurements are collected at most once per second for all clients.
 //!
-//! Whoever reaches the TCP port sees names of pools, vdevs and datasets: it is off by default, and
-//! has no password. Only the dashboard can change something, for those who know its token.
+//! Clients of the TCP port can see names of pools, vdevs and datasets without a password, so the
+//! port is off by default. Only the dashboard can change something, after a login with its token.
 
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
@@ -32,12 +32,13 @@ use cenote_watch::figures::Figures;
 use cenote_watch::kstat::Sources;
 use cenote_watch::page::{SCRAPES, TURNED_AWAY, all};
 
-/// Answers that are younger are given again.
+/// Younger answers are sent again.
 const FRESH: Duration = Duration::from_secs(1);
-/// How long the daemon's end waits for answers under way.
+/// How long a stopping daemon waits for unfinished answers.
 const FAREWELL: Duration = Duration::from_secs(1);
 
-/// What clients may cost: scrapers and browsers send heads of a few hundred bytes and short forms.
+/// The limits of clients: scrapers and browsers send headers of a few hundred bytes and short
+/// forms.
 fn limits() -> Limits {
     Limits {
         connections: 128,
@@ -51,14 +52,14 @@ fn limits() -> Limits {
     }
 }
 
-/// What is served on all addresses.
+/// What all addresses share.
 struct Common {
     service: Arc<dyn Service>,
     dashboard: Dashboard,
     latest: Mutex<Option<(Instant, Bytes)>>,
 }
 
-/// The servers while they run.
+/// The running servers.
 #[derive(Default)]
 struct Servers {
     common: Option<Arc<Common>>,
@@ -66,11 +67,11 @@ struct Servers {
     own: Option<(String, Server)>,
     /// On a port.
     port: Option<(SocketAddr, Server)>,
-    /// Requests and refusals of servers that ended.
+    /// Requests and refusals of stopped servers.
     past: [u64; 2],
 }
 
-/// The servers, for those who look at them or switch them.
+/// The servers, shared by status requests and the switch.
 #[derive(Default)]
 struct Running(Mutex<Servers>);
 
@@ -81,14 +82,14 @@ impl Running {
 }
 
 impl Servers {
-    /// Where it is served.
+    /// The addresses on which it is served.
     fn addresses(&self) -> Vec<String> {
         let own = self.own.iter().map(|(path, _)| format!("unix:{path}"));
         let port = self.port.iter().map(|(address, _)| address.to_string());
         own.chain(port).collect()
     }
 
-    /// Serves it on a port that is listened on.
+    /// Starts serving on a bound port.
     fn begin(&mut self, bound: Bound, address: SocketAddr) -> Result<(), String> {
         let common = self.common.as_ref();
         let common = common.ok_or("the daemon starts or ends; try again")?;
@@ -163,7 +164,7 @@ impl Running {
     }
 }
 
-/// The sockets that are listened on.
+/// The listening sockets.
 pub struct Endpoint {
     unix: Bound,
     path: PathBuf,
@@ -176,8 +177,7 @@ pub struct Endpoint {
 impl Endpoint {
     /// Listens on `tcp`, and on a unix socket beside the control socket.
     ///
-    /// # Errors
-    /// `tcp` cannot be listened on, and why.
+    /// Why it cannot listen on `tcp`.
     pub fn bind(path: &Path, tcp: Option<&str>) -> Result<Self, String> {
         let mut unix = sockets()?;
         let port = tcp.map(|text| {
@@ -185,9 +185,9 @@ impl Endpoint {
             bound.map_err(|why| format!("cannot listen on {text}: {why}"))
         });
         let port = port.transpose()?;
-        // The lock of the control socket says that no other daemon has this one.
+        // The lock of the control socket ensures that no other daemon uses this one.
         let _ = std::fs::remove_file(path);
-        // Nobody asked for this one, so a daemon without it is better than none.
+        // The unix socket is optional: without it the daemon still runs.
         let without_socket = unix.add_private(path).err();
         Ok(Self {
             unix,
@@ -198,22 +198,21 @@ impl Endpoint {
         })
     }
 
-    /// A registry that has what this endpoint does.
+    /// A registry with this endpoint's measurements.
     pub fn registry(&self) -> Arc<Registry> {
         let registry = Registry::default();
         registry.add(&(Arc::clone(&self.running) as Arc<dyn Collect>));
         Arc::new(registry)
     }
 
-    /// What switches the port on and off while it is served.
+    /// The switch that opens and closes the port while it is served.
     pub fn switch(&self) -> Arc<dyn Switch> {
         Arc::clone(&self.running) as Arc<dyn Switch>
     }
 
     /// Serves until the result is dropped.
     ///
-    /// # Errors
-    /// The system has no threads for it.
+    /// No thread can be started.
     pub fn serve(self, service: &Arc<dyn Service>, dashboard: Dashboard) -> Result<Served, String> {
         let served = Served(self.running);
         let failed = |error: &dyn std::fmt::Display| {
@@ -258,21 +257,21 @@ fn handler(common: &Arc<Common>, port: Option<SocketAddr>) -> Handler {
     }
 }
 
-/// Sockets of a server with one thread.
+/// Sockets for a server with one thread.
 fn sockets() -> Result<Bound, String> {
     let mut bound = Bound::new(None).map_err(|error| error.to_string())?;
     bound.set_workers(1);
     Ok(bound)
 }
 
-/// A port that is listened on.
+/// A listening port.
 fn bound_to(text: &str) -> Result<(Bound, SocketAddr), String> {
     let mut bound = sockets()?;
     let address = listen_on(&mut bound, text)?;
     Ok((bound, address))
 }
 
-/// Listens on the first address of `text` that can be listened on.
+/// Listens on the first usable address of `text`.
 fn listen_on(bound: &mut Bound, text: &str) -> Result<SocketAddr, String> {
     let addresses = text.to_socket_addrs().map_err(|error| {
         format!("{error}. Give an address of this machine and a free port, such as 127.0.0.1:9134")
@@ -289,7 +288,7 @@ fn listen_on(bound: &mut Bound, text: &str) -> Result<SocketAddr, String> {
     Err(last.unwrap_or_else(|| "the name has no address; give another one".to_owned()))
 }
 
-/// Servers that run; they end when this is dropped, and their socket's name goes with them.
+/// Running servers. Dropping this stops them and removes their socket.
 pub struct Served(Arc<Running>);
 
 impl Drop for Served {
@@ -313,10 +312,10 @@ impl Drop for Served {
     }
 }
 
-/// What is served on one address.
+/// The pages on one address.
 struct ServedPages {
     common: Arc<Common>,
-    /// Where clients come in that do not come by the unix socket.
+    /// The port of clients that do not use the unix socket.
     port: Option<SocketAddr>,
 }
 
@@ -336,14 +335,14 @@ impl ServedPages {
     fn door(&self, request: &PageRequest) -> Door {
         match request.peer {
             None => Door::Socket,
-            // Without a port nobody comes by one.
+            // Clients with an address always come by a port.
             Some(_) => Door::Port(self.port.unwrap_or((Ipv4Addr::LOCALHOST, 0).into())),
         }
     }
 
-    /// All measurements as text, not older than a second.
+    /// All measurements as text, at most a second old.
     fn text(&self) -> Result<Bytes, ControlError> {
-        // Whoever comes meanwhile waits for the same answer.
+        // Concurrent requests wait for the same answer.
         let mut latest = self
             .common
             .latest
@@ -372,7 +371,7 @@ fn plain(status: u16, body: Bytes) -> PageAnswer {
     }
 }
 
-/// Takes the parts of an answer.
+/// Collects the parts of an answer.
 #[derive(Default)]
 struct Taken {
     figures: Figures,
@@ -398,7 +397,7 @@ impl Reply for Taken {
     }
 }
 
-/// Asks the daemon's own service, as somebody who may only look.
+/// Asks the daemon's own service, with read-only access.
 fn sources(service: &dyn Service) -> Result<Sources, ControlError> {
     let mut taken = Taken::default();
     let names = Vec::new();
@@ -414,7 +413,7 @@ fn sources(service: &dyn Service) -> Result<Sources, ControlError> {
         |row: &Dataset| Some((row.name.clone(), row.property("objsetid")?.value.number()?));
     Ok(Sources {
         figures: taken.figures,
-        // Groups are no metrics: nobody asks for them here.
+        // Transaction groups are not metrics and not requested here.
         groups: Vec::new(),
         object_sets: taken.datasets.iter().filter_map(number).collect(),
     })

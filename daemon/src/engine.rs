@@ -15,37 +15,37 @@ use super::mounter::FuseMounter;
 use cenote_connect::death::Before;
 use cenote_connect::places::{Places, state_directory_of_process};
 
-/// Memory taken for granted when nothing tells how much there is.
+/// The assumed memory of the machine if it cannot be determined.
 const MEMORY_FALLBACK: u64 = 1 << 30;
 
-/// How a daemon is to be.
+/// The configuration of a daemon.
 pub struct Wanted {
     /// Bytes for caches and buffers of all pools.
     pub memory: Option<u64>,
-    /// It leaves after its last pool is exported.
+    /// Exit after the last pool is exported.
     pub auto: bool,
-    /// Who is told when something is wrong.
+    /// Where to send alarms.
     pub alarms: AlarmSetup,
-    /// Whether those who may only look see where keys are.
+    /// Whether users with read-only access see the locations of keys.
     pub shows_keys: bool,
-    /// Where its own server of volumes listens.
+    /// The addresses of its own server of volumes.
     pub own_server: NbdListen,
     /// Its socket.
     pub socket: PathBuf,
-    /// Its files.
+    /// Its file paths.
     pub places: Places,
-    /// What the daemon before it left.
+    /// What its predecessor left.
     pub before: Before,
     /// The dashboard.
     pub dashboard: Arc<dyn Dashboard>,
-    /// Parts beside the engine that have figures.
+    /// The measurements of parts outside the engine.
     pub measured: Arc<Registry>,
 }
 
-/// What the daemon serves.
+/// The daemon's service.
 ///
-/// Dead mounts stay until something is mounted in their place: while they answer with errors, no
-/// program writes into the directories below them.
+/// Dead mounts stay until something is mounted in their place: while they return errors, no program
+/// writes into the directories below them.
 pub fn service(wanted: Wanted) -> Arc<dyn Service> {
     let Wanted { memory, auto, .. } = wanted;
     let version = env!("CARGO_PKG_VERSION").to_owned();
@@ -96,8 +96,8 @@ pub fn service(wanted: Wanted) -> Arc<dyn Service> {
     ))
 }
 
-/// Three eighths of what there is: with what the program itself and its heap take, at least half
-/// is left to others.
+/// Three eighths of the memory. The program itself and its heap need more, but at least half
+/// remains for others.
 fn default_memory() -> u64 {
     let total = memory_total().unwrap_or(MEMORY_FALLBACK);
     (total / 8 * 3).max(MEMORY_MIN)

@@ -1,4 +1,4 @@
-//! What the system and the control group say about memory.
+//! Memory figures of the system and the control group.
 
 use std::fs::read_to_string;
 use std::path::PathBuf;
@@ -8,10 +8,10 @@ use cenote_base::settings;
 use cenote_engine::MemoryGauge;
 use cenote_watch::memory::meminfo;
 
-/// Less than one part in so many available is short.
+/// Memory is short if less than one part in this many is available.
 const SHORT_PART: u64 = 32;
 
-/// Pressure stall information of the control group that the process is in, else of the system.
+/// Pressure stall information of the process's control group, otherwise of the system.
 pub struct SystemMemory {
     pressure: Option<PathBuf>,
 }
@@ -59,19 +59,19 @@ impl MemoryGauge for SystemMemory {
     }
 }
 
-/// Memory that the process may use: that of the machine, or less in a control group.
+/// The memory that the process may use: the machine's, or less in a control group.
 pub fn memory_total() -> Option<u64> {
     let machine = read_to_string("/proc/meminfo").ok();
     let machine = machine.and_then(|text| meminfo(&text, "MemTotal:"));
     let limits = groups().into_iter().flat_map(|group| {
-        // The second name is that of the first version of control groups.
+        // The last name belongs to cgroup v1.
         ["memory.max", "memory.high", "memory.limit_in_bytes"].map(|name| group.join(name))
     });
     let limits = limits.filter_map(|path| read_to_string(path).ok()?.trim().parse().ok());
     machine.into_iter().chain(limits).min()
 }
 
-/// The directories of the control groups that the process is in, the innermost first.
+/// The directories of the process's control groups, the innermost first.
 fn groups() -> Vec<PathBuf> {
     let text = read_to_string("/proc/self/cgroup").unwrap_or_default();
     groups_in(&text)
@@ -96,7 +96,7 @@ fn groups_in(text: &str) -> Vec<PathBuf> {
     found
 }
 
-/// The time in which some task waited for memory.
+/// The time in which at least one task waited for memory.
 fn stalled_in(text: &str) -> Option<Duration> {
     let line = text.lines().find_map(|line| line.strip_prefix("some "))?;
     let mut fields = line.split_whitespace();

@@ -1,14 +1,15 @@
-//! The process beside a daemon that lets it die.
+//! A helper process that lets a killed daemon exit.
 //!
-//! A thread that asks a FUSE server for something cannot be killed while the server has the
-//! request: the kernel waits for the answer. A daemon asks its own mounts now and then, for a
-//! directory to mount at, or a pool's device that is a file on another pool. If it is killed at
-//! that moment, the thread waits for workers that are gone, and keeps the connection open that it
-//! waits for: the process never ends, and holds its devices.
+//! A thread that waits for a FUSE server's answer cannot be killed while the server has the
+//! request. Sometimes a daemon accesses its own mounts: to find a mount point's directory, or
+//! because a pool's device is a file on another pool. If it is killed at that moment, the thread
+//! waits for worker threads that are gone, and also keeps the FUSE connection open. So the process
+//! never ends, and holds its devices.
 //!
-//! So a small process of the same program holds the kernel's switches of all connections, and turns
-//! them when the daemon's threads go: it is signalled when the thread that started it ends, which
-//! does nothing else and can always be killed. It serves no pool and touches no mount.
+//! The guard is a small process of the same program. It has the kernel's abort files of all FUSE
+//! connections open, and writes to them when the daemon's threads end. The kernel signals the guard
+//! when the thread that started it ends; that thread does nothing else, so it can always be killed.
+//! The guard serves no pool and accesses no mount.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -24,17 +25,17 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use signal_hook::consts::SIGTERM;
 
-/// The operand of `cenote daemon` that is this process.
+/// The operand of `cenote daemon` that runs the guard.
 pub const OPERAND: &str = "guard";
 
-/// So long a daemon may take to end by itself, once one of its threads has.
+/// How long a daemon may take to exit, once its thread has ended.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// The daemon's side.
+/// The daemon's side: the pipe to the guard.
 #[derive(Debug)]
 pub struct Guard(Mutex<ChildStdin>);
 
-/// That a connection is looked after.
+/// A connection that the guard watches until this is dropped.
 #[derive(Debug)]
 pub struct Guarded {
     guard: Arc<Guard>,
@@ -42,9 +43,8 @@ pub struct Guarded {
 }
 
 impl Guard {
-    /// Starts the process.
+    /// Starts the guard.
     ///
-    /// # Errors
     /// If it cannot be started.
     pub fn start() -> io::Result<Self> {
         let program = std::env::current_exe()?;
@@ -55,14 +55,14 @@ impl Guard {
                 let mut command = Command::new(program);
                 let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
                 command.args(["daemon", OPERAND, &thread]).current_dir("/");
-                // Signals of a terminal are the daemon's.
+                // In a process group of its own: the terminal's signals are meant for the daemon.
                 command.process_group(0).stdin(Stdio::piped());
                 command.stdout(Stdio::null()).stderr(Stdio::null());
                 let child = command.spawn().and_then(|mut child| {
                     let pipe = child.stdin.take();
                     pipe.ok_or_else(|| io::Error::other("there is no pipe to it"))
                 });
-                // The receiver waits for exactly this.
+                // The receiver is waiting, so this cannot fail.
                 let _ = sender.send(child);
                 loop {
                     std::thread::park();
@@ -72,7 +72,7 @@ impl Guard {
         Ok(Self(Mutex::new(pipe)))
     }
 
-    /// Has a connection looked after until what this returns goes.
+    /// Makes the guard watch a connection until the result is dropped.
     pub fn watch(self: &Arc<Self>, connection: u32) -> Guarded {
         self.tell('+', connection);
         Guarded {
@@ -83,7 +83,7 @@ impl Guard {
 
     fn tell(&self, sign: char, connection: u32) {
         let mut pipe = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A guard that was killed guards nothing; the daemon works without.
+        // If the guard was killed, connections are not watched; the daemon works without it.
         let _ = writeln!(pipe, "{sign}{connection}");
     }
 }
@@ -94,10 +94,10 @@ impl Drop for Guarded {
     }
 }
 
-/// The process: until the daemon closes the pipe, or dies. `thread` of the daemon started it.
+/// Runs the guard until the daemon closes the pipe or dies. `thread` is the daemon's thread that
+/// started it.
 ///
-/// # Errors
-/// If it cannot be told of that.
+/// If it cannot register for the signals.
 pub fn run(thread: &str) -> io::Result<()> {
     let (mut signalled, signals) = UnixStream::pair()?;
     signal_hook::low_level::pipe::register(SIGTERM, signals)?;
@@ -108,7 +108,7 @@ pub fn run(thread: &str) -> io::Result<()> {
         current: limit.maximum,
         maximum: limit.maximum,
     };
-    // With fewer descriptors fewer connections are looked after.
+    // If this fails, the guard can watch fewer connections.
     let _ = setrlimit(Resource::Nofile, raised);
     let starter = PathBuf::from(format!("/proc/{parent}/task/{thread}"));
     let mut connections = Connections::default();
@@ -119,7 +119,8 @@ pub fn run(thread: &str) -> io::Result<()> {
             Event::News if connections.take_news()? => {}
             Event::News => return Ok(()),
             Event::Signal => {
-                // Anybody may send one; whether the thread is gone is seen after the grace.
+                // Any process may send this signal. After the grace period, check whether the
+                // thread is gone.
                 signalled.read(&mut [0; 16]).map(drop)?;
                 is_suspicious = true;
             }
@@ -132,9 +133,9 @@ pub fn run(thread: &str) -> io::Result<()> {
     }
 }
 
-/// What the process waits for.
+/// What the guard waits for.
 enum Event {
-    /// The daemon tells of connections, or closed the pipe.
+    /// The daemon sent connections, or closed the pipe.
     News,
     Signal,
     TimeIsUp,
@@ -158,16 +159,16 @@ fn wait_for(signalled: &UnixStream, wait: Option<Duration>) -> io::Result<Event>
     }
 }
 
-/// The switches of the daemon's connections.
+/// The abort files of the daemon's connections.
 #[derive(Default)]
 struct Connections {
     switches: BTreeMap<u32, OwnedFd>,
-    /// The beginning of a line whose end has not come.
+    /// The beginning of an incomplete line.
     unread: Vec<u8>,
 }
 
 impl Connections {
-    /// Takes what the daemon tells; false if that was all.
+    /// Reads the daemon's messages; returns false at the end of the pipe.
     fn take_news(&mut self) -> io::Result<bool> {
         let mut piece = [0; 4096];
         let length = rustix::io::read(rustix::stdio::stdin(), &mut piece)?;
@@ -178,7 +179,7 @@ impl Connections {
             let text = text.trim_end();
             match (text.split_at_checked(1), text.get(1..).map(str::parse)) {
                 (Some(("+", _)), Some(Ok(number))) => {
-                    // Not everybody may have it.
+                    // Only the mount's user and root can open the file.
                     if let Ok(switch) = cenote_fuse::abort_handle(number) {
                         self.switches.insert(number, switch);
                     }
@@ -190,10 +191,10 @@ impl Connections {
         Ok(length > 0)
     }
 
-    /// Ends all connections.
+    /// Aborts all connections.
     fn end(self) {
         for switch in self.switches.values() {
-            // One that has ended already needs nothing.
+            // A connection that has already ended needs nothing.
             let _ = rustix::io::write(switch, b"1");
         }
     }

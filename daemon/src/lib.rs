@@ -1,8 +1,8 @@
 //! `cenote daemon`: a process that keeps pools open for all other commands.
 //!
-//! [`engine`] puts it together of the engine and what the engine is handed; [`resume`] brings back
-//! what a daemon had that was killed; [`restart`] replaces the one that runs; [`guard`] watches
-//! over its mounts; [`logging`] writes its log, and [`alarms`] sends messages to people.
+//! [`engine`] assembles the daemon. [`resume`] imports and mounts the pools of a dead daemon again.
+//! [`restart`] replaces the running daemon. [`guard`] aborts the mounts of a killed one.
+//! [`logging`] writes the log, and [`alarms`] sends messages to people.
 
 #![forbid(unsafe_code)]
 
@@ -64,8 +64,8 @@ pub const COMMAND: Command = Command {
             anything. 'forget POOL' ends that a missing pool is expected, also at later starts.\n\
             'log' prints the daemon's messages.\n\
             'dashboard' says where the dashboard is served. With ADDRESS:PORT it is served there,\n\
-            too, until the daemon ends; 'on' is 127.0.0.1:9134. Anybody who reaches the port may\n\
-            read. 'off' ends that.",
+            too, until the daemon ends; 'on' is 127.0.0.1:9134. Anyone with access to the port\n\
+            may read. 'off' ends that.",
     flags: flags! {
         'j' "json" _ "print JSON";
         _ "auto" _ "run: leave after the last pool is exported";
@@ -80,8 +80,8 @@ pub const COMMAND: Command = Command {
         _ "nbd-tls" "DIRECTORY" "run: encrypt that with the certificates in this directory;\n\
             clients need one, too; $CENOTE_NBD_TLS";
         _ "metrics-listen" "ADDRESS:PORT" "run: serve the dashboard and /metrics on this port,\n\
-            too; anybody who reaches it may read; $CENOTE_METRICS_LISTEN";
-        _ "dashboard-token-file" "FILE" "run: whoever gives the token in this file may scrub,\n\
+            too; anyone with access to it may read; $CENOTE_METRICS_LISTEN";
+        _ "dashboard-token-file" "FILE" "run: users with the token in this file may scrub,\n\
             clear errors and take snapshots from the dashboard;\n\
             $CENOTE_DASHBOARD_TOKEN_FILE";
         _ "others" "WHAT" "run: what other users may look at: 'none', 'pools' (the default:\n\
@@ -119,7 +119,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
             arguments.only(RUN)?;
             serve(arguments)
         }
-        // Not for people: the daemon's own helper.
+        // Not for users: the daemon's helper process.
         [guard::OPERAND, thread] => match guard::run(thread) {
             Ok(()) => Ok(0),
             Err(error) => failed(error.to_string()),
@@ -164,19 +164,19 @@ fn socket() -> PathBuf {
     absolute(socket_of_process())
 }
 
-/// A path that means the same wherever the process goes.
+/// An absolute path, which stays valid when the process changes its directory.
 fn absolute(path: PathBuf) -> PathBuf {
     std::path::absolute(&path).unwrap_or(path)
 }
 
-/// Leaves the directory that the daemon was started in: on a file system of its own it would keep
-/// that busy, and keep it from ever being unmounted.
+/// Leaves the daemon's start directory. Otherwise its file system would stay busy and could never
+/// be unmounted.
 fn leave_directory() -> Result<(), Stop> {
     let left = std::env::set_current_dir("/");
     left.or_else(|error| failed(format!("cannot change to the directory '/': {error}")))
 }
 
-/// What other users may look at.
+/// What other users may read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Others {
     None,
@@ -184,7 +184,7 @@ enum Others {
     Keys,
 }
 
-/// The variable that says so to daemons that start by themselves.
+/// The variable for daemons that are started automatically.
 const OTHERS: &str = "CENOTE_OTHERS";
 
 fn others(arguments: &Arguments) -> Result<Others, Stop> {
@@ -200,14 +200,14 @@ fn others(arguments: &Arguments) -> Result<Others, Stop> {
     }
 }
 
-/// Where metrics are served without TCP.
+/// The unix socket for metrics.
 fn metrics_socket(socket: &Path) -> PathBuf {
     let mut path = socket.as_os_str().to_owned();
     path.push(".metrics");
     PathBuf::from(path)
 }
 
-/// Listens for those who ask for metrics.
+/// Opens the endpoint for metrics and the dashboard.
 fn metrics_endpoint(arguments: &Arguments, socket: &Path) -> Result<Endpoint, Stop> {
     let given = arguments.last("metrics-listen").map(|word| word.to_owned());
     let variable = || std::env::var_os("CENOTE_METRICS_LISTEN").filter(|word| !word.is_empty());
@@ -222,7 +222,7 @@ fn metrics_endpoint(arguments: &Arguments, socket: &Path) -> Result<Endpoint, St
     endpoint.map_err(|why| Stop::Failed(format!("--metrics-listen: {why}")))
 }
 
-/// The port of the dashboard where nobody names one.
+/// The default address of the dashboard.
 const DASHBOARD: &str = "127.0.0.1:9134";
 
 /// `cenote daemon dashboard [on|off|ADDRESS:PORT]`.
@@ -255,7 +255,7 @@ fn dashboard_command(words: &[&str], context: &mut Context) -> Outcome {
     Ok(0)
 }
 
-/// The token that opens the dashboard's actions.
+/// The token for the dashboard's actions.
 fn dashboard_token(arguments: &Arguments) -> Result<Option<Zeroizing<String>>, Stop> {
     let given = arguments
         .last("dashboard-token-file")
@@ -266,7 +266,7 @@ fn dashboard_token(arguments: &Arguments) -> Result<Option<Zeroizing<String>>, S
     token.transpose().map_err(Stop::Failed)
 }
 
-/// Where the server of volumes listens that go by the property `cenote:nbd`.
+/// The addresses of the server for volumes with the property `cenote:nbd`.
 fn own_server(arguments: &Arguments, socket: &Path) -> Result<NbdListen, Stop> {
     let given = |option: &str, variable: &str| {
         let given = arguments.last(option).map(|word| word.to_owned());
@@ -292,7 +292,7 @@ fn own_server(arguments: &Arguments, socket: &Path) -> Result<NbdListen, Stop> {
     })
 }
 
-/// Tells systemd something, if it wants to know (sd_notify(3)).
+/// Sends a notification to systemd, if it wants any (sd_notify(3)).
 fn notify_service(state: &str) {
     let Some(path) = std::env::var_os("NOTIFY_SOCKET") else {
         return;
@@ -311,7 +311,7 @@ fn notify_service(state: &str) {
     }
 }
 
-/// Tells systemd the line that `systemctl status` shows.
+/// Sends systemd the line that `systemctl status` shows.
 fn notify_state(state: &str) {
     notify_service(&format!("STATUS={state}"));
 }
@@ -346,7 +346,7 @@ fn serve(arguments: &Arguments) -> Outcome {
     let places = Places::of_process(&socket);
     leave_directory()?;
     begin_log(&places, &socket, &notes);
-    // Before the note of the daemon before is replaced.
+    // Read the predecessor's note before it is replaced.
     let before = death::found_at_start(&socket, server.took_over());
     if let Err(error) = server.leave_note(&places.note()) {
         log::warn!("{}.note is not written: {error}", socket.display());
@@ -387,7 +387,7 @@ fn serve(arguments: &Arguments) -> Outcome {
     Ok(0)
 }
 
-/// Begins the log with what was said before there was one.
+/// Begins the log with earlier messages.
 fn begin_log(places: &Places, socket: &Path, notes: &[String]) {
     logging::begin(places.log.clone());
     log::info!(
@@ -398,7 +398,7 @@ fn begin_log(places: &Places, socket: &Path, notes: &[String]) {
     notes.iter().for_each(|note| log::warn!("{note}"));
 }
 
-/// What the signals set that end the daemon.
+/// A flag that SIGTERM, SIGINT and SIGHUP set to stop the daemon.
 fn stop_on_signals() -> Result<Arc<AtomicBool>, Stop> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGTERM, SIGINT, SIGHUP] {
@@ -408,7 +408,7 @@ fn stop_on_signals() -> Result<Arc<AtomicBool>, Stop> {
     Ok(stop)
 }
 
-/// Whoever started us stops reading once we listen; a closed pipe must not end us.
+/// The process that started us stops reading once we listen; a closed pipe must not end us.
 fn leave_terminal() -> Result<(), Stop> {
     logging::leave_console();
     let null = std::fs::File::options().write(true).open("/dev/null");
@@ -420,13 +420,13 @@ fn leave_terminal() -> Result<(), Stop> {
     Ok(())
 }
 
-/// Forgets what a daemon had that died, and takes its dead mounts away.
+/// Forgets what a dead daemon had, and unmounts its dead mounts.
 fn forget(context: &mut Context) -> Outcome {
     let socket = socket();
     let death = death::of_socket(&socket).or_else(|| death::before_this(&socket));
     match context.ask(Request::DaemonForget) {
         Ok(_) => {}
-        // Nobody runs. Whoever starts one now reads the record after taking the socket's lock.
+        // No daemon runs. One that starts now reads the record only after it has the socket's lock.
         Err(ControlError::Unreachable { .. }) => {
             if death.is_some() {
                 forget_traces(&socket)?;
@@ -460,7 +460,7 @@ fn forget(context: &mut Context) -> Outcome {
         ));
     }
     context.forget_death();
-    // Of these no record says whose they are: perhaps of a daemon on another socket.
+    // These are in no record; they may belong to a daemon on another socket.
     for place in loss.iter().flat_map(|loss| &loss.dead_mounts) {
         context.complain(&format!(
             "a dead mount stays at {place}; 'cenote unmount {}' takes it away",
@@ -470,13 +470,13 @@ fn forget(context: &mut Context) -> Outcome {
     Ok(code)
 }
 
-/// Takes away what a daemon that died left: its record, or one that cannot be read, and its socket.
+/// Removes a dead daemon's traces: its record, even if unreadable, and its socket.
 fn forget_traces(socket: &Path) -> Result<(), Stop> {
     let beside = beside_socket(socket);
     let file = Places::of_socket(socket).record;
     for file in file.iter().chain([&beside]) {
         let removed = record::remove(file);
-        // What is no file is somebody's, and is kept.
+        // If it is not a regular file, it is not ours, and is only moved aside.
         let removed = removed.or_else(|_| record::set_aside(file).map(drop));
         removed.or_else(|error| failed(format!("{}: {error}", file.display())))?;
     }
@@ -497,7 +497,7 @@ fn print_log(arguments: &Arguments, context: &mut Context) -> Outcome {
     }
 }
 
-/// What `status -j` prints.
+/// The output of `status -j`.
 fn status_json(status: &DaemonStatus) -> Json {
     let mut object = Object::new();
     object.put("version", status.version.as_str());

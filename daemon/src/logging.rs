@@ -1,15 +1,15 @@
 //! The daemon's log.
 //!
-//! Whoever has something to say uses the macros of the crate `log`. What they say goes into a file,
-//! a line each with time, process and level, and to standard error where somebody may read that:
-//! warnings on a terminal, all of it with priorities for the journal under systemd.
+//! All code logs with the macros of the crate `log`. Messages go to a file, one per line with time,
+//! process and level, and to standard error if it is read: warnings on a terminal, everything with
+//! priorities for the journal under systemd.
 //!
-//! *Invariant: nobody waits for the log's disk*, which may be slow or ill itself. Lines go through
-//! a bounded queue to a thread; what finds no place is counted, and the count is written. Only who
-//! ends the process waits a moment (`flush`).
+//! *Invariant: no caller waits for the log's disk*, which may be slow or failing. Lines go through
+//! a bounded queue to a thread. Lines that do not fit are counted, and the count is logged. Only
+//! the end of the process waits a moment (`flush`).
 //!
-//! The file is bounded: at [`SIZE_MAX`] it becomes `daemon.log.1`, and so on up to
-//! [`FILES_MAX`]. Several daemons may write to one file.
+//! The file is bounded. At [`SIZE_MAX`] it becomes `daemon.log.1`, and so on up to [`FILES_MAX`].
+//! Several daemons may write to one file.
 
 use std::fs::{self, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -27,17 +27,17 @@ use log::{Level, LevelFilter, Log, Metadata, Record};
 use cenote_words::context::{Context, Outcome, failed};
 use cenote_words::format::harmless::harmless;
 
-/// Bytes of a file before the next is begun.
+/// Maximum size of a file before the next one is begun.
 const SIZE_MAX: u64 = 1 << 20;
-/// Files that are kept beside the newest.
+/// Number of older files that are kept.
 const FILES_MAX: u32 = 4;
-/// Lines that wait to be written.
+/// Maximum number of queued lines.
 const QUEUE_MAX: usize = 1024;
-/// Bytes of a message.
+/// Maximum size of a message.
 const MESSAGE_MAX: usize = 4096;
 /// How long the end of the process waits for its last lines.
 const FLUSH_WAIT: Duration = Duration::from_secs(2);
-/// How often `-f` looks for new lines.
+/// How often `-f` checks for new lines.
 const FOLLOW_PERIOD: Duration = Duration::from_millis(200);
 
 enum Entry {
@@ -45,12 +45,12 @@ enum Entry {
     Flush(SyncSender<()>),
 }
 
-/// Where standard error leads.
+/// What standard error is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Console {
-    /// To somebody who reads warnings.
+    /// A terminal, or anything else than the journal.
     People,
-    /// To the journal.
+    /// The journal.
     Journal,
 }
 
@@ -60,20 +60,20 @@ struct DaemonLog {
     console: Console,
 }
 
-/// The one of this process.
+/// The log of this process.
 static LOG: OnceLock<DaemonLog> = OnceLock::new();
 
-/// Whether standard error is still read: an auto-started daemon leaves the terminal.
+/// Whether standard error is still read: an auto-started daemon detaches from the terminal.
 static HAS_CONSOLE: AtomicBool = AtomicBool::new(true);
 
-/// Has everything that is said go to the log in `file`, and panics too.
+/// Sends all messages and panics to the log in `file`.
 pub fn begin(file: Option<PathBuf>) {
     let log = LOG.get_or_init(|| DaemonLog {
         queue: file.and_then(start_writer),
         dropped: AtomicU64::new(0),
         console: console(),
     });
-    // Only a test could have set one before.
+    // Only a test can have set a logger before.
     cenote_base::rt::report_wrong_order();
     if log::set_logger(log).is_ok() {
         log::set_max_level(LevelFilter::Info);
@@ -86,12 +86,12 @@ pub fn begin(file: Option<PathBuf>) {
     }));
 }
 
-/// From now on nobody reads standard error.
+/// Stops writing to standard error, which is no longer read.
 pub fn leave_console() {
     HAS_CONSOLE.store(false, Ordering::Release);
 }
 
-/// Whether standard error is the journal, as systemd says (systemd.exec(5), `JOURNAL_STREAM`).
+/// Whether standard error is the journal, according to systemd (systemd.exec(5), `JOURNAL_STREAM`).
 fn console() -> Console {
     let named = std::env::var("JOURNAL_STREAM").unwrap_or_default();
     let own = rustix::fs::fstat(std::io::stderr());
@@ -113,12 +113,12 @@ fn start_writer(file: PathBuf) -> Option<SyncSender<Entry>> {
     }
 }
 
-/// Writes what comes.
+/// Writes the queued lines.
 ///
-/// The directory is made at the beginning only: a package that is purged removes it while the last
-/// daemon ends, and its last line must not bring it back.
+/// The directory is created only at the start. Purging a package removes it while the last daemon
+/// ends, and the daemon's last line must not create it again.
 fn write_all(file: &Path, entries: &Receiver<Entry>) {
-    // What is wrong with it is said when the file cannot be opened.
+    // If this fails, opening the file reports the error.
     let _ = fs::create_dir_all(file.parent().unwrap_or(Path::new("/")));
     let mut has_failed = false;
     for entry in entries {
@@ -131,13 +131,13 @@ fn write_all(file: &Path, entries: &Receiver<Entry>) {
                 }
                 Err(_) => {}
             },
-            // Who waits may have given up.
+            // The waiting thread may have timed out.
             Entry::Flush(done) => drop(done.send(())),
         }
     }
 }
 
-/// The name of the file that was the newest so many files ago.
+/// The name of the file `age` generations ago.
 fn older(file: &Path, age: u32) -> PathBuf {
     match age {
         0 => file.to_owned(),
@@ -149,18 +149,18 @@ fn older(file: &Path, age: u32) -> PathBuf {
     }
 }
 
-/// Adds a line. The file is opened for each, as another daemon may have begun a new one.
+/// Appends a line. The file is opened each time, because another daemon may have begun a new one.
 fn append(file: &Path, line: &str) -> std::io::Result<()> {
     let mut options = File::options();
-    // Names of datasets and of damaged files are in it.
+    // It contains names of datasets and of damaged files.
     options.append(true).create(true).mode(0o640);
     let mut log = regular::open_with(&mut options, file)?;
     if log.metadata()?.len() >= SIZE_MAX {
         rustix::fs::flock(&log, rustix::fs::FlockOperation::LockExclusive)?;
-        // Another daemon may have done it while this one waited.
+        // Another daemon may have done this while we waited for the lock.
         if fs::metadata(file).is_ok_and(|now| now.len() >= SIZE_MAX) {
             for age in (0..FILES_MAX).rev() {
-                // There may be none of this age yet.
+                // There may be no file of this age yet.
                 let _ = fs::rename(older(file, age), older(file, age + 1));
             }
         }
@@ -195,7 +195,7 @@ fn formed(level: Level, message: &str) -> String {
     format!("{when} [{}] {level:<5} {message}\n", std::process::id())
 }
 
-/// A message in one line, without what a terminal obeys.
+/// A message in one line, without control characters.
 fn plain(message: &str) -> String {
     let mut end = message.len().min(MESSAGE_MAX);
     while !message.is_char_boundary(end) {
@@ -225,7 +225,7 @@ impl Log for DaemonLog {
                 }
                 (Console::People, _) => None,
             };
-            // Nobody may read it; the file has it, too.
+            // It may not be writable; the file has the message, too.
             let _ = line.map(|line| std::io::stderr().write_all(line.as_bytes()));
         }
         self.put(formed(record.level(), &message));
@@ -250,7 +250,7 @@ impl Log for DaemonLog {
     }
 }
 
-/// `cenote daemon log`: the last `count` lines, and with `follow` those to come.
+/// `cenote daemon log`: the last `count` lines, and with `follow` new ones.
 pub fn show(file: &Path, count: usize, follow: bool, context: &mut Context) -> Outcome {
     let (lines, mut position) = match last_lines(file, count) {
         Ok(found) => found,
@@ -267,7 +267,7 @@ pub fn show(file: &Path, count: usize, follow: bool, context: &mut Context) -> O
     while follow && !context.output_gone() {
         context.flush();
         std::thread::sleep(FOLLOW_PERIOD);
-        // It may be gone for a moment, while the next is begun.
+        // The file may be missing for a moment, while the next one is begun.
         if let Ok(more) = lines_since(file, &mut position) {
             context.print_bytes(&more);
         }
@@ -275,7 +275,7 @@ pub fn show(file: &Path, count: usize, follow: bool, context: &mut Context) -> O
     Ok(0)
 }
 
-/// Which file was read, and how far.
+/// The identity of the current file, and the position in it.
 type Position = (u64, u64);
 
 fn last_lines(file: &Path, count: usize) -> std::io::Result<(Vec<u8>, Position)> {
@@ -301,7 +301,7 @@ fn lines_since(file: &Path, position: &mut Position) -> std::io::Result<Vec<u8>>
     let mut log = regular::open(file)?;
     let inode = log.metadata()?.ino();
     if inode != position.0 {
-        // The rest of the one before.
+        // The rest of the previous file.
         if let Ok(mut before) = regular::open(&older(file, 1))
             && before.metadata()?.ino() == position.0
         {
@@ -325,7 +325,7 @@ mod tests {
         let file = directory.path().join("logs/daemon.log");
         fs::create_dir(directory.path().join("logs")).expect("made");
         let line = |number: usize| format!("{number:06} {}\n", "x".repeat(1000));
-        // Eight files' worth.
+        // More than a file can hold, several times.
         let all = 8 * 1040;
         let mut position = (0, 0);
         let mut followed = 0;
@@ -333,7 +333,7 @@ mod tests {
             append(&file, &line(number)).expect("written");
             followed += lines_since(&file, &mut position).expect("read").len();
         }
-        assert_eq!(followed, all * line(0).len(), "who follows sees each line");
+        assert_eq!(followed, all * line(0).len(), "every line is followed");
         let files = fs::read_dir(directory.path().join("logs")).expect("a directory");
         let sizes: Vec<u64> = files
             .map(|file| file.expect("a file").metadata().expect("metadata").len())
@@ -348,8 +348,8 @@ mod tests {
         assert!(lines == expected.as_bytes());
     }
 
-    /// A package was purged while its daemon ended. The daemon's last line made the directory of
-    /// logs again, which then stayed for ever.
+    /// When a package was purged while its daemon ended, the daemon's last line recreated the log
+    /// directory, which then remained.
     #[test]
     fn a_directory_that_was_removed_stays_away() {
         let directory = tempfile::tempdir().expect("a directory");

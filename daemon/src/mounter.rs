@@ -1,4 +1,4 @@
-//! How the daemon mounts file systems: through FUSE.
+//! Mounts file systems for the daemon, through FUSE.
 
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -18,12 +18,12 @@ use super::guard::{Guard, Guarded};
 /// Mounts through FUSE.
 #[derive(Default)]
 pub struct FuseMounter {
-    /// Ends the connections of a daemon that was killed; without it they end as far as they can.
+    /// Aborts the connections if the daemon is killed; without it, some may remain.
     guard: Option<Arc<Guard>>,
 }
 
 impl FuseMounter {
-    /// With a process beside that looks after the connections.
+    /// With a guard process that watches the connections.
     pub fn guarded() -> Self {
         let guard = Guard::start().map(Arc::new);
         if let Err(error) = &guard {
@@ -129,11 +129,11 @@ struct FuseMount {
     mount: Mount,
     files: Arc<DatasetFiles>,
     name: String,
-    /// As they are now.
+    /// The current switches.
     switches: Mutex<MountSwitches>,
 }
 
-/// What the kernel has to know.
+/// The switches that the kernel must know.
 fn options_of(switches: &MountSwitches) -> [bool; 5] {
     let MountSwitches {
         exec,
@@ -146,7 +146,8 @@ fn options_of(switches: &MountSwitches) -> [bool; 5] {
     [exec, devices, setuid, read_only, atime]
 }
 
-/// Whether the files can obey without the kernel: they do not note reads, and refuse changes.
+/// Whether the file server can apply the change without the kernel: no atime updates, and refusing
+/// changes.
 fn is_for_files(before: &MountSwitches, after: &MountSwitches) -> bool {
     let kept = MountSwitches {
         atime: after.atime,
@@ -207,7 +208,8 @@ impl Mounted for FuseMount {
         }
         match self.mount.change(&mount_options(&self.name, switches)) {
             Ok(()) => {}
-            // Files are open for writing. The kernel goes on with them; they are refused here.
+            // Files are open for writing. The kernel keeps accepting writes, so our server refuses
+            // them.
             Err(MountError::Busy) if switches.read_only => {}
             Err(MountError::NotPermitted) if is_for_files(&now, switches) => {}
             Err(MountError::Busy | MountError::NotPermitted | MountError::Covered) => {
@@ -252,7 +254,7 @@ impl Mounted for FuseMount {
     }
 }
 
-/// A process that has a mount, as clients know it.
+/// A process that uses a mount, in the protocol's types.
 fn holder_of(holder: cenote_fuse::Holder) -> Holder {
     Holder {
         pid: holder.pid,
@@ -263,9 +265,9 @@ fn holder_of(holder: cenote_fuse::Holder) -> Holder {
     }
 }
 
-/// A reason of `fusermount3`, with what to do about systems that do not suit it.
+/// An error of `fusermount3`, with advice for unsuitable systems.
 fn with_hint(reason: &str) -> String {
-    // The program says its own name, too.
+    // The program prints its own name, too.
     let reason = reason.replacen("fusermount3: fusermount3: ", "fusermount3: ", 1);
     if reason.contains("/etc/mtab") {
         return format!("{reason}; 'ln -s /proc/self/mounts /etc/mtab' as root mends that");
@@ -280,7 +282,7 @@ fn with_hint(reason: &str) -> String {
 mod tests {
     use super::*;
 
-    /// This used to be called an internal error.
+    /// Previously, this was reported as an internal error.
     #[test]
     fn a_missing_mtab_is_told_with_its_remedy() {
         let reason = "fusermount3: failed to open /etc/mtab: No such file or directory";
@@ -296,7 +298,7 @@ mod tests {
         assert_eq!(with_hint("busy"), "busy");
     }
 
-    /// A daemon that may not change its mounts obeys what its files can.
+    /// If the kernel refuses to change a mount, the file server applies what it can.
     #[test]
     fn files_refuse_what_the_kernel_would_not() {
         let all = MountSwitches {

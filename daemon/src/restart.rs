@@ -1,14 +1,13 @@
-//! `cenote daemon restart`: another daemon, of the program as it is now, continues with what this
-//! one has.
+//! `cenote daemon restart`: a new daemon, of the installed program, takes over what this one has.
 //!
-//! A daemon that is stopped forgets what only commands gave it: pools that are in no cache file,
-//! mounts in other places, volumes and sites that are served. One that is stopped for a restart
-//! leaves its record as it was before it let go of the first mount, and `resume` brings back all of
-//! it, as after a crash. The record says that nobody died. A daemon of an older version leaves
-//! none: the record that was read before is put back then.
+//! A stopped daemon forgets what only commands gave it: pools that are in no cache file, mounts in
+//! other places, served volumes and sites. For a restart, it keeps its record as it was before the
+//! first unmount. `resume` then restores everything, as after a crash, but the record says that no
+//! daemon died. Daemons of older versions do not keep it; then the record that was read before is
+//! stored again.
 //!
-//! Keys that are in no file cannot be brought back. While one is loaded there is no restart, unless
-//! it is forced: file systems would be gone until somebody types the key.
+//! Keys that are in no file cannot be loaded again. If such a key is loaded, a restart needs `-f`:
+//! its file systems would be unavailable until a user types the key.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -21,7 +20,7 @@ use cenote_connect::places::Places;
 use cenote_connect::service_unit;
 use cenote_words::context::{Context, Outcome, Stop, failed};
 
-/// How long a daemon that was stopped may take to end.
+/// How long a stopped daemon may take to exit.
 const END_WAIT: Duration = Duration::from_secs(60);
 
 const POLL_INTERVAL: Duration = Duration::from_millis(10);
@@ -42,8 +41,8 @@ pub fn run(is_forced: bool, socket: &Path, context: &mut Context) -> Outcome {
     let unit_scope = service_unit::scope_on_duty(socket);
     if !status.auto && unit_scope.is_none() {
         return failed(format!(
-            "cannot restart the daemon (process {}): somebody started it with 'cenote daemon run', \
-             and only they know with which options. Stop it with 'cenote daemon stop', start it as \
+            "cannot restart the daemon (process {}): it was started with 'cenote daemon run', \
+             and its options are not recorded. Stop it with 'cenote daemon stop', start it as \
              before, then run 'cenote daemon resume'",
             status.pid
         ));
@@ -88,14 +87,14 @@ fn refuse_where_keys_are_lost(context: &mut Context) -> Result<(), Stop> {
     };
     failed(format!(
         "cannot restart the daemon: the keys of these are loaded and are in no file: {}. Their \
-         file systems would be gone until somebody runs 'zfs load-key {}' and 'zfs mount -a'. \
-         'cenote daemon restart -f' restarts all the same",
+         file systems would be unavailable until you run 'zfs load-key {}' and 'zfs mount -a'. \
+         'cenote daemon restart -f' restarts it anyway",
         roots.join(", "),
         shell_word(first),
     ))
 }
 
-/// What the daemon that runs has, and where it is written down; `None` if it has nothing.
+/// The running daemon's record and its path; `None` if it has no pools.
 fn record_to_keep(socket: &Path) -> Result<Option<(PathBuf, DaemonRecord)>, Stop> {
     let places = Places::of_socket(socket);
     let found = DaemonRecord::find(places.record.as_deref(), socket, places.owner);
@@ -121,7 +120,7 @@ fn await_end(record: &DaemonRecord) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Starts another daemon, which resumes.
+/// Starts a new daemon, which resumes.
 fn start(unit_scope: Option<&str>) -> Outcome {
     let mut command = match unit_scope {
         Some(scope) => {

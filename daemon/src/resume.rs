@@ -1,13 +1,13 @@
-//! `cenote daemon resume`: what a daemon had is imported and mounted again.
+//! `cenote daemon resume`: imports and mounts again what a daemon had.
 //!
-//! After a crash that is what the record of the daemon that died says: the same pools, opened in
-//! the same way, and the same mounts. After a start of the machine, or of the daemon, it is what
-//! the cache file says: the pools that were not exported, with the mounts that their properties
-//! ask for. Keys are loaded where their location is a file; the others are named. After a signal
-//! stopped the daemon it is both: what was mounted, and what properties ask for.
+//! After a crash, the record of the dead daemon lists that: the same pools, opened in the same way,
+//! and the same mounts. After a start of the machine or of the daemon, it is in the cache file: the
+//! pools that were not exported, with the mounts according to their properties. After a signal
+//! stopped the daemon, it is both: the earlier mounts, and those according to properties. Keys are
+//! loaded if they are in files; the others are reported.
 //!
-//! What cannot be brought back is reported by name and reason, with exit code 1. A pool that is not
-//! there is missing from then on ([`cenote_words::missing`]), until it is imported or forgotten.
+//! What cannot be restored is reported with its name and reason, and the exit code is 1. A pool
+//! that is not found is missing ([`cenote_words::missing`]) until it is imported or forgotten.
 
 use std::path::Path;
 
@@ -26,17 +26,17 @@ use cenote_words::context::{Context, Outcome, Stop, failed};
 use cenote_words::format::number::counted;
 use cenote_words::texts::{cannot_import, with_context};
 
-/// Where block devices are looked for, whose names change from start to start.
+/// Where to search for block devices, whose names change between boots.
 const PLACES: [&str; 2] = ["/dev/disk/by-id", "/dev"];
 
-/// A pool to be imported.
+/// A pool to import.
 struct Wanted {
     pool: RecordedPool,
-    /// Its mounts are those of the record, and not those that its properties ask for.
+    /// Whether to restore the mounts of the record instead of those according to its properties.
     is_recorded: bool,
 }
 
-/// The pools to be imported, and what could not be found out.
+/// The pools to import, and errors about files.
 fn wanted(death: Option<&Death>, places: &Places, socket: &Path) -> (Vec<Wanted>, Vec<String>) {
     let is_same_boot = death.is_some_and(Death::is_of_this_boot);
     let lost = death.into_iter().flat_map(|death| &death.loss.pools);
@@ -62,7 +62,7 @@ fn wanted(death: Option<&Death>, places: &Places, socket: &Path) -> (Vec<Wanted>
         }
         if let Some(stopped) = stopped.iter().find(|other| other.guid == pool.guid) {
             let mut pool = stopped.clone();
-            // As after a start of the machine, too.
+            // Mount according to properties, too, as after a start of the machine.
             pool.mounts_changed = true;
             wanted.push(Wanted {
                 pool,
@@ -126,12 +126,12 @@ pub fn run(pools: &[&str], context: &mut Context) -> Outcome {
         code = code.max(resume_one(wanted, context));
     }
     code = code.max(u8::from(complain_of_left(context)));
-    // What could not be asked before the first import has been answered since.
+    // Requests that failed before the first import have succeeded since.
     context.forget_death();
     Ok(code)
 }
 
-/// Whether a pool is imported, by name; if there is no daemon, none is.
+/// Whether a pool is imported; without a daemon, none is.
 fn is_imported(pool: &RecordedPool, context: &mut Context) -> bool {
     let request = Request::PoolList {
         pools: Vec::new(),
@@ -175,9 +175,9 @@ fn resume_one(wanted: &Wanted, context: &mut Context) -> u8 {
         true => mount_recorded(pool, (&locked, &mut is_gone), context),
         false => mount_all(&pool.name, context),
     };
-    // A dataset that was mounted and is gone may have another name now.
+    // A missing dataset may have been renamed.
     if is_gone || wanted.is_recorded && pool.mounts_changed {
-        // Which mounts came last is not written down.
+        // The latest mounts are not recorded.
         let (more, code) = mount_all(&pool.name, context);
         (mounted, mount_code) = (mounted + more, mount_code.max(code));
     }
@@ -185,7 +185,7 @@ fn resume_one(wanted: &Wanted, context: &mut Context) -> u8 {
         true => serve_recorded(pool, context),
         false => (0, 0),
     };
-    // A server of files comes back after a start of the machine, too: nobody holds it open.
+    // Sites are also restored after a start of the machine, because no client holds them open.
     let (sites, sites_code) = serve_sites(pool, context);
     let served = [(served, "volume"), (sites, "site")].map(|(count, thing)| match count {
         0 => String::new(),
@@ -208,7 +208,7 @@ fn resume_one(wanted: &Wanted, context: &mut Context) -> u8 {
     is_left.max(key_code).max(mount_code).max(serve_code)
 }
 
-/// Where to look for a pool's devices.
+/// Where to search for a pool's devices.
 fn search(pool: &RecordedPool) -> Search {
     let mut paths: Vec<String> = pool
         .devices
@@ -221,7 +221,7 @@ fn search(pool: &RecordedPool) -> Search {
         paths.extend(usual.map(|place| (*place).to_owned()));
     }
     if paths.is_empty() {
-        // The import says that they are not there.
+        // The import reports that they are missing.
         paths.clone_from(&pool.devices);
     }
     Search {
@@ -231,8 +231,8 @@ fn search(pool: &RecordedPool) -> Search {
     }
 }
 
-/// Mounts what was mounted; how many are, and whether some should be and are not. `is_gone` becomes
-/// true if a dataset does not exist any more.
+/// Restores the mounts of the record. Returns how many are mounted, and 1 if any failed. `is_gone`
+/// becomes true if a dataset does not exist any more.
 fn mount_recorded(
     pool: &RecordedPool,
     (locked, is_gone): (&[String], &mut bool),
@@ -262,7 +262,7 @@ fn mount_recorded(
     (done, code)
 }
 
-/// Takes the dead mount of a dataset away that does not exist any more: nothing replaces it.
+/// Unmounts the dead mount of a dataset that does not exist any more, because no mount replaces it.
 fn clear_place(place: &str, context: &mut Context) {
     let cleared = cenote_fuse::clear_stale_mounts(Path::new(place));
     let failed = cleared.map_or_else(
@@ -277,7 +277,7 @@ fn clear_place(place: &str, context: &mut Context) {
     }
 }
 
-/// Serves what commands served; how many are, and whether some should be and are not.
+/// Serves the volumes that commands served. Returns how many are served, and 1 if any failed.
 fn serve_recorded(pool: &RecordedPool, context: &mut Context) -> (u64, u8) {
     let (mut done, mut code) = (0, 0);
     for export in &pool.exports {
@@ -298,7 +298,7 @@ fn serve_recorded(pool: &RecordedPool, context: &mut Context) -> (u64, u8) {
     (done, code)
 }
 
-/// Serves the sites that commands served; how many are, and whether some should be and are not.
+/// Serves the sites that commands served. Returns how many are served, and 1 if any failed.
 fn serve_sites(pool: &RecordedPool, context: &mut Context) -> (u64, u8) {
     let (mut done, mut code) = (0, 0);
     for recorded in &pool.sites {
@@ -318,12 +318,12 @@ fn serve_sites(pool: &RecordedPool, context: &mut Context) -> (u64, u8) {
     (done, code)
 }
 
-/// `cenote daemon forget POOL...`: missing pools are not expected any more.
+/// `cenote daemon forget POOL...`: missing pools are no longer expected.
 pub fn forget(pools: &[&str], socket: &Path, context: &mut Context) -> Outcome {
     let names = pools.iter().map(|&name| name.to_owned()).collect();
     match context.ask(Request::DaemonForgetPools { pools: names }) {
         Ok(_) => Ok(0),
-        // Nobody runs. Whoever starts one now reads the record after taking the socket's lock.
+        // No daemon runs. One that starts now reads the record only after it has the socket's lock.
         Err(ControlError::Unreachable { .. }) => forget_in_files(pools, socket),
         Err(ControlError::NoSuchPool { pool }) => failed(format!(
             "'{pool}' is not a missing pool; 'zpool export' lets go of one that is imported"
@@ -375,7 +375,7 @@ fn forget_in_files(pools: &[&str], socket: &Path) -> Outcome {
     Ok(0)
 }
 
-/// Mounts what its properties ask for.
+/// Mounts file systems according to their properties.
 fn mount_all(pool: &str, context: &mut Context) -> (u64, u8) {
     let request = Request::MountAll {
         below: Some(pool.to_owned()),

@@ -1,14 +1,13 @@
-//! Pools that should be imported and are not: the daemon tries again, and tells its service
-//! manager.
+//! Retries imports of missing pools, and reports the state to the service manager.
 //!
-//! A disk on USB or behind the network often comes up seconds after `resume` has looked for it. So
-//! a pool whose import failed because devices were not there is tried again: two seconds after more
-//! of its devices' paths are there than before, and also now and then for a day, as buckets and
-//! network disks have no paths. Pools that failed for another reason wait for a person: one that
-//! another host uses above all.
+//! USB or network disks often appear seconds after `resume` has searched for them. So pools whose
+//! devices were missing are retried. A retry happens two seconds after more of their device paths
+//! have appeared. It also happens periodically for a day, because buckets and network disks have no
+//! paths. Pools that failed for other reasons wait for the user, above all pools in use by another
+//! host.
 //!
-//! The import is `cenote daemon resume` in a process of its own, so that keys, mounts and sites
-//! come back in the one way there is.
+//! The import runs `cenote daemon resume` in a separate process, so that keys, mounts and sites are
+//! restored in the same way.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,32 +23,32 @@ use cenote_control::protocol::Service;
 use cenote_connect::NO_START;
 use cenote_watch::dashboard::recorder::{Parts, own_peer};
 
-/// Time between two looks, in seconds.
+/// How often to check for devices, in seconds.
 const LOOK: u64 = 1;
-/// How long a device that has appeared is left alone, in seconds: its siblings come up, too.
+/// How long to wait after a device has appeared, in seconds: other devices may follow.
 const SETTLE: u64 = 2;
-/// Seconds between tries; the last counts for all that follow.
+/// Seconds between retries; the last one repeats.
 const WAITS: [u64; 7] = [5, 10, 20, 60, 120, 300, 600];
-/// How long a pool is tried without a sign of its devices, in seconds.
+/// How long to retry without any new device, in seconds.
 const PATIENCE: u64 = 86_400;
-/// How often the stop is looked for while a child runs.
+/// How often to check for a stop while a child process runs.
 const POLL: Duration = Duration::from_millis(50);
 
-/// When one pool is tried.
+/// When to retry one pool.
 struct Plan {
     since: u64,
-    /// Devices whose paths are there.
+    /// The number of devices whose paths exist.
     there: usize,
     tries: usize,
     next: u64,
 }
 
-/// When which pool is tried.
+/// When to retry each pool.
 #[derive(Default)]
 struct Plans(BTreeMap<u64, Plan>);
 
 impl Plans {
-    /// The pools that are to be tried at the second `now`.
+    /// The pools to retry at the second `now`.
     fn due(
         &mut self,
         missing: &[MissingPool],
@@ -91,15 +90,15 @@ impl Plans {
     }
 }
 
-/// Tries in the background, until it is dropped.
+/// Retries in the background until it is dropped.
 pub struct Retry {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Retry {
-    /// For the daemon with this service and socket. `said` gets one line about its state whenever
-    /// that changes.
+    /// Retries for the daemon with this service and socket. `said` gets one line about the state
+    /// whenever that changes.
     pub fn begin(
         service: Arc<dyn Service>,
         socket: PathBuf,
@@ -124,7 +123,7 @@ impl Drop for Retry {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say.
+            // The thread returns nothing.
             let _ = thread.join();
         }
     }
@@ -178,7 +177,7 @@ fn state_of(socket: &Path, missing: &[MissingPool]) -> String {
     text.replace('\n', " ")
 }
 
-/// The unit that failed because pools were missing runs again, now that none is.
+/// Restarts the unit that failed because pools were missing, now that none is.
 fn clear_failed_unit() {
     if std::env::var_os("NOTIFY_SOCKET").is_none() {
         return;
@@ -190,11 +189,11 @@ fn clear_failed_unit() {
     let mut command = Command::new("systemctl");
     command.args([scope, "--no-block", "start", "cenote-pools.service"]);
     command.stdin(Stdio::null()).stdout(Stdio::null());
-    // Where the unit is not installed nothing needs to be cleared.
+    // If the unit is not installed, there is nothing to clear.
     let _ = command.stderr(Stdio::null()).status();
 }
 
-/// `cenote daemon resume` of these pools; its end is waited for, or brought about by a stop.
+/// Runs `cenote daemon resume` for these pools, until it ends or `stop` is set.
 fn resume(socket: &Path, guids: &[u64], stop: &AtomicBool) {
     let Ok(program) = std::env::current_exe() else {
         return;
@@ -204,7 +203,7 @@ fn resume(socket: &Path, guids: &[u64], stop: &AtomicBool) {
     command.args(guids.iter().map(u64::to_string));
     command.env("CENOTE_SOCKET", socket).env(NO_START, "1");
     command.env_remove("NOTIFY_SOCKET");
-    // What fails is in the log already.
+    // Failures are in the log already.
     command.stdin(Stdio::null()).stdout(Stdio::null());
     let mut child = match command.stderr(Stdio::null()).spawn() {
         Ok(child) => child,
@@ -239,7 +238,7 @@ mod tests {
         }
     }
 
-    /// A disk that came up a second too late stayed unused until somebody noticed.
+    /// Previously, a disk that appeared a second too late remained unused.
     #[test]
     fn a_pool_is_tried_when_its_devices_appear_and_now_and_then() {
         let mut plans = Plans::default();
@@ -255,7 +254,7 @@ mod tests {
         assert!(tried.contains(&1002), "{tried:?}");
         let last = *tried.last().expect("some");
         assert!(last < PATIENCE + 1200 && tried.len() < 200, "{tried:?}");
-        // Also much later.
+        // Not even much later.
         assert_eq!(plans.due(&[pool(true)], |_| true, 2 * PATIENCE).len(), 0);
         let later = 2 * PATIENCE + SETTLE;
         assert_eq!(plans.due(&[pool(true)], |_| true, later), [7]);

@@ -58,7 +58,7 @@ fn not_text(word: &OsString) -> Outcome {
     failed(format!("'{}' is no setting", word.to_string_lossy()))
 }
 
-/// What the daemon says, or what one would start with.
+/// The daemon's settings, or those with which one would start.
 fn rows(names: &[String], context: &mut Context) -> Result<Vec<SettingRow>, Stop> {
     let request = Request::SettingsList {
         names: names.to_vec(),
@@ -160,7 +160,7 @@ fn set(words: &[String], arguments: &Arguments, context: &mut Context) -> Outcom
     }
 }
 
-/// What is said of a value for which there is not enough memory.
+/// The message for a value that needs too much memory.
 fn too_much(taken: u64) -> String {
     format!(
         "this is more than the memory of the machine or control group allows: {taken} bytes are \

@@ -1,8 +1,8 @@
-//! The files that settings are read from when the daemon starts.
+//! Reads settings from files when the daemon starts.
 //!
-//! Without being told, the daemon reads what an administrator of OpenZFS has, and after that its
-//! own file. The first belongs to another program: what is wrong in it is told and left out. A
-//! wrong value in a file that is meant for us ends the start; an unknown name is told.
+//! By default the daemon reads OpenZFS's module options, and then its own file. The first file
+//! belongs to another program, so errors in it are reported and ignored. In our own files, a wrong
+//! value prevents the start; an unknown name is only reported.
 
 use std::ffi::{OsStr, OsString};
 use std::io::ErrorKind;
@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 use cenote_base::settings::{self, Assignment};
 use cenote_control::regular;
 
-/// The file of the kernel's module.
+/// The options of OpenZFS's kernel module.
 const MODULE_FILE: &str = "/etc/modprobe.d/zfs.conf";
-/// Our own.
+/// Our own file.
 const OWN_FILE: &str = "/etc/cenote/settings.conf";
 /// The variable that names other files, separated by colons.
 const VARIABLE: &str = "CENOTE_SETTINGS";
@@ -22,13 +22,13 @@ const VARIABLE: &str = "CENOTE_SETTINGS";
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Source {
     path: PathBuf,
-    /// Whether it must be there.
+    /// Whether it must exist.
     is_wanted: bool,
-    /// Whether all of it must be right.
+    /// Whether it is our own, so that wrong values are errors.
     is_ours: bool,
 }
 
-/// The files to read: those that were `given`, else those of the `variable`, else the usual ones.
+/// The files to read: those `given`, otherwise those of the `variable`, otherwise the default ones.
 fn sources(given: Vec<&OsStr>, variable: Option<OsString>) -> Vec<Source> {
     let source = |path: PathBuf, is_wanted, is_ours| Source {
         path,
@@ -49,11 +49,10 @@ fn sources(given: Vec<&OsStr>, variable: Option<OsString>) -> Vec<Source> {
     ]
 }
 
-/// Sets what the files say; returns a line about everything that was left out or has no effect.
+/// Applies the settings in the files. Returns a line for each that was ignored or has no effect.
 ///
-/// # Errors
-/// A line about the first file, meant for us, that cannot be read or has a fault; then nothing
-/// of that file was set.
+/// A line about our first file that is unreadable or has an error; nothing of that file was
+/// applied.
 pub fn load(given: Vec<&OsStr>) -> Result<Vec<String>, String> {
     let mut notes = Vec::new();
     for source in sources(given, std::env::var_os(VARIABLE)) {
@@ -67,10 +66,10 @@ pub fn load(given: Vec<&OsStr>) -> Result<Vec<String>, String> {
     Ok(notes)
 }
 
-/// The longest file.
+/// The maximum size of a file.
 const SIZE_MAX: u64 = 1 << 20;
 
-/// A file's text; a byte that is none is shown as such, and can only be in a faulty value.
+/// The text of a file. Invalid UTF-8 is replaced; it is only possible in a wrong value.
 fn read(path: &Path) -> std::io::Result<String> {
     let bytes = regular::read(path, SIZE_MAX)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
@@ -82,7 +81,8 @@ fn apply(source: &Source, text: &str) -> Result<Vec<String>, String> {
     for parsed in settings::parse_file(text) {
         match parsed {
             Ok(assignment) => assignments.push(assignment),
-            // A name of a newer OpenZFS, or a slip: neither is worth a machine without its pools.
+            // The name may be of a newer OpenZFS, or misspelled. Neither should leave the machine
+            // without its pools.
             Err(error) if source.is_ours && !error.is_unknown_name() => {
                 return Err(format!("{place}: {error}"));
             }
@@ -148,7 +148,8 @@ mod tests {
         );
     }
 
-    /// One name that was not known kept the daemon from starting, and with it all pools.
+    /// Previously, a single unknown name prevented the daemon from starting, and so the import of
+    /// all pools.
     #[test]
     fn an_unknown_name_is_told_and_left_out_everywhere() {
         let text = "options zfs zfs_of_tomorrow=1 zfs_dmu_offset_next_sync=0 l2arc_headroom=8";

@@ -1,12 +1,12 @@
-//! The way to the daemon: connect, and start one where it is needed.
+//! The connection to the daemon: connect to it, and start one if needed.
 //!
-//! Only an import or a new pool needs a daemon that is not running. Everything else asks about
-//! pools that are imported; without a daemon there are none, which can be said without starting
-//! one. Unless a daemon died: then whoever only looks is told so, and a command that works on pools
-//! first has them imported and mounted again (`cenote daemon resume`), and says so.
+//! Only importing or creating a pool starts a daemon. All other requests concern imported pools.
+//! Without a daemon there are none, and commands can say so themselves. If a daemon died, commands
+//! that only read report that. Commands that work on pools first run `cenote daemon resume`, which
+//! imports and mounts its pools again, and report it.
 //!
-//! Whoever may not use the daemon's socket, or has no daemon of their own, looks through the second
-//! one.
+//! Users without access to the daemon's socket, or without a daemon of their own, connect to the
+//! second, read-only socket.
 
 use std::ffi::OsString;
 use std::io::Read;
@@ -27,7 +27,7 @@ use crate::{death, missing, service_unit};
 use cenote_words::context::Daemon;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-/// Variables by which a daemon finds its files, perhaps from our directory.
+/// Variables that name the daemon's files, possibly relative to our directory.
 const FILE_VARIABLES: [&str; 5] = [
     "CENOTE_STATE",
     "CENOTE_SETTINGS",
@@ -36,26 +36,25 @@ const FILE_VARIABLES: [&str; 5] = [
     "CENOTE_DASHBOARD_TOKEN_FILE",
 ];
 
-/// The variable that keeps a command from starting a daemon: it was started by one.
+/// Prevents a command from starting a daemon, because a daemon started the command.
 pub const NO_START: &str = "CENOTE_NO_START";
 
 /// How long a daemon may take to listen.
 const START_WAIT: Duration = Duration::from_secs(10);
 
-/// How long a daemon that another command started may take to listen, once ours has left.
+/// How long a daemon that another command started may take to listen, once ours has exited.
 const RIVAL_WAIT: Duration = Duration::from_millis(500);
 
-/// How long a daemon that listens may take to leave the terminal.
+/// How long a daemon that listens may take to detach from the terminal.
 const NOTES_WAIT: Duration = Duration::from_secs(2);
 
-/// How long a daemon that is leaving may still take connections that it does not serve.
+/// How long an exiting daemon may still accept connections that it does not serve.
 const LEAVE_WAIT: Duration = Duration::from_secs(10);
 
 /// How the daemon opened a pool, by name or guid; `None` if it has not, or is not running.
 ///
-/// # Errors
-/// If the daemon does not say: the pool may be imported then, and another one of its name that lies
-/// around must not be taken for it.
+/// If the daemon does not answer. The pool may be imported then, so the caller must not open
+/// another pool with its name instead.
 pub fn opened(pool: &str) -> Result<Option<OpenedPool>, CallError> {
     let pool = pool.to_owned();
     let request = Request::PoolOpened { pool };
@@ -69,26 +68,26 @@ pub fn opened(pool: &str) -> Result<Option<OpenedPool>, CallError> {
     }
 }
 
-/// Disks of this machine that daemons left when they died, while no daemon runs.
+/// Block devices of this machine that a dead daemon left behind, for when no daemon runs.
 #[derive(Clone, Copy)]
 pub struct LeftDisks {
-    /// Which there are.
+    /// Lists them.
     pub status: fn() -> UblkStatus,
-    /// Removes those that are named, or says why not; with `true` although they are in use.
+    /// Removes the named ones, or reports why not; with `true` even if they are in use.
     pub stop: fn(&[String], bool) -> Result<Response, ControlError>,
 }
 
-/// A connection made when the first request wants it.
+/// A connection that is made at the first request.
 pub struct Connection {
     path: PathBuf,
     client: Option<Client>,
     disks: Option<LeftDisks>,
-    /// Whether the command works on pools, so that those of a daemon that died are to come back.
+    /// Whether the command works on pools, so that the pools of a dead daemon are imported again.
     resumes: bool,
 }
 
 impl Connection {
-    /// To the user's daemon.
+    /// A connection to the user's daemon.
     pub fn new(resumes: bool) -> Self {
         Connection {
             path: socket_of_process(),
@@ -98,7 +97,7 @@ impl Connection {
         }
     }
 
-    /// The same, with answers about disks of this machine while no daemon runs.
+    /// The same connection, which answers requests about block devices if no daemon runs.
     pub fn with_disks(self, disks: LeftDisks) -> Self {
         Connection {
             disks: Some(disks),
@@ -117,7 +116,7 @@ impl Connection {
                 },
                 Err(CallError::Socket(error)) if is_denied(&error) => {
                     match Client::connect(&view_path(&self.path)) {
-                        // The daemon does not let others look, or runs no more.
+                        // The daemon has no second socket, or has exited.
                         Err(CallError::NotRunning) if self.is_dead() => None,
                         Err(CallError::NotRunning) => return Err(CallError::Socket(error)),
                         client => Some(client?),
@@ -129,7 +128,7 @@ impl Connection {
         Ok(self.client.as_mut())
     }
 
-    /// For who has no daemon of their own: the second socket of the machine's.
+    /// The second socket of the machine's daemon, for users without a daemon of their own.
     fn machine_view(&mut self) -> Option<Client> {
         let is_given = std::env::var_os("CENOTE_SOCKET").is_some_and(|path| !path.is_empty());
         let machine = Path::new(MACHINE_SOCKET);
@@ -145,8 +144,8 @@ impl Connection {
         death::of_socket(&self.path).is_some()
     }
 
-    /// Has the pools of a daemon that died imported and mounted again, if the command needs them
-    /// and nothing speaks against it. Whether there is a daemon then.
+    /// Imports and mounts the pools of a dead daemon again, if the command needs them and that is
+    /// safe. Returns whether a daemon runs now.
     fn resume(&self) -> bool {
         let death = death::of_socket(&self.path).filter(|_| self.resumes);
         let Some(death) = death.filter(death::Death::may_resume) else {
@@ -161,19 +160,20 @@ impl Connection {
             return false;
         };
         let mut command = Command::new(program);
-        // Its report is about another matter than the output of this command.
+        // Its report must not mix with the output of this command.
         command.args(["daemon", "resume"]).stdin(Stdio::null());
         command.stdout(std::io::stderr());
         let ended = command.status();
         ended.is_ok() && Client::connect(&self.path).is_ok()
     }
 
-    /// Starts a daemon that leaves after its last pool is exported.
+    /// Starts a daemon that exits after its last pool is exported.
     fn start(&self) -> Result<Client, CallError> {
         let program = std::env::current_exe().map_err(CallError::Socket)?;
         let mut command = Command::new(program);
         command.args(["daemon", "run", "--auto"]);
-        // It must not keep our directory's file system busy, so it finds its socket from `/`.
+        // The daemon must not keep our directory's file system busy. So it runs in `/`, and needs
+        // an absolute path of its socket.
         let socket = std::path::absolute(&self.path).map_err(CallError::Socket)?;
         command.env("CENOTE_SOCKET", socket).current_dir("/");
         for name in FILE_VARIABLES {
@@ -185,7 +185,8 @@ impl Connection {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped());
-        // Away from the terminal's signals: it outlives the command that started it.
+        // In a process group of its own, because it outlives this command and must not get the
+        // terminal's signals.
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut child = command.spawn().map_err(CallError::Socket)?;
         let deadline = Instant::now() + START_WAIT;
@@ -194,7 +195,8 @@ impl Connection {
             match Client::connect(&self.path) {
                 Err(CallError::NotRunning) => {}
                 Ok(client) => {
-                    // A rival's daemon has told its own starter; all that ours says is that.
+                    // If another command's daemon listens, that command prints its notes; ours
+                    // would only report the conflict.
                     if client.is_served_by(child.id()) {
                         pass_on_notes(&mut child);
                     }
@@ -203,7 +205,7 @@ impl Connection {
                 Err(error) => return Err(error),
             }
             if left.is_none() && matches!(child.try_wait(), Ok(Some(_))) {
-                // Perhaps because another command started one a moment before us.
+                // Another command may have started a daemon a moment earlier.
                 left = Some(Instant::now());
             }
             if left.is_some_and(|left| left.elapsed() > RIVAL_WAIT) {
@@ -217,8 +219,7 @@ impl Connection {
     }
 }
 
-/// What a variable that names files says, so that it means the same from anywhere; an empty one
-/// stands for no file.
+/// The value of a variable that names files, with absolute paths; an empty one stands for no file.
 fn absolute(name: &str, files: OsString) -> std::io::Result<OsString> {
     if name != "CENOTE_SETTINGS" {
         return match files.is_empty() {
@@ -231,8 +232,8 @@ fn absolute(name: &str, files: OsString) -> std::io::Result<OsString> {
     std::env::join_paths(files?).map_err(std::io::Error::other)
 }
 
-/// Says what a daemon had to say while it started, of its settings above all: once it listens, it
-/// leaves the terminal.
+/// Prints the daemon's messages of its start, mainly about settings. Once it listens, it detaches
+/// from the terminal.
 fn pass_on_notes(child: &mut std::process::Child) {
     let Some(mut pipe) = child.stderr.take() else {
         return;
@@ -257,7 +258,7 @@ fn pass_on_notes(child: &mut std::process::Child) {
     eprint!("{}", String::from_utf8_lossy(&notes));
 }
 
-/// What a daemon that did not stay said.
+/// The messages of a daemon that exited at once.
 fn why_it_left(child: std::process::Child) -> CallError {
     let text = match child.wait_with_output() {
         Ok(output) => String::from_utf8_lossy(&output.stderr).trim().to_owned(),
@@ -287,7 +288,7 @@ impl Daemon for Connection {
             };
             let answer = client.call(request.clone(), &beside(&request), on_part);
             match answer {
-                // It was about to leave when we came: nobody read the request.
+                // The daemon was about to exit when we connected, and has not read the request.
                 Err(CallError::Frame(FrameError::Unread)) if fresh && Instant::now() < deadline => {
                     self.client = None;
                     std::thread::sleep(Duration::from_millis(10));
@@ -330,7 +331,7 @@ impl Daemon for Connection {
         };
         let answer = client.call(Request::DaemonStatus, &[], &mut |_| Interrupt::Continue(()));
         match answer {
-            // The others are those of a daemon that died.
+            // The other missing pools are those of a dead daemon, which `lost` reports.
             Ok(Response::Status { mut status }) => {
                 status.missing.retain(|pool| !pool.is_lost);
                 status.missing
@@ -349,7 +350,7 @@ impl Daemon for Connection {
     }
 }
 
-/// What to say of a daemon that cannot write down what it has imported.
+/// The message that a daemon cannot record its imported pools.
 fn failures_to_record(status: &DaemonStatus) -> Option<String> {
     let record = status.record_failure.iter().map(|failure| {
         format!(
@@ -384,7 +385,7 @@ fn died(death: &death::Death) -> CallError {
     CallError::Refused(ControlError::DaemonDied { text })
 }
 
-/// Whether a request cannot be answered by whoever has lost the pools of a daemon.
+/// Whether a request has no answer while the pools of a dead daemon are not imported.
 fn is_about_pools(request: &Request) -> bool {
     match request {
         Request::Alarms { .. }
@@ -400,8 +401,8 @@ fn is_about_pools(request: &Request) -> bool {
     }
 }
 
-/// The descriptors that go with a request: a stream comes from where the command reads, and goes
-/// to where it writes.
+/// The descriptors sent with a request: a stream is read from the command's standard input, or
+/// written to its standard output.
 fn beside(request: &Request) -> Vec<BorrowedFd<'static>> {
     match request {
         Request::Receive { .. } => vec![rustix::stdio::stdin()],
@@ -420,7 +421,7 @@ fn needs_daemon(request: &Request) -> bool {
     }
 }
 
-/// A root of a listing, and that it does not exist.
+/// A root of a listing, with the error that it does not exist.
 fn no_such_root(root: String) -> (String, ControlError) {
     let name = root.clone();
     let error = if root.contains('#') {
@@ -437,7 +438,7 @@ fn not_running() -> ControlError {
     }
 }
 
-/// What a daemon without pools would answer.
+/// Answers as a daemon without pools would.
 // tidy: allow(long-function, one arm for each request, so that none is forgotten)
 fn without_daemon(request: Request, disks: Option<LeftDisks>) -> Result<Response, ControlError> {
     let pool_of = |name: &str| {
@@ -556,7 +557,7 @@ fn without_daemon(request: Request, disks: Option<LeftDisks>) -> Result<Response
 mod tests {
     use super::*;
 
-    /// A daemon that starts by itself starts from `/`, where it did not find these files.
+    /// An automatically started daemon runs in `/`, and did not find these files.
     #[test]
     fn files_named_from_here_are_found_from_anywhere() {
         let here = std::env::current_dir().expect("a directory");

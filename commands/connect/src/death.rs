@@ -1,9 +1,9 @@
-//! A daemon that died: what it had, and what to say of that.
+//! A daemon that died: what it had imported, and the messages about it.
 //!
-//! Its record says what it had (`cenote_control::record`). Where there is none that can be read,
-//! other traces count: a socket that nobody serves was left by a daemon that did not end in order,
-//! and a mount that does not answer by one that died. What they do not tell is unknown, and said to
-//! be.
+//! Its record lists its pools (`cenote_control::record`). Without a readable record, other traces
+//! count. A socket without a server was left by a daemon that did not shut down properly. A mount
+//! that does not respond was left by a daemon that died. What these traces do not show is reported
+//! as unknown.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -19,44 +19,44 @@ use crate::places::Places;
 use cenote_words::format::date::{Form, date};
 use cenote_words::format::harmless::harmless;
 
-/// Mounts that are named.
+/// The number of mounts that a message lists.
 const MOUNTS_MAX: usize = 8;
-/// Daemons in a row that died young: the next is not started without being asked for.
+/// After this many short-lived daemons in a row, the next one starts only if the user asks for it.
 const SHORT_LIVES_MAX: u32 = 2;
-/// How long a process that has closed its connections may take to end.
+/// How long a process may take to exit after it closed its connections.
 const END_WAIT: Duration = Duration::from_millis(500);
-/// How long one that was killed may take until its memory and files are given back.
+/// How long the kernel may take to free the memory and files of a killed process.
 const DYING_WAIT: Duration = Duration::from_secs(30);
-/// How long a daemon that starts may take from its socket to its note.
+/// How long a starting daemon may take to write its note, once its socket exists.
 const NOTE_WAIT: Duration = Duration::from_secs(2);
 
-/// What to do where the pools are known.
+/// What to do if the pools are known.
 const RESUME: &str = "\
 Run 'cenote daemon resume' to import and mount them again, or 'cenote daemon forget'
 if they are not wanted any more.";
-/// What to do where they are not.
+/// What to do if the pools are unknown.
 const LOOK: &str = "\
 Run 'cenote daemon resume' to import the pools in the cache file, and 'zpool import'
 for others. 'cenote unmount PLACE' takes dead mounts away, and 'cenote daemon forget'
 this message.";
 
-/// What a daemon that died had.
+/// What a dead daemon had.
 #[derive(Clone, Debug)]
 pub struct Death {
     /// Its pools.
     pub loss: Loss,
-    /// Another daemon runs since, and has not imported them.
+    /// Another daemon has started since, and has not imported them.
     pub is_replaced: bool,
-    /// Which imports of them failed since.
+    /// Which imports of its pools have failed since.
     pub failed: Vec<FailedImport>,
 }
 
-/// What a daemon that starts takes up from the one before.
+/// What a starting daemon takes over from its predecessor.
 #[derive(Debug, Default)]
 pub struct Before {
-    /// What that had, if it died.
+    /// What the predecessor had, if it died.
     pub lost: Option<Loss>,
-    /// What it let go when it was stopped, in this start of the machine.
+    /// The pools that it exported when it was stopped, since the machine booted.
     pub stopped: Vec<RecordedPool>,
     /// Which imports failed.
     pub failed: Vec<FailedImport>,
@@ -68,10 +68,10 @@ pub fn record(socket: &Path) -> Result<Option<DaemonRecord>, Unreadable> {
     DaemonRecord::find(places.record.as_deref(), socket, places.owner)
 }
 
-/// Whether the daemon of a socket died; for whoever could not reach one.
+/// Whether the daemon of a socket died, for clients that could not connect.
 pub fn of_socket(socket: &Path) -> Option<Death> {
     let record = ended_record(socket);
-    // One that lives and cannot be reached is another matter.
+    // A live daemon that refuses connections has not died.
     if matches!(&record, Ok(Some(record)) if record.is_alive()) {
         return None;
     }
@@ -86,7 +86,7 @@ pub fn of_socket(socket: &Path) -> Option<Death> {
     })
 }
 
-/// The imports that a record says failed.
+/// The failed imports in a record.
 fn failed_of(record: &Result<Option<DaemonRecord>, Unreadable>) -> Vec<FailedImport> {
     match record {
         Ok(Some(record)) => record.failed.clone(),
@@ -94,7 +94,8 @@ fn failed_of(record: &Result<Option<DaemonRecord>, Unreadable>) -> Vec<FailedImp
     }
 }
 
-/// The same, of a daemon that does not end just now: what it had is nobody's only when it is gone.
+/// The record, once the daemon is not exiting any more: until it has exited, it still holds its
+/// pools.
 fn ended_record(socket: &Path) -> Result<Option<DaemonRecord>, Unreadable> {
     let deadline = Instant::now() + DYING_WAIT;
     loop {
@@ -107,14 +108,14 @@ fn ended_record(socket: &Path) -> Result<Option<DaemonRecord>, Unreadable> {
     }
 }
 
-/// Whether nobody asked for a socket of his own.
+/// Whether the socket is the default one.
 fn is_default_socket() -> bool {
     std::env::var_os("CENOTE_SOCKET").is_none_or(|socket| socket.is_empty())
 }
 
-/// What a daemon that starts on a socket has to take up; `took_over` says that it found one there.
+/// What a daemon that starts on a socket takes over; `took_over` says that the socket existed.
 ///
-/// A record that cannot be read is moved aside, so that people can look at it.
+/// An unreadable record is moved aside, so that people can inspect it.
 pub fn found_at_start(socket: &Path, took_over: bool) -> Before {
     let record = record(socket);
     let failed = failed_of(&record);
@@ -123,7 +124,7 @@ pub fn found_at_start(socket: &Path, took_over: bool) -> Before {
         _ => Vec::new(),
     };
     let unreadable = record.as_ref().err().map(|error| error.path.clone());
-    // Before the first note of this one: what is there is that of the one before.
+    // Called before this daemon writes its note, so the note is the predecessor's.
     let loss = loss_of(record, socket, took_over, took_over);
     if let Some(path) = unreadable {
         match set_aside(&path) {
@@ -138,7 +139,7 @@ pub fn found_at_start(socket: &Path, took_over: bool) -> Before {
     }
 }
 
-/// What is lost with a daemon that runs no more.
+/// What was lost with a dead daemon.
 fn loss_of(
     record: Result<Option<DaemonRecord>, Unreadable>,
     socket: &Path,
@@ -157,11 +158,11 @@ fn loss_of(
         ..Loss::unknown(String::new())
     });
     if loss.boot != boot_id() {
-        // The others were not to come back when the machine starts.
+        // The other pools were not meant to be imported at boot.
         loss.pools.retain(|pool| pool.lasting);
     }
     match has_record && loss.unknown.is_none() {
-        // It says which mounts there were.
+        // The record lists the mounts.
         true => retain_dead(&mut loss.dead_mounts),
         false if looks_for_mounts => loss.dead_mounts = unclaimed_dead_mounts(socket, &loss),
         false => {}
@@ -169,13 +170,14 @@ fn loss_of(
     Some(loss).filter(|loss| !loss.is_empty())
 }
 
-/// Why nobody knows what a daemon had that left its socket and no record; `None` if it had nothing.
+/// If a dead daemon left its socket but no record: why its pools are unknown. `None` if it had
+/// none.
 ///
-/// A daemon leaves a note beside its socket that names its record, and takes it away while it can
+/// A daemon leaves a note beside its socket that names its record. It removes the note while it can
 /// write no record anywhere.
 fn without_record(socket: &Path) -> Option<String> {
     let socket_name = socket.display();
-    // One that is starting has its socket a moment before its note.
+    // A starting daemon creates its socket a moment before its note.
     let deadline = Instant::now() + NOTE_WAIT;
     while Places::noted(socket).is_none() && is_socket(socket) && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(10));
@@ -194,7 +196,7 @@ fn without_record(socket: &Path) -> Option<String> {
     }
 }
 
-/// Dead mounts of this user of which no record of another daemon tells.
+/// Dead mounts of this user that are in no other daemon's record.
 fn unclaimed_dead_mounts(socket: &Path, loss: &Loss) -> Vec<String> {
     let user = rustix::process::geteuid().as_raw();
     let Ok(dead) = cenote_fuse::stale_mounts(user) else {
@@ -219,8 +221,8 @@ fn unclaimed_dead_mounts(socket: &Path, loss: &Loss) -> Vec<String> {
     let mut claimed = others.iter().chain(&loss.pools).flat_map(places_of);
     let claimed: HashSet<&str> = claimed.by_ref().collect();
     dead.retain(|place| !claimed.contains(place.as_str()));
-    // A daemon with a socket of its own, which said where its record is and left none, had nothing
-    // as far as is known. Dead mounts elsewhere are more likely another daemon's.
+    // A daemon with its own socket that named its record and left none, presumably had no pools.
+    // Dead mounts elsewhere more likely belong to another daemon.
     if !is_default_socket() && loss.unknown.is_none() {
         let directory = socket.parent().unwrap_or(socket);
         dead.retain(|place| Path::new(place).starts_with(directory));
@@ -229,19 +231,19 @@ fn unclaimed_dead_mounts(socket: &Path, loss: &Loss) -> Vec<String> {
     dead
 }
 
-/// Leaves out mounts that answer again, or are gone.
+/// Removes mounts that respond again, or are gone.
 fn retain_dead(places: &mut Vec<String>) {
     if places.is_empty() {
         return;
     }
     let user = rustix::process::geteuid().as_raw();
-    // Whoever cannot look believes what was written down.
+    // If the mounts cannot be checked, trust the record.
     if let Ok(dead) = cenote_fuse::stale_mounts(user) {
         places.retain(|place| dead.iter().any(|dead| dead == Path::new(place)));
     }
 }
 
-/// The same, for whoever has just lost the connection to it.
+/// The same, for a client that has just lost its connection.
 pub fn just_now(socket: &Path) -> Option<Death> {
     let deadline = Instant::now() + END_WAIT;
     loop {
@@ -249,14 +251,14 @@ pub fn just_now(socket: &Path) -> Option<Death> {
             Ok(Some(record)) if record.is_alive() && Instant::now() <= deadline => {
                 std::thread::sleep(Duration::from_millis(10));
             }
-            // The daemon that was there may have been asked to stop.
+            // The daemon may have shut down as requested.
             Ok(None) if !is_socket(socket) => return None,
             _ => return of_socket(socket),
         }
     }
 }
 
-/// What the daemon before the one that runs had, and this one has not imported.
+/// What the running daemon's predecessor had, if the running one has not imported it.
 pub fn before_this(socket: &Path) -> Option<Death> {
     let record = record(socket);
     let failed = failed_of(&record);
@@ -275,28 +277,28 @@ pub fn before_this(socket: &Path) -> Option<Death> {
 }
 
 impl Death {
-    /// Whether a command that needs its pools may import them again without being asked.
+    /// Whether a command that needs its pools may import them without being asked.
     ///
-    /// Not after the machine was started anew, which is for its services to say, and not when
-    /// daemons die of it.
+    /// Not after a reboot, because that is the task of the machine's services. And not if several
+    /// daemons have died soon after such an import.
     pub fn may_resume(&self) -> bool {
         let is_known = !self.loss.pools.is_empty();
         let is_young = self.is_of_this_boot() && self.loss.short_lives <= SHORT_LIVES_MAX;
         !self.is_replaced && is_known && is_young
     }
 
-    /// Whether the machine was not started anew since.
+    /// Whether the machine has not rebooted since.
     pub fn is_of_this_boot(&self) -> bool {
         self.loss.boot == boot_id()
     }
 
-    /// Whether a name of a pool or dataset is, or is in, one of its pools.
+    /// Whether the name of a pool or dataset belongs to one of its pools.
     pub fn concerns(&self, name: &str) -> bool {
         let pool = name.split(['/', '@', '#']).next();
         self.loss.pools.iter().any(|lost| pool == Some(&lost.name))
     }
 
-    /// What to say.
+    /// The message.
     pub fn text(&self) -> String {
         let mut text = String::new();
         if !self.loss.pools.is_empty() {
@@ -337,7 +339,7 @@ impl Death {
         harmless(&text).into_owned()
     }
 
-    /// Says why some of its pools could not be imported again.
+    /// Appends why some of its pools could not be imported again.
     fn say_failures(&self, text: &mut String) {
         let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
         for pool in &self.loss.pools {
@@ -352,7 +354,7 @@ impl Death {
         }
     }
 
-    /// Says which pools a daemon had.
+    /// Appends which pools the daemon had.
     fn say_pools(&self, text: &mut String) {
         let zone = TimeZone::try_system().unwrap_or(TimeZone::UTC);
         let when = date(self.loss.seen, Form::Ctime, &zone);
@@ -378,7 +380,7 @@ impl Death {
         });
         text.push_str(&format!("; it was last seen alive at {when}.\n"));
         text.push_str(&format!(
-            "It had imported: {names}. Nobody has these pools now.\n"
+            "It had imported: {names}. They are not imported now.\n"
         ));
     }
 }
@@ -460,7 +462,7 @@ mod tests {
         assert!(!dead.may_resume());
     }
 
-    /// A daemon that could write no record leaves nothing but its socket.
+    /// A daemon that can write no record leaves only its socket.
     #[test]
     fn a_socket_without_note_and_record_is_a_death() {
         let directory = tempfile::tempdir().expect("a directory");

@@ -1,9 +1,8 @@
-//! The way to the daemon, and what can be said while none runs.
+//! The connection to the daemon, and answers while none runs.
 //!
-//! A [`Connection`] asks the daemon, starts one where a request needs it, and answers itself for a
-//! daemon that is not there. What a daemon that died had is found out by [`death`]: its record is
-//! in one of its [`places`], and a unit of systemd may be about to start another one
-//! ([`service_unit`]).
+//! A [`Connection`] asks the daemon, starts one if a request needs it, and answers itself if none
+//! runs. [`death`] finds out what a dead daemon had from its record, which is in one of its
+//! [`places`]. A systemd unit may be about to start another one ([`service_unit`]).
 
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! Pools that should be imported while no daemon runs.
 //!
-//! A daemon that runs knows them (`cenote_control::expected`). Without one its record and the cache
-//! file tell the same.
+//! A running daemon knows them (`cenote_control::expected`). Without one, its record and the cache
+//! file have the same information.
 
 use std::path::Path;
 
@@ -15,12 +15,12 @@ use cenote_ondisk::cache_file::{SIZE_MAX, pools_of};
 use crate::death;
 use crate::places::Places;
 
-/// The pools that a daemon on this socket, which does not run, would have.
+/// The pools that a daemon on this socket would have, while it does not run.
 pub fn of_files(socket: &Path) -> Vec<MissingPool> {
     let places = Places::of_socket(socket);
     let cached = places.cache_file.as_deref();
     let cached = cached.and_then(|file| cached_pools(file, socket));
-    // What cannot be read is reported by `resume`, and by whoever looks for a daemon that died.
+    // Unreadable records are reported by `resume` and by the check for a dead daemon.
     let record = death::record(socket).ok().flatten();
     let mut record = record.unwrap_or_else(|| DaemonRecord::of_this_process(socket, 0));
     if record.boot != boot_id() {
@@ -28,7 +28,7 @@ pub fn of_files(socket: &Path) -> Vec<MissingPool> {
     }
     let mut pools = missing(&record, &cached.unwrap_or_default(), |_| false);
     for pool in &mut pools {
-        // Nobody is there to try again.
+        // No daemon runs that would retry the import.
         pool.may_come = false;
     }
     pools

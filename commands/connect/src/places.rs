@@ -1,8 +1,8 @@
-//! Where a daemon has its files: the record of its pools, its log, its cache file.
+//! Where a daemon keeps its files: the record of its pools, its log, its cache file.
 //!
-//! They follow from the environment of the daemon, which a client may not share: a service has
-//! another one than a login. So the daemon says in a file beside its socket where they are, and
-//! clients look there first.
+//! The paths depend on the daemon's environment, and clients may have a different one: a service
+//! and a login differ. So the daemon writes its paths to a file beside its socket, and clients read
+//! that first.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -12,23 +12,23 @@ use cenote_control::record::record_path;
 use cenote_control::regular;
 use serde::{Deserialize, Serialize};
 
-/// The cache file that root's OpenZFS has.
+/// The cache file of root, as in OpenZFS.
 const MACHINE_CACHE_FILE: &str = "/etc/zfs/zpool.cache";
 /// The directory of root's log.
 const MACHINE_LOGS: &str = "/var/log/cenote";
-/// The longest note.
+/// The maximum size of a note.
 const NOTE_SIZE_MAX: u64 = 1 << 16;
 
-/// Where a daemon has its files; what is not set, it has not.
+/// The paths of a daemon's files; `None` for files that it does not keep.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Places {
-    /// What it has imported.
+    /// The record of its imported pools.
     pub record: Option<PathBuf>,
-    /// Its messages.
+    /// Its log.
     pub log: Option<PathBuf>,
-    /// Which pools are to be imported when the machine starts.
+    /// Which pools to import when the machine boots.
     pub cache_file: Option<PathBuf>,
-    /// Whose they are, if not ours.
+    /// The user that owns the files, if not this one.
     #[serde(skip)]
     pub owner: Option<u32>,
 }
@@ -36,7 +36,7 @@ pub struct Places {
 type Variable<'a> = &'a dyn Fn(&str) -> Option<PathBuf>;
 
 impl Places {
-    /// The places of a daemon on `socket` with our environment.
+    /// The paths of a daemon on `socket` that has our environment.
     pub fn of_process(socket: &Path) -> Self {
         let is_root = rustix::process::geteuid().is_root();
         Self::new(socket, is_root, &variable_of_process)
@@ -60,19 +60,19 @@ impl Places {
         }
     }
 
-    /// Where the daemon of a socket said that they are; if none did, where one of ours would have
-    /// them.
+    /// The paths that the daemon of a socket noted; without a note, those for our environment.
     pub fn of_socket(socket: &Path) -> Self {
         Self::noted(socket).unwrap_or_else(|| Self::of_process(socket))
     }
 
-    /// Where the daemon of a socket said that they are.
+    /// The paths that the daemon of a socket noted.
     pub fn noted(socket: &Path) -> Option<Self> {
         let path = note_path(socket);
         let metadata = path.metadata().ok()?;
         let ours = rustix::process::geteuid().as_raw();
         let owner = metadata.uid();
-        // What another user says is believed where it is only shown; root acts on what it reads.
+        // Other users' notes are accepted, because clients only display the paths. Root acts on
+        // them, so it accepts only its own.
         if ours == 0 && owner != 0 {
             return None;
         }
@@ -82,15 +82,15 @@ impl Places {
         Some(Self { owner, ..places })
     }
 
-    /// What clients are to read in the file beside the socket.
+    /// The text of the file beside the socket, for clients.
     pub fn note(&self) -> String {
         serde_json::to_string(self).unwrap_or_default()
     }
 }
 
-/// A variable that names a place.
+/// A variable that names a directory or file.
 ///
-/// A relative `$CENOTE_STATE` begins where we are; an empty one stands for nowhere.
+/// A relative `$CENOTE_STATE` starts at our working directory; an empty one means none.
 fn variable_of_process(name: &str) -> Option<PathBuf> {
     let value = std::env::var_os(name).map(PathBuf::from)?;
     match name == "CENOTE_STATE" && !value.as_os_str().is_empty() {
@@ -99,17 +99,17 @@ fn variable_of_process(name: &str) -> Option<PathBuf> {
     }
 }
 
-/// As [`state_directory`], by this process's environment.
+/// [`state_directory`] with the environment of this process.
 pub fn state_directory_of_process() -> Option<PathBuf> {
     let is_root = rustix::process::geteuid().is_root();
     state_directory(is_root, &variable_of_process)
 }
 
-/// Where a daemon keeps what outlives it: `$CENOTE_STATE`, which may be empty for nowhere, else the
-/// user's place or that of root.
+/// The directory of the daemon's persistent files: `$CENOTE_STATE`, which may be empty for none,
+/// else the directory of the user or of root.
 ///
-/// Root has one place, whether it logged in or a service does its work: only a login has
-/// `XDG_STATE_HOME`. One that is empty or relative counts as unset.
+/// Root has the same directory in a login and in a service: only a login has `XDG_STATE_HOME`. An
+/// empty or relative `XDG_STATE_HOME` counts as unset.
 fn state_directory(is_root: bool, variable: Variable<'_>) -> Option<PathBuf> {
     let home = variable("XDG_STATE_HOME").filter(|home| home.is_absolute());
     let given = match (variable("CENOTE_STATE"), home) {
@@ -148,7 +148,7 @@ mod tests {
             let user = places(false, &[("HOME", "/h"), ("XDG_STATE_HOME", unset)]);
             assert_eq!(user.log, path("/h/.local/state/cenote/daemon.log"));
         }
-        // A login of root used to have another record than the service.
+        // Previously, a login of root had a different record than the service.
         assert_eq!(places(true, &[("XDG_STATE_HOME", "/x")]), root);
         let test = places(true, &[("CENOTE_STATE", "/t")]);
         assert_eq!(test.cache_file, path("/t/zpool.cache"));

@@ -1,10 +1,10 @@
-//! The unit of systemd that runs the daemon, `cenote.service`.
+//! The systemd unit that runs the daemon, `cenote.service`.
 //!
-//! Where it does, nobody else may start a daemon in the place of one that died: a daemon that a
-//! command starts belongs to the unit or the session of that command, and ends with it. And the
-//! unit's own could not listen. So commands wait for the unit, which starts another daemon a second
-//! after a crash and resumes. The unit is active only when that is done (`ExecStartPost`); the
-//! daemon listens seconds before, and knows no pool yet.
+//! If it runs the daemon, nothing else may replace a daemon that died. A daemon started by a
+//! command belongs to that command's unit or session, and ends with it. The unit's daemon could not
+//! listen then. So commands wait for the unit, which starts another daemon a second after a crash
+//! and imports its pools. The daemon listens seconds before that is done; only then is the unit
+//! active (`ExecStartPost`).
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use cenote_control::protocol::{Client, MACHINE_SOCKET};
 
-/// How long a unit may take to start a daemon that has what the one before had.
+/// How long a unit may take to start a new daemon and import the old one's pools.
 const RESUME_WAIT: Duration = Duration::from_secs(120);
 
 /// Its name.
@@ -20,17 +20,17 @@ pub const NAME: &str = "cenote.service";
 
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Whether a state of a unit means that it runs its daemon, or is about to.
+/// Whether a unit in this state runs its daemon, or is about to.
 fn is_on_duty(state: &str) -> bool {
     ["active", "activating", "reloading", "deactivating"].contains(&state)
 }
 
-/// Whether a state of a unit means that it has resumed, once its daemon listens.
+/// Whether a unit in this state has resumed, once its daemon listens.
 fn has_resumed(state: &str) -> bool {
     state == "active"
 }
 
-/// The option by which systemctl means the manager of the unit of this socket.
+/// The systemctl option for the manager of this socket's unit.
 fn scope_of(socket: &Path) -> &'static str {
     match socket == Path::new(MACHINE_SOCKET) {
         true => "--system",
@@ -38,7 +38,7 @@ fn scope_of(socket: &Path) -> &'static str {
     }
 }
 
-/// The same if the unit runs the daemon of this socket.
+/// The same option, if the unit runs the daemon of this socket.
 pub fn scope_on_duty(socket: &Path) -> Option<&'static str> {
     state_of_unit(socket).map(|_| scope_of(socket))
 }
@@ -61,10 +61,10 @@ fn state_of_unit(socket: &Path) -> Option<String> {
     is_on_duty(&state).then_some(state)
 }
 
-/// Waits until the unit has started another daemon in the place of one that died, and has resumed.
-/// Whether it did; `None` where it is not the unit's business.
+/// Waits until the unit has replaced a dead daemon and resumed. Returns whether it did; `None` if
+/// the unit does not run this socket's daemon.
 ///
-/// What could not be resumed is for the command's request to find out.
+/// The command's request reports pools that could not be resumed.
 pub fn wait_for_resumption(socket: &Path, pid: u32) -> Option<bool> {
     state_of_unit(socket)?;
     eprintln!(
@@ -73,8 +73,8 @@ pub fn wait_for_resumption(socket: &Path, pid: u32) -> Option<bool> {
     Some(is_resumed(socket))
 }
 
-/// Waits while the unit's daemon, which listens already, imports the pools of the one before it.
-/// Whether that was so, and has ended.
+/// Waits while the unit's daemon, which already listens, imports its predecessor's pools. Returns
+/// whether it waited and the unit has resumed.
 pub fn wait_while_resuming(socket: &Path) -> bool {
     if state_of_unit(socket).as_deref() != Some("activating") {
         return false;
@@ -87,7 +87,7 @@ pub fn wait_while_resuming(socket: &Path) -> bool {
 fn is_resumed(socket: &Path) -> bool {
     let deadline = Instant::now() + RESUME_WAIT;
     while Instant::now() < deadline {
-        // In this order: a unit that has not noticed the death yet is active, too.
+        // Connect first: the unit is also active while it has not noticed the death yet.
         let is_connected = Client::connect(socket).is_ok();
         match state_of_unit(socket) {
             Some(state) if is_connected && has_resumed(&state) => return true,
@@ -104,8 +104,8 @@ fn is_resumed(socket: &Path) -> bool {
 mod tests {
     use super::*;
 
-    /// A command that ran right after a crash of the unit's daemon started a daemon of its own. It
-    /// took the record of what had been mounted with it when systemd ended the command's unit.
+    /// A command right after a crash of the unit's daemon started a daemon of its own. When systemd
+    /// stopped the command's unit, that daemon was killed together with its record of the mounts.
     #[test]
     fn a_unit_that_waits_to_restart_is_on_duty_and_a_failed_one_is_not() {
         for state in ["active", "activating", "deactivating"] {
@@ -116,8 +116,8 @@ mod tests {
         }
     }
 
-    /// A command right after a crash went on as soon as the new daemon listened. Its pools were not
-    /// imported yet: "dataset does not exist".
+    /// A command right after a crash proceeded as soon as the new daemon listened, when its pools
+    /// were not imported yet: "dataset does not exist".
     #[test]
     fn a_unit_that_still_resumes_has_not_resumed() {
         assert!(has_resumed("active"));

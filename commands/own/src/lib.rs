@@ -1,11 +1,11 @@
-//! Commands of our own about pools and what is in them.
+//! Cenote's own commands about pools and their contents.
 //!
-//! Each command is one file with a [`Command`](cenote_words::command::Command) that says what it is
-//! called, which options it has and what it does. Commands stand in a folder of their subject. Some
-//! ask the daemon; others open a pool, a stream or a store themselves, read-only and without a
-//! daemon. What these share is in `reading`.
+//! Each command is one file with a [`Command`](cenote_words::command::Command): its name, its
+//! options and what it does. Commands are grouped in directories by subject. Some ask the daemon;
+//! others open a pool, a stream or a store themselves, read-only and without a daemon. `reading`
+//! has what these share.
 //!
-//! [`zstream`] is OpenZFS's, and stands here because it reads streams itself.
+//! [`zstream`] is OpenZFS's command; it is here because it reads streams itself.
 
 #![forbid(unsafe_code)]
 

@@ -4,14 +4,14 @@ use rustix::fs::SeekFrom;
 use std::fs::File;
 use std::ops::Range;
 
-/// What is no hole of a file; all of what has none.
+/// The data ranges of a file; the whole range if the file system cannot report holes.
 pub fn data_of(file: &File, range: Range<u64>) -> Vec<Range<u64>> {
     let mut found = Vec::new();
     let mut at = range.start;
     while at < range.end {
         let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
             Ok(start) => start.max(at),
-            // Nothing but a hole comes.
+            // Only a hole follows.
             Err(rustix::io::Errno::NXIO) => break,
             Err(_) => at,
         };

@@ -1,4 +1,4 @@
-//! `arc_summary`: a report about the cache, the log and transactions, for people.
+//! `arc_summary`: a readable report about the cache, the log and transactions.
 
 use super::figures::Figures;
 use super::kstat::Sources;
@@ -31,12 +31,12 @@ const SECTIONS: [(&str, Section); 4] = [
     ("dmu", transactions),
     ("zil", log),
 ];
-/// Characters of a line between its name and its value.
+/// Column of the values.
 const NAME_WIDTH: usize = 50;
-/// Characters of the graph.
+/// Width of the graph in characters.
 const GRAPH_WIDTH: u64 = 64;
 
-/// Lines of a report.
+/// The lines of a report.
 #[derive(Default)]
 struct Report(String);
 
@@ -63,7 +63,7 @@ impl Report {
     }
 }
 
-/// Bytes that are cached, of these parts, lists and kinds.
+/// Cached bytes of these parts, lists and kinds.
 fn cached(figures: &Figures, wanted: &[(&str, &str)]) -> u64 {
     let lists = ["recent", "frequent"].iter();
     let bytes = |list: &&str| {
@@ -195,7 +195,7 @@ fn log(figures: &Figures, report: &mut Report) {
     report.row("Failures", "", &nicenum(sum("cenote_log_failures_total")));
 }
 
-/// A bar of what the memory is used for: `F` frequent, `R` recent, `P` passing, blank free.
+/// A bar of memory use: `F` frequent, `R` recent, `P` passing, blank free.
 fn graph(figures: &Figures) -> String {
     let limit = figures.sum("cenote_arc_limit_bytes", &[]).max(1);
     let parts = ["stored", "decoded"];

@@ -1,6 +1,6 @@
-//! `arcstat`: what the cache did, a line for each interval, with the columns of OpenZFS's arcstat.
+//! `arcstat`: cache activity, a line for each interval, with the columns of OpenZFS's arcstat.
 //!
-//! The cache of Cenote is divided among the pools; the figures are those of all of them.
+//! Each pool has a cache of its own here; the figures are sums over all of them.
 
 use std::time::{Duration, Instant};
 
@@ -30,14 +30,14 @@ pub const COMMAND: Command = Command {
     run: Run::Asking(run),
 };
 
-/// Lookups that a column counts: what they were for and their kind, where that matters.
+/// The lookups that a column counts: by purpose and, where it matters, by kind.
 #[derive(Clone, Copy, Debug, Default)]
 struct Lookups {
     wanted_for: Option<&'static str>,
     kind: Option<&'static str>,
 }
 
-/// Which lookups columns are about: the letters that their names begin with, and in words.
+/// The groups of lookups: the first letters of their columns' names, and a description.
 const GROUPS: [(&str, &str, Lookups); 8] = [
     ("", "", lookups(None, None)),
     ("d", "demand ", lookups(Some("demand"), None)),
@@ -65,8 +65,8 @@ const fn lookups(wanted_for: Option<&'static str>, kind: Option<&'static str>) -
     Lookups { wanted_for, kind }
 }
 
-/// What becomes of a lookup: our word, ours for people, and how names of columns end: those of
-/// rates and shares, first of all lookups, then of a group.
+/// The outcomes of a lookup: the label's value, its description, and the suffixes of columns. The
+/// suffixes are those of rates and shares, first for all lookups, then for a group.
 const OUTCOMES: [(&str, &str, [[&str; 2]; 2]); 3] = [
     ("hit", "hits", [["hits", "hit%"], ["hit", "h%"]]),
     ("wait", "I/O hits", [["iohs", "ioh%"], ["ioh", "i%"]]),
@@ -80,21 +80,21 @@ enum Figure {
     Time,
     /// Lookups with this outcome, or all, each second.
     Rate(Lookups, Option<&'static str>),
-    /// The share of lookups with this outcome, in percent.
+    /// Hits in a list per second.
     Share(Lookups, &'static str),
     /// Hits in a list each second.
     List(&'static str),
-    /// Hits of what passes through, each second.
+    /// Hits of passing data, per second.
     Passing,
     /// Bytes that are cached.
     Size,
-    /// Bytes that may be.
+    /// The limit of cached bytes.
     Limit,
-    /// Bytes that the daemon may still use.
+    /// Bytes that the daemon may still allocate.
     Available,
     /// Bytes that the machine has available.
     Free,
-    /// Of a second level, which there is not.
+    /// About a second-level cache, which does not exist here.
     Nothing,
     /// Not measured.
     Unknown,
@@ -102,7 +102,7 @@ enum Figure {
 
 use Figure::{Available, Free, Limit, List, Nothing, Passing, Rate, Share, Size, Time, Unknown};
 
-/// Columns that are about something else than lookups.
+/// Columns that are not about lookups.
 const OTHERS: [(&str, Figure, &str); 33] = [
     ("time", Time, "time of day"),
     ("size", Size, "bytes in the cache"),
@@ -191,7 +191,7 @@ struct Field {
     meaning: String,
 }
 
-/// All columns. Names of those about lookups follow a rule, so they are made by it.
+/// All columns. Names of columns about lookups follow a rule, which generates them.
 fn fields() -> Vec<Field> {
     let others = OTHERS.iter().map(|(name, figure, meaning)| Field {
         name: (*name).to_owned(),
@@ -227,7 +227,7 @@ const EXTENDED: &str = "time,mfu,mru,mfug,mrug,eskip,mtxmis,dread,pread,read";
 /// Lines between two headers.
 const HEADER_EVERY: u64 = 20;
 
-/// The figures between two looks.
+/// The change of the figures between two samples.
 struct Between<'a> {
     before: Option<&'a Figures>,
     now: &'a Figures,
@@ -341,7 +341,7 @@ fn width(field: &Field) -> usize {
     field.name.len().max(widest.len())
 }
 
-/// The columns that are asked for.
+/// The requested columns.
 fn columns(arguments: &Arguments) -> Result<Vec<Field>, Stop> {
     let given = arguments
         .last("columns")
@@ -437,7 +437,7 @@ fn time(context: &Context) -> String {
     now.strftime("%H:%M:%S").to_string()
 }
 
-/// Where lines go.
+/// Where to print lines.
 struct Output {
     file: Option<std::fs::File>,
     separator: String,

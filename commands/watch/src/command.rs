@@ -1,4 +1,4 @@
-//! `cenote metrics`: the measurements of the daemon, printed once.
+//! `cenote metrics`: prints the measurements of the daemon once.
 
 use cenote_control::measures::MEASURES;
 use cenote_control::model::{Request, Response};
@@ -76,7 +76,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     Ok(0)
 }
 
-/// All measurements as a table in Markdown, as `docs/operations/monitoring.md` has it.
+/// All measurements as a Markdown table, for `docs/operations/monitoring.md`.
 fn table() -> String {
     let mut text = String::from("| name | kind | labels | meaning |\n| --- | --- | --- | --- |\n");
     for measure in MEASURES.iter().chain(&page::MEASURES) {
@@ -95,7 +95,7 @@ fn table() -> String {
 mod tests {
     use super::*;
 
-    /// The page is made of the code: `cenote metrics --names` prints what belongs there.
+    /// The page is generated from the code: `cenote metrics --names` prints its table.
     #[test]
     fn the_documentation_has_the_table_of_the_code() {
         let path = concat!(

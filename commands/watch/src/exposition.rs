@@ -1,16 +1,16 @@
-//! Prometheus' text form (version 0.0.4).
+//! Prometheus' text format (version 0.0.4).
 //!
-//! Numbers are written exactly, in decimal: nothing goes through floating point, which would lose
-//! the last digits of large counters.
+//! Numbers are written exactly, in decimal. Floating point would lose the last digits of large
+//! counters.
 
 use cenote_control::model::{Distribution, MetricFamily, MetricKind, MetricSeries, MetricValue};
 
-/// What a response in this form is called in HTTP.
+/// The content type of this format.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// Buckets of durations below this one (1 µs) are shown together: nothing here is faster.
+/// Buckets of durations below this one (1 µs) are merged, because nothing here is faster.
 const DURATION_FIRST: usize = 9;
-/// The same for sizes: a sector.
+/// The first bucket of sizes that is shown separately: a sector.
 const SIZE_FIRST: usize = 8;
 
 /// All families.
@@ -67,8 +67,8 @@ fn push_histogram(
         SIZE_FIRST
     };
     let (mut sum, total) = (0_u64, distribution.count());
-    // A bucket ends below a power of two; the values that are exactly that belong to the next, so
-    // the largest of this one is the bound.
+    // Buckets end just below a power of two, which belongs to the next bucket. So the bound is this
+    // bucket's largest value.
     for (bucket, count) in distribution.counts.iter().enumerate() {
         sum += count;
         if bucket < first {
@@ -108,7 +108,7 @@ fn escaped(value: &str) -> String {
     value.replace('\n', "\\n")
 }
 
-/// Billionths as a decimal number without zeros at its end.
+/// Billionths as a decimal number without trailing zeros.
 pub fn decimal(billionths: u128) -> String {
     let (whole, rest) = (billionths / 1_000_000_000, billionths % 1_000_000_000);
     if rest == 0 {

@@ -1,4 +1,4 @@
-//! Measurements as commands look them up.
+//! Measurements of the daemon, and lookups in them.
 
 use std::collections::HashMap;
 
@@ -19,8 +19,8 @@ pub struct Figures {
 pub type Wanted<'a> = &'a [(&'a str, &'a str)];
 
 impl Figures {
-    /// Asks the daemon for measurements whose names begin with one of these; all, if there is
-    /// none.
+    /// Asks the daemon for measurements whose names begin with one of these; without names, for
+    /// all.
     pub fn ask(context: &mut Context, names: &[&str]) -> Result<Self, ControlError> {
         let names = names.iter().map(|&name| name.to_owned()).collect();
         let mut figures = Self::default();
@@ -35,7 +35,7 @@ impl Figures {
         }
     }
 
-    /// Adds what came in a part.
+    /// Adds the measurements of one part of an answer.
     pub fn add(&mut self, families: Vec<MetricFamily>) {
         for family in families {
             match self.places.get(&family.name) {
@@ -65,7 +65,7 @@ impl Figures {
             let is_so = |(label, value): &(&str, &str)| series.label(label) == *value;
             wanted.iter().all(is_so)
         });
-        // The labels that are looked for need not live as long as what is found.
+        // Collected, so that the labels in `wanted` need not outlive the result.
         found.collect::<Vec<Labelled<'_>>>().into_iter()
     }
 
@@ -113,8 +113,7 @@ impl<'a> Labelled<'a> {
         &self.series.labels
     }
 
-    /// The number: of what is measured in seconds, whole nanoseconds; of a histogram, how many
-    /// values it has.
+    /// The number: for durations in nanoseconds, for histograms the number of values.
     pub fn number(&self) -> u64 {
         match &self.series.value {
             MetricValue::Number(number) | MetricValue::Billionths(number) => *number,

@@ -1,25 +1,26 @@
 //! InfluxDB's line protocol, with the measurements and fields of `zpool_influxdb`.
 //!
-//! Lines are of the pool as a whole (`vdev=root`) and of each vdev (`vdev=root/mirror-0/disk-1`, a
-//! leaf with its `path`). The figures of a combination are those of its devices, added.
+//! Each pool has lines for the whole pool (`vdev=root`) and for each vdev
+//! (`vdev=root/mirror-0/disk-1`; a leaf also has its `path`). The figures of a combination are the
+//! sums over its devices.
 
 use cenote_control::model::{Distribution, PoolStatus, Vdev, VdevKind, VdevNaming};
 
 use super::exposition::decimal;
 use super::figures::Figures;
 
-/// How lines are made.
+/// The options of the output.
 #[derive(Clone, Debug, Default)]
 pub struct Form {
-    /// Tags for each line, as they were given.
+    /// Additional tags of each line, as the user gave them.
     pub tags: Option<String>,
-    /// Each bucket counts the smaller ones, too.
+    /// Whether buckets are cumulative.
     pub sums_buckets: bool,
-    /// Whether histograms are printed.
+    /// Whether to print histograms.
     pub has_histograms: bool,
 }
 
-/// Classes of requests with their words, and whether they read.
+/// Classes of requests with the protocol's words, and whether they read.
 const CLASSES: [(&str, &str, bool); 7] = [
     ("sync_read", "sync_read", true),
     ("sync_write", "sync_write", false),
@@ -29,7 +30,7 @@ const CLASSES: [(&str, &str, bool); 7] = [
     ("trim", "trim", false),
     ("initializing", "initializing", false),
 ];
-/// The queues of these classes by their words there.
+/// The protocol's words for the queues of these classes.
 const QUEUES: [(&str, &str); 6] = [
     ("sync_read", "sync_r"),
     ("sync_write", "sync_w"),
@@ -39,14 +40,14 @@ const QUEUES: [(&str, &str); 6] = [
     ("trim", "trim_w"),
 ];
 
-/// What lines are of: a vdev with the leaves below it. Of the root these are all.
+/// The subject of a line: a vdev and the leaves below it. For the root these are all leaves.
 #[derive(Default)]
 struct Place {
     /// The tag `vdev`.
     vdev: String,
     /// The tag `path`, of a leaf.
     path: Option<String>,
-    /// The leaves by guid; none stands for all of the pool.
+    /// The guids of the leaves; empty for the whole pool.
     leaves: Vec<String>,
 }
 
@@ -105,7 +106,7 @@ fn place_of(above: &str, vdev: &Vdev) -> Place {
         }
         stack.extend(&vdev.children);
     }
-    // A combination without a leaf has done nothing; no guid is 0.
+    // A combination without leaves has no figures; 0 matches no guid.
     if leaves.is_empty() {
         leaves.push("0".to_owned());
     }
@@ -116,7 +117,7 @@ fn place_of(above: &str, vdev: &Vdev) -> Place {
     }
 }
 
-/// A value of a tag: these characters end it.
+/// Escapes a tag's value: these characters would end it.
 fn escaped(value: &str) -> String {
     let mut text = String::new();
     for character in value.chars() {
@@ -135,7 +136,7 @@ impl Lines<'_> {
         self.figures.sum(name, &wanted)
     }
 
-    /// The labels of each leaf that lines are of, with these besides.
+    /// The labels of each leaf of the subject, with these in addition.
     fn of_leaves<'b>(&'b self, more: &[(&'b str, &'b str)]) -> Vec<Vec<(&'b str, &'b str)>> {
         let wanted: Vec<(&str, &str)> = [("pool", self.pool)].iter().chain(more).copied().collect();
         if self.place.leaves.is_empty() {
@@ -163,7 +164,7 @@ impl Lines<'_> {
         sum
     }
 
-    /// Queues and histograms of what lines are of.
+    /// Queues and histograms of the subject.
     fn activity(&mut self) {
         self.queues();
         if self.form.has_histograms {
@@ -192,7 +193,7 @@ impl Lines<'_> {
         self.push_of_vdev("zpool_stats", &[("state", vdev.state.word())], &fields);
     }
 
-    /// A line with the tags of the vdev that lines are of behind these.
+    /// Appends a line with the subject's tags after these.
     fn push_of_vdev(&mut self, measurement: &str, tags: &[(&str, &str)], fields: &[(String, u64)]) {
         let place = std::mem::take(&mut self.place);
         let path = place.path.iter().map(|path| ("path", path.as_str()));
@@ -229,7 +230,7 @@ impl Lines<'_> {
     }
 
     fn stats(&mut self) {
-        // What leaves did; errors are counted where they were met.
+        // I/O counts are those of the leaves; errors count where they were detected.
         let of = |name: &str, label: &str, word: &str| self.sum(name, &[(label, word)]);
         let fragmentation = self.sum("cenote_pool_fragmentation_ratio", &[]) / 10_000_000;
         let fields = [
@@ -308,7 +309,7 @@ impl Lines<'_> {
         self.push_of_vdev("zpool_vdev_queue", &[], &fields);
     }
 
-    /// A histogram: the fields are series, and each bucket has a line.
+    /// A histogram: its series are fields, and each bucket is a line.
     fn histogram(
         &mut self,
         measurement: &str,
@@ -437,7 +438,7 @@ mod tests {
         assert_eq!(measurements(&text), BTreeSet::from(expected));
     }
 
-    /// Figures of vdevs were not printed at all.
+    /// Previously, figures of vdevs were not printed at all.
     #[test]
     fn each_vdev_has_its_lines_and_a_mirror_those_of_its_disks() {
         let queue = |guid: &str, depth: u64| {

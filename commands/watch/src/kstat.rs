@@ -1,8 +1,8 @@
-//! The tree of kstats by OpenZFS's names, as `/proc/spl/kstat/zfs` has it.
+//! The tree of kstats under OpenZFS's names, as in `/proc/spl/kstat/zfs`.
 //!
-//! Only what is measured is in it: a tool that looks for more finds that it is absent, which it has
-//! to expect, for the kstats differ between versions of OpenZFS. Figures of all pools are added
-//! where OpenZFS has one cache or one log for all.
+//! It has only what the daemon measures. Tools must expect missing kstats anyway, because they
+//! differ between versions of OpenZFS. Where OpenZFS has one cache or one log for all pools, the
+//! figures are sums over the pools.
 
 use std::path::{Path, PathBuf};
 
@@ -36,14 +36,14 @@ pub enum Data {
     Text(String),
 }
 
-/// What is in a kstat.
+/// The contents of a kstat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Body {
     /// Values by name.
     Named(Vec<(String, Data)>),
-    /// Lines that have their own form.
+    /// Lines with their own format.
     Raw(String),
-    /// A table with a header of its own.
+    /// A table with its own header.
     Table(String),
 }
 
@@ -57,7 +57,7 @@ pub struct Kstat {
 }
 
 impl Kstat {
-    /// The file, as the kernel prints it: a line about the kstat itself, then its values.
+    /// The file, in the kernel's format: a line about the kstat itself, then its values.
     pub fn text(&self, number: usize, now: u64) -> String {
         let head = |kind: u8, flags: u8, count: usize, size: usize| {
             format!("{number} {kind} 0x{flags:02x} {count} {size} 0 {now}\n")
@@ -92,7 +92,7 @@ fn named(path: &str, rows: Vec<(String, u64)>) -> Kstat {
     }
 }
 
-/// Lookups by what they are for, their kind and their outcome, as the names say them.
+/// Outcomes of lookups: the suffix of the name, and the label's value.
 const OUTCOMES: [(&str, &str); 3] = [("hits", "hit"), ("iohits", "wait"), ("misses", "miss")];
 
 /// Rows of `arcstats` as they are made.
@@ -101,9 +101,9 @@ struct Rows<'a> {
     rows: Vec<(String, u64)>,
 }
 
-/// The parts of the cache whose blocks stay.
+/// The parts of the cache that keep blocks.
 const KEPT: [&str; 2] = ["stored", "decoded"];
-/// The lists of blocks that are in memory.
+/// The lists of blocks in memory.
 const LISTS: [&str; 2] = ["recent", "frequent"];
 
 impl Rows<'_> {
@@ -111,7 +111,7 @@ impl Rows<'_> {
         self.rows.push((name.to_owned(), number));
     }
 
-    /// Bytes that are cached, of what has these labels.
+    /// Cached bytes of the series with these labels.
     fn cached(&self, wanted: &[(&str, &str)]) -> u64 {
         let of = |list: &&str| {
             let list = [("list", *list)];
@@ -198,7 +198,7 @@ fn arcstats(figures: &Figures) -> Kstat {
     ] {
         all.put(name, number);
     }
-    // There is no second level of the cache, so nobody has hit or missed it.
+    // There is no second cache level, so it has neither hits nor misses.
     for name in ["l2_hits", "l2_misses", "l2_size", "l2_asize"] {
         all.put(name, 0);
     }
@@ -225,7 +225,7 @@ fn zil(figures: &Figures) -> Kstat {
     named("zil", rows.to_vec())
 }
 
-/// The decoded blocks that are kept: what OpenZFS keeps as dbufs that nobody holds.
+/// The cached decoded blocks. OpenZFS keeps them as unreferenced dbufs.
 fn dbufstats(figures: &Figures) -> Kstat {
     let decoded = [("part", "decoded")];
     let live = |list| figures.sum("cenote_arc_bytes", &[decoded[0], ("list", list)]);
@@ -261,7 +261,7 @@ fn dmu_tx(figures: &Figures) -> Kstat {
     named("dmu_tx", rows.to_vec())
 }
 
-/// Readers that go forward, and what was read ahead of them.
+/// Sequential readers, and the prefetch for them.
 fn zfetchstats(figures: &Figures) -> Kstat {
     let reads = |outcome: &str| {
         let wanted = [("outcome", outcome)];
@@ -277,7 +277,7 @@ fn zfetchstats(figures: &Figures) -> Kstat {
     named("zfetchstats", rows.to_vec())
 }
 
-/// What programs did with a mounted dataset, and what sites sent of it.
+/// The I/O of programs on a mounted dataset, and the traffic of sites that show it.
 fn objset(figures: &Figures, pool: &str, dataset: &str, id: u64) -> Kstat {
     let requests = |operations: &[&str]| {
         let of = |operation: &&str| {
@@ -287,7 +287,7 @@ fn objset(figures: &Figures, pool: &str, dataset: &str, id: u64) -> Kstat {
         operations.iter().map(of).sum::<u64>()
     };
     let bytes = |name: &str| figures.sum(name, &[("dataset", dataset)]);
-    // What a site reads of a snapshot counts for its file system.
+    // Reads of a snapshot for a site count for its file system.
     let sites = |name: &str| {
         let found = figures.series(name, &[]);
         let own = found.filter(|series| series.label("dataset").split('@').next() == Some(dataset));
@@ -340,7 +340,7 @@ fn txgs(pool: &str, groups: &[GroupRow]) -> Kstat {
             group.writes,
             group.open,
             group.quiesce,
-            // A group is written as soon as it is quiet: it waits for nothing between.
+            // A transaction group is written as soon as it is quiesced, without waiting.
             0,
             group.sync
         ));
@@ -351,7 +351,7 @@ fn txgs(pool: &str, groups: &[GroupRow]) -> Kstat {
     }
 }
 
-/// The numbers of the object sets of all file systems.
+/// The numbers of all file systems' object sets.
 fn object_sets(context: &mut Context) -> Result<Vec<(String, u64)>, ControlError> {
     let request = Request::DatasetList {
         roots: Vec::new(),
@@ -367,7 +367,7 @@ fn object_sets(context: &mut Context) -> Result<Vec<(String, u64)>, ControlError
     Ok(rows.iter().filter_map(number).collect())
 }
 
-/// What the tree is made of.
+/// The data for the tree.
 #[derive(Debug, Default)]
 pub struct Sources {
     /// All measurements.
@@ -388,7 +388,7 @@ impl Sources {
             match context.ask(request) {
                 Ok(Response::Groups { groups: rows }) => groups.push((pool, rows)),
                 Ok(_) => return Err(mismatch()),
-                // It went away a moment ago.
+                // The pool was just exported.
                 Err(ControlError::NoSuchPool { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -452,7 +452,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     }
 }
 
-/// The moment, in nanoseconds since the daemon began.
+/// The current time, in nanoseconds since the daemon started.
 fn now(figures: &Figures) -> u64 {
     let uptime = figures.sum("cenote_daemon_uptime_seconds", &[]);
     uptime.saturating_mul(1_000_000_000)
@@ -482,10 +482,10 @@ fn print(tree: &[Kstat], now: u64, names: &[&str], context: &mut Context) -> Out
     Ok(0)
 }
 
-/// Writes each kstat to its file. A reader sees the old file or the new one.
+/// Writes each kstat to its file. Readers see either the old file or the new one.
 fn export(tree: &[Kstat], now: u64, directory: &Path) -> Outcome {
     for (number, kstat) in tree.iter().enumerate() {
-        // Names of pools have no slash and are not dots, so this stays below the directory.
+        // Pool names have no slash and are not `.` or `..`, so the file stays below the directory.
         let file = directory.join(&kstat.path);
         write(&file, &kstat.text(number, now)).map_err(|error| {
             let file = file.display();

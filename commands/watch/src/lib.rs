@@ -1,15 +1,18 @@
-//! What a running daemon measures, in the forms that other programs read.
+//! The daemon's measurements, in formats for people and other programs.
 //!
-//! The daemon answers one request with all its measurements ([`figures`]). Everything here is made
-//! of that answer: Prometheus' text form ([`exposition`]) with the names of other exporters beside
-//! ours ([`others`]), the tree of kstats ([`kstat`]), InfluxDB's lines ([`influx`]), and the tables
-//! of `arcstat` and `arc_summary`. So no two forms can disagree about what a number means.
+//! The daemon answers one request with all its measurements ([`figures`]). All formats are
+//! generated from that answer, so they cannot disagree about a number:
 //!
-//! The daemon serves the text form to Prometheus ([`page`]), and the pages of the [`dashboard`] to
-//! browsers. [`top`] shows what happens between two answers ([`sample`]) in a terminal, and
-//! [`health`] what is wrong with a pool.
+//! - Prometheus' text format ([`exposition`]), also with the names of other exporters ([`others`]);
+//! - the tree of kstats ([`kstat`]);
+//! - InfluxDB's lines ([`influx`]);
+//! - the tables of `arcstat` and `arc_summary`.
 //!
-//! Deliberately absent: pools, and the daemon's own parts. Everything here asks.
+//! The daemon serves the text format to Prometheus ([`page`]), and the [`dashboard`] to browsers.
+//! In a terminal, [`top`] shows the activity between two answers ([`sample`]), and [`health`] shows
+//! what is wrong with a pool.
+//!
+//! Deliberately absent: pools, and parts of the daemon. Everything here sends requests.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
-//! What the kernel says about the memory of this machine.
+//! The kernel's figures about the memory of this machine.
 
 use std::fs::read_to_string;
 
-/// Memory of the machine that is available.
+/// The available memory of the machine, in bytes.
 pub fn memory_available() -> Option<u64> {
     let text = read_to_string("/proc/meminfo").ok()?;
     meminfo(&text, "MemAvailable:")

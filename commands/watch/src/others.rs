@@ -1,18 +1,18 @@
-//! Our measurements under the names of other exporters, for dashboards that exist.
+//! Our measurements under the names of other exporters, for existing dashboards.
 //!
-//! * `zfs_pool_*` and `zfs_dataset_*` as pdf/zfs_exporter has them;
-//! * `node_zfs_*` as node_exporter makes them of the kstats: each number of a kstat becomes a
-//!   metric of its own.
+//! * `zfs_pool_*` and `zfs_dataset_*` as in pdf/zfs_exporter;
+//! * `node_zfs_*` as node_exporter derives them from the kstats: each number of a kstat is a
+//!   separate metric.
 //!
-//! What we do not measure has no series here either: a dashboard then shows a gap and no wrong
-//! zero.
+//! What the daemon does not measure has no series, so that a dashboard shows a gap instead of a
+//! wrong zero.
 
 use cenote_control::model::{MetricFamily, MetricKind, MetricSeries, MetricValue};
 
 use super::figures::Figures;
 use super::kstat::{Body, Data, Kstat};
 
-/// Measurements that have another name there and the same value.
+/// Measurements that have another name there, but the same value.
 const POOLS: [(&str, &str); 8] = [
     ("cenote_pool_allocated_bytes", "allocated_bytes"),
     ("cenote_pool_free_bytes", "free_bytes"),
@@ -24,7 +24,7 @@ const POOLS: [(&str, &str); 8] = [
     ("cenote_pool_readonly", "readonly"),
 ];
 
-/// The same for datasets.
+/// The same for measurements of datasets.
 const DATASETS: [(&str, &str); 7] = [
     ("cenote_dataset_used_bytes", "used_bytes"),
     ("cenote_dataset_available_bytes", "available_bytes"),
@@ -95,7 +95,7 @@ pub fn of_zfs_exporter(figures: &Figures) -> Vec<MetricFamily> {
     all
 }
 
-/// The state that a pool is in.
+/// The state of a pool.
 fn state<'a>(figures: &'a Figures, pool: &str) -> &'a str {
     let wanted = [("pool", pool)];
     let mut states = figures.series("cenote_pool_state", &wanted);
@@ -118,7 +118,7 @@ fn health(figures: &Figures) -> MetricFamily {
     family
 }
 
-/// The code of the last scrub or resilver, and whether it runs.
+/// The code of the state of the last scrub or resilver.
 fn scrub_state(kind: &str, state: &str) -> u64 {
     match (kind, state) {
         ("resilver", "running" | "paused") => 5,
@@ -247,7 +247,7 @@ pub fn of_node_exporter(figures: &Figures, tree: &[Kstat]) -> Vec<MetricFamily> 
     all
 }
 
-/// What programs did with each dataset.
+/// The I/O of programs on each dataset.
 fn objsets(tree: &[Kstat]) -> Vec<MetricFamily> {
     let mut all: Vec<MetricFamily> = Vec::new();
     for kstat in tree {

@@ -1,4 +1,4 @@
-//! The page of `/metrics`: all that Prometheus gets.
+//! The page `/metrics` for Prometheus.
 
 use cenote_base::metrics::{Kind, Measure};
 
@@ -6,14 +6,14 @@ use super::exposition;
 use super::kstat::Sources;
 use super::others;
 
-/// Requests that the endpoint answered.
+/// The number of answered requests.
 pub static SCRAPES: Measure = Measure {
     name: "cenote_metrics_requests_total",
     kind: Kind::Counter,
     help: "Requests for /metrics and pages of the dashboard.",
     labels: &[],
 };
-/// Connections that it refused.
+/// The number of refused connections.
 pub static TURNED_AWAY: Measure = Measure {
     name: "cenote_metrics_turned_away_total",
     kind: Kind::Counter,
@@ -24,7 +24,7 @@ pub static TURNED_AWAY: Measure = Measure {
 /// Measurements of the endpoint itself, for the table of all.
 pub static MEASURES: [&Measure; 2] = [&SCRAPES, &TURNED_AWAY];
 
-/// All that is shown: our names, then those of other exporters.
+/// The whole page: our names, then those of other exporters.
 pub fn all(sources: &Sources) -> String {
     let figures = &sources.figures;
     let mut text = exposition::text(figures.families());

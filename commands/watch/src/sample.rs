@@ -1,9 +1,9 @@
-//! What the daemon says at one moment, and what happened between two.
+//! The daemon's state at one moment, and the activity between two.
 //!
 //! `cenote top` and the dashboard show the same rows: pools, vdevs, datasets, clients. A rate is
-//! always what a counter grew by between two samples, never a mean since the start. Where a counter
-//! fell, its owner is a new one (the pool was imported again, the volume has another client), whose
-//! counter began at 0 in between.
+//! always the growth of a counter between two samples, never a mean since the start. If a counter
+//! fell, it belongs to a new owner and began at 0 in between: the pool was imported again, or the
+//! volume has another client.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
@@ -16,11 +16,11 @@ use cenote_control::model::{
 use super::figures::{Figures, Labelled};
 use cenote_words::context::mismatch;
 
-/// Asks the daemon; parts go to the second argument.
+/// Sends a request to the daemon; the second argument receives the parts of the answer.
 pub type Ask<'a> =
     &'a mut dyn FnMut(Request, &mut dyn FnMut(Part)) -> Result<Response, ControlError>;
 
-/// Beginnings of the names of what is measured for a sample.
+/// Prefixes of the measurements in a sample.
 const NAMES: [&str; 12] = [
     "cenote_daemon_",
     "cenote_memory_",
@@ -36,10 +36,10 @@ const NAMES: [&str; 12] = [
     "process_",
 ];
 
-/// What the daemon said at one moment.
+/// The daemon's answers at one moment.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// When, on the clock that rates are counted with.
+    /// When, on the clock for rates.
     pub at: Instant,
     /// The pools, in order of name.
     pub pools: Vec<PoolStatus>,
@@ -47,12 +47,12 @@ pub struct Sample {
     pub figures: Figures,
     /// The mounts.
     pub mounts: Vec<MountEntry>,
-    /// The servers of volumes with their clients; `None` for who may not see them.
+    /// The servers of volumes with their clients; `None` if the user may not see them.
     pub servers: Option<Vec<NbdServer>>,
 }
 
 impl Sample {
-    /// Asks for all of it. Who may not see the clients of volumes gets the rest.
+    /// Requests all of it. Users that may not see the clients of volumes get the rest.
     pub fn take(ask: Ask<'_>) -> Result<Self, ControlError> {
         let mut figures = Figures::default();
         let names = NAMES.iter().map(|&name| name.to_owned()).collect();
@@ -91,7 +91,7 @@ impl Sample {
     }
 }
 
-/// What happened in a second.
+/// Activity per second.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rates {
     /// Reads.
@@ -111,9 +111,9 @@ pub struct Client {
     pub kind: &'static str,
     /// The dataset or the volume; empty for a connection that has not chosen one.
     pub name: String,
-    /// The mount points, the address, or where a site is.
+    /// The mount points, the address, or the place of a site.
     pub place: String,
-    /// What it asked for in a second. A connection to a volume does not tell reads from writes:
+    /// Its requests per second. Servers do not count reads and writes of a connection separately:
     /// all its requests are in `reads`.
     pub rates: Option<Rates>,
     /// Requests in a second, of all kinds.
@@ -124,7 +124,7 @@ pub struct Client {
     pub latency: Option<u64>,
 }
 
-/// Two samples, or one with nothing before it: rates are not known then.
+/// Two samples; with only one, rates are unknown.
 #[derive(Clone, Copy, Debug)]
 pub struct Between<'a> {
     /// The later sample.
@@ -132,7 +132,7 @@ pub struct Between<'a> {
     before: Option<&'a Sample>,
 }
 
-/// What a counter grew by.
+/// The growth of a counter.
 pub fn growth(before: u64, now: u64) -> u64 {
     match now.checked_sub(before) {
         Some(growth) => growth,
@@ -157,14 +157,14 @@ fn joined<'a>(columns: [HashMap<&'a str, u64>; 4]) -> HashMap<&'a str, Rates> {
     all
 }
 
-/// Whether each bucket of a histogram has what it had before.
+/// Whether no bucket of a histogram has less than before.
 fn contains(now: &Distribution, before: &Distribution) -> bool {
     let of = |index: usize| now.counts.get(index).copied().unwrap_or(0);
     let mut counts = before.counts.iter().enumerate();
     counts.all(|(index, count)| of(index) >= *count)
 }
 
-/// What a histogram grew by.
+/// The growth of a histogram.
 pub fn histogram_growth(before: &Distribution, now: &Distribution) -> Distribution {
     match contains(now, before) {
         true => now.since(before),
@@ -172,7 +172,7 @@ pub fn histogram_growth(before: &Distribution, now: &Distribution) -> Distributi
     }
 }
 
-/// The bound below which this share of the values lies, in per cent: the end of its bucket.
+/// The percentile of a histogram: the end of its bucket.
 pub fn percentile(distribution: &Distribution, percent: u64) -> Option<u64> {
     let total = distribution.count();
     if total == 0 {
@@ -190,7 +190,7 @@ pub fn percentile(distribution: &Distribution, percent: u64) -> Option<u64> {
 }
 
 impl Rates {
-    /// Both together.
+    /// The sum of both.
     #[must_use]
     pub fn plus(self, other: Self) -> Self {
         Self {
@@ -203,7 +203,7 @@ impl Rates {
 }
 
 impl<'a> Between<'a> {
-    /// What happened since an earlier sample.
+    /// The activity since an earlier sample.
     pub fn new(before: Option<&'a Sample>, now: &'a Sample) -> Self {
         Self { now, before }
     }
@@ -213,26 +213,26 @@ impl<'a> Between<'a> {
         self.before
     }
 
-    /// How long that was.
+    /// The time between the samples.
     fn nanoseconds(&self) -> Option<u128> {
         let before = self.before?;
         let passed = self.now.at.saturating_duration_since(before.at);
         Some(passed.as_nanos().max(1))
     }
 
-    /// So many events, in a second.
+    /// A rate per second.
     pub fn per_second(&self, events: u64) -> Option<u64> {
         let scaled = u128::from(events) * 1_000_000_000;
         let nanoseconds = self.nanoseconds()?;
         Some(u64::try_from((scaled + nanoseconds / 2) / nanoseconds).unwrap_or(u64::MAX))
     }
 
-    /// The growth in a second of the counters with these labels, each by itself.
+    /// The growth per second of the counters with these labels, each computed separately.
     pub fn rate(&self, name: &str, wanted: &[(&str, &str)]) -> Option<u64> {
         self.per_second(self.grown(name, wanted)?)
     }
 
-    /// The growth of the counters with these labels, each by itself.
+    /// The growth of the counters with these labels, each computed separately.
     pub fn grown(&self, name: &str, wanted: &[(&str, &str)]) -> Option<u64> {
         let mut sum = 0_u64;
         self.each_grown(name, wanted, |_, grown| sum = sum.saturating_add(grown))?;
@@ -257,7 +257,7 @@ impl<'a> Between<'a> {
         Some(())
     }
 
-    /// The growth in a second, by the value of a label: one pass for all datasets or vdevs.
+    /// The growth per second by the value of a label, in one pass for all datasets or vdevs.
     fn rates_by(
         &self,
         name: &str,
@@ -273,7 +273,7 @@ impl<'a> Between<'a> {
         sums.into_iter().map(rate).collect()
     }
 
-    /// The growth of the histograms with these labels, added.
+    /// The growth of the histograms with these labels, added up.
     pub fn distribution(&self, name: &str, wanted: &[(&str, &str)]) -> Option<Distribution> {
         let before = self.before?;
         let mut old: HashMap<&[String], &Distribution> = HashMap::new();
@@ -294,7 +294,7 @@ impl<'a> Between<'a> {
         Some(sum)
     }
 
-    /// Blocks of a pool that were read from devices and written to them, and their bytes.
+    /// Reads and writes of a pool's devices, with their bytes.
     pub fn pool(&self, pool: &str) -> Option<Rates> {
         let wanted = [("pool", pool)];
         Some(Rates {
@@ -319,7 +319,7 @@ impl<'a> Between<'a> {
         ]))
     }
 
-    /// What programs asked of mounted file systems, by dataset.
+    /// The requests of programs to mounted file systems, by dataset.
     pub fn mounts(&self) -> Option<HashMap<&'a str, Rates>> {
         let of = |name: &str, wanted: &[(&str, &str)]| self.rates_by(name, "dataset", wanted);
         let requests = "cenote_mount_request_seconds";
@@ -331,8 +331,8 @@ impl<'a> Between<'a> {
         ]))
     }
 
-    /// What the connected clients asked of volumes, by name. All requests are in `reads`: a server
-    /// does not count writes apart.
+    /// The requests of connected clients to volumes, by name. All requests are in `reads`, because
+    /// servers do not count writes separately.
     pub fn volumes(&self) -> Option<HashMap<&'a str, Rates>> {
         let of = |name: &str| self.rates_by(name, "export", &[]);
         Some(joined([
@@ -343,7 +343,7 @@ impl<'a> Between<'a> {
         ]))
     }
 
-    /// What was read of file systems for sites, by dataset; of a snapshot, for its file system.
+    /// Reads of file systems for sites, by dataset; reads of a snapshot count for its file system.
     pub fn sites(&self) -> Option<HashMap<&'a str, Rates>> {
         let mut sums: HashMap<&'a str, Rates> = HashMap::new();
         let of = |name: &str| self.rates_by(name, "dataset", &[]);
@@ -361,7 +361,7 @@ impl<'a> Between<'a> {
         Some(sums)
     }
 
-    /// Sites, each with what was sent of its files.
+    /// Sites, with the traffic of each.
     fn served_sites(&self) -> Vec<Client> {
         const SENT: &str = "cenote_http_site_sent_bytes_total";
         let mut rows = Vec::new();
@@ -418,8 +418,8 @@ impl<'a> Between<'a> {
         mounts.chain(others).collect()
     }
 
-    /// Connections to volumes. One is known again by its address and volume; of those on one unix
-    /// socket, which have none, by their order.
+    /// Connections to volumes, matched between samples by address and volume. Connections on one
+    /// unix socket have no address, so they are matched by their order.
     fn connections(&self) -> Vec<Client> {
         let of = |sample: &'a Sample| {
             let mut found: BTreeMap<(&str, &str), Vec<[u64; 3]>> = BTreeMap::new();
@@ -435,7 +435,8 @@ impl<'a> Between<'a> {
         let mut rows = Vec::new();
         for ((address, name), clients) in of(self.now) {
             let before = old.remove(&(address, name)).unwrap_or_default();
-            // Those that came stand behind the others. Where some left, nobody can say which.
+            // New connections come last. If some have closed, the remaining ones cannot be
+            // identified.
             let is_same = before.len() <= clients.len();
             for (index, now) in clients.into_iter().enumerate() {
                 let then = before.get(index).copied().unwrap_or_default();
@@ -465,7 +466,8 @@ impl<'a> Between<'a> {
         rows
     }
 
-    /// Hits among the lookups of a pool's cache for readers, in per cent; `None` without lookups.
+    /// The share of hits among the demand lookups of a pool's cache, in per cent; `None` without
+    /// lookups.
     pub fn hit_percent(&self, pool: Option<&str>) -> Option<u64> {
         let of = |outcome: Option<&str>| {
             let outcome = outcome.map(|outcome| ("outcome", outcome));
@@ -478,7 +480,7 @@ impl<'a> Between<'a> {
         hits.saturating_mul(100).checked_div(all)
     }
 
-    /// The same for the readers of each dataset that had lookups, by its name.
+    /// The same for each dataset with demand lookups, by name.
     pub fn dataset_hit_percents(&self) -> Option<HashMap<&'a str, u64>> {
         const NAME: &str = "cenote_dataset_cache_lookups_total";
         let mut sums: HashMap<&'a str, [u64; 2]> = HashMap::new();
@@ -498,7 +500,7 @@ impl<'a> Between<'a> {
 
 #[cfg(test)]
 pub mod testing {
-    //! Samples made by hand.
+    //! Samples for tests.
 
     use super::*;
     use cenote_control::model::{
@@ -574,7 +576,7 @@ pub mod testing {
         }
     }
 
-    /// Lookups of two datasets: one has three quarters in memory, the other nothing.
+    /// Lookups of two datasets: one with three quarters hits, the other with none.
     fn looked_up(name: &str, events: u64) -> MetricFamily {
         let lookups = |dataset: &str, purpose: &str, outcome: &str, count: u64| {
             let labels = [
@@ -600,7 +602,7 @@ pub mod testing {
         all
     }
 
-    /// A sample so many seconds after `start` in which everything has counted so far.
+    /// A sample `seconds` after `start`, in which every counter is at `events`.
     pub fn sample(start: Instant, seconds: u64, events: u64) -> Sample {
         let mut figures = Figures::default();
         let tank = ("pool", "tank");
@@ -687,16 +689,17 @@ mod tests {
         assert_eq!((clients[2].kind, clients[2].requests), ("http", Some(50)));
         let sites = between.sites().expect("two samples");
         assert_eq!(sites["tank/home"].read_bytes, 100 << 11);
-        // Prefetch is nobody's hit or miss, and without lookups there is no share.
+        // Prefetch counts neither as hit nor as miss. Without lookups there is no share.
         let hits = between.dataset_hit_percents().expect("two samples");
         assert_eq!(hits, HashMap::from([("tank/home", 75), ("tank/cold", 0)]));
-        // One sample says nothing about a second.
+        // One sample has no rates.
         let single = Between::new(None, &now);
         assert_eq!(single.pool("tank"), None);
         assert_eq!(single.clients()[1].requests, None);
     }
 
-    /// A pool that is imported again counts from 0: the difference is no rate, and must not wrap.
+    /// The counters of a reimported pool begin at 0: the difference is not a rate, and must not
+    /// wrap.
     #[test]
     fn a_counter_that_fell_began_at_zero() {
         let start = Instant::now();
@@ -706,7 +709,8 @@ mod tests {
         assert_eq!(between.clients()[0].requests, Some(5));
     }
 
-    /// Of two connections on a unix socket one left: nobody knows which, so no rate is made up.
+    /// If one of two connections on a unix socket closes, the other one cannot be identified. So it
+    /// has no rate.
     #[test]
     fn a_connection_that_left_makes_no_rate() {
         let start = Instant::now();

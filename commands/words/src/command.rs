@@ -1,7 +1,7 @@
-//! A command of ours: its name, its options, what it does; help is made from it.
+//! A command of ours: its name, its options and what it does. Its help is made from this table.
 //!
-//! What runs a command differs ([`Run`]): those that ask the daemon print through a context, those
-//! that open a pool themselves do not. The binary has a [`Table`] of all.
+//! Commands that ask the daemon print through a context; commands that open a pool themselves print
+//! directly ([`Run`]). The binary has a [`Table`] of all commands.
 
 use std::ffi::OsString;
 
@@ -13,16 +13,16 @@ use crate::getopt::{Known, OptionError, Parsed};
 use crate::manual::page::Page;
 use crate::program::Program;
 
-/// What runs a command that asks the daemon.
+/// Runs a command that asks the daemon.
 pub type Asking = fn(&Arguments, &mut Context) -> Outcome;
 
-/// What runs a command that gets the words behind its name.
+/// Runs a command that parses its own arguments.
 pub type Reading = fn(Vec<OsString>) -> Exit;
 
-/// What runs a command that is about all commands.
+/// Runs a command that describes other commands.
 pub type Describing = fn(&Table, &Arguments, &mut Context) -> Outcome;
 
-/// How a command ended that prints its own messages.
+/// How a command that prints its own messages ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// Everything was done, nothing is wrong.
@@ -36,7 +36,7 @@ pub enum Exit {
 }
 
 impl Exit {
-    /// Its number.
+    /// The exit code.
     pub fn code(self) -> u8 {
         match self {
             Self::Good => 0,
@@ -81,36 +81,36 @@ pub const POOL_FLAGS: &[Flag] = flags! {
     _ "memory" "SIZE" "limit for caches and buffers; default 128M";
 };
 
-/// What runs a command.
+/// How to run a command.
 #[derive(Clone, Copy, Debug)]
 pub enum Run {
-    /// It asks the daemon.
+    /// The command asks the daemon.
     Asking(Asking),
-    /// It opens a pool, and has the options for that.
+    /// The command opens a pool, and has the options for that.
     Reading(Reading),
-    /// It opens other files.
+    /// The command opens other files.
     Alone(Reading),
-    /// It is about all commands, which it gets.
+    /// The command describes all commands; it receives their table.
     Describing(Describing),
 }
 
-/// All commands, for those that describe them.
+/// All commands, for help, manual pages and completion.
 #[derive(Clone, Copy)]
 pub struct Table {
     /// Our own, which `cenote` runs.
     pub own: &'static [&'static Command],
     /// Programs with subcommands.
     pub programs: &'static [&'static Program],
-    /// Other names by which the program is called.
+    /// Small programs; links with their names run the binary.
     pub others: &'static [&'static Other],
 }
 
-/// A small program, which says itself what there is to say of it.
+/// A small program that brings its own description.
 #[derive(Debug)]
 pub struct Other {
     /// Its name.
     pub name: &'static str,
-    /// Another name of it, for the same or a part.
+    /// Another name for the program or a part of it.
     pub alias: &'static str,
     /// Its subcommands, and what they do.
     pub topics: &'static [(&'static str, &'static str)],
@@ -169,13 +169,13 @@ pub fn verbs(forms: &[&str]) -> Vec<String> {
     verbs
 }
 
-/// The command line cannot be read.
+/// Why a command line cannot be parsed.
 #[derive(Debug, Error)]
 pub enum ArgumentError {
-    /// An option that the command does not have, or without its value.
+    /// The command has no such option, or the option's value is missing.
     #[error("{0}")]
     Syntax(#[from] OptionError),
-    /// A value that does not do.
+    /// An invalid value.
     #[error("--{name}: {reason}")]
     Value {
         /// The option.
@@ -191,11 +191,11 @@ impl From<ArgumentError> for Stop {
     }
 }
 
-/// A command line of ours taken apart: options by their long names.
+/// A parsed command line: options by their long names.
 pub type Arguments = Parsed<OsString>;
 
 impl Arguments {
-    /// Reads a command line of a command with these options.
+    /// Parses the arguments of a command with these options.
     pub fn parse<'a>(
         flags: impl IntoIterator<Item = &'a Flag>,
         words: &[OsString],
@@ -252,8 +252,8 @@ mod tests {
         Arguments::parse(FLAGS, &words)
     }
 
-    /// `cenote find POOL/DATASET -size +8k` took the place for an option that has no letter, and
-    /// the condition for its value.
+    /// In `cenote find POOL/DATASET -size +8k` the dataset was taken for an option without a
+    /// letter, and the condition for its value.
     #[test]
     fn a_word_is_an_option_by_its_letter_or_name() {
         let of = |word: &str| FLAGS.iter().filter(|flag| flag.is(word)).count();

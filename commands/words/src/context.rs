@@ -1,7 +1,7 @@
 //! What a command works with: its outputs, the daemon, the user's time zone and environment.
 //!
-//! Commands see the daemon as a function from request to answer and write through here, so that
-//! tests run them whole against canned answers and compare every byte.
+//! Commands see the daemon as a function from request to answer and write through the context. So
+//! tests run whole commands against canned answers and compare every byte.
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
@@ -17,16 +17,16 @@ use crate::format::harmless::harmless;
 use crate::getopt::OptionError;
 use crate::missing;
 
-/// Whoever answers requests.
+/// Answers requests: the connection to the daemon, or a test's canned answers.
 pub trait Daemon {
-    /// Asks; parts go to `on_part` as they come.
+    /// Sends a request; `on_part` receives the parts of the answer as they arrive.
     fn call(
         &mut self,
         request: Request,
         on_part: &mut dyn FnMut(Part) -> Interrupt,
     ) -> Result<Response, CallError>;
 
-    /// What is to be said of an earlier daemon that died, whose pools this one has not imported.
+    /// The message about an earlier daemon that died, if its pools are not imported again.
     fn lost(&mut self) -> Option<String> {
         None
     }
@@ -36,13 +36,13 @@ pub trait Daemon {
         Vec::new()
     }
 
-    /// What is to be said of a daemon that runs and cannot write down what it has imported.
+    /// The message that the running daemon cannot record its imported pools, if so.
     fn record_failure(&mut self) -> Option<String> {
         None
     }
 }
 
-/// Where no daemon runs.
+/// Stands for a daemon that is not running.
 struct Nobody;
 
 impl Daemon for Nobody {
@@ -55,10 +55,10 @@ impl Daemon for Nobody {
     }
 }
 
-/// How the complaint about options begins that a command never asked for.
+/// How the message about options that a command ignored begins.
 pub const UNREAD: &str = "bug: the command ignored the options";
 
-/// The exit code of whoever could not ask because the daemon died.
+/// The exit code if a request failed because the daemon died.
 pub const DIED: u8 = 3;
 
 /// Why a command ends early.
@@ -68,7 +68,7 @@ pub enum Stop {
     Usage(String),
     /// Print the lines; exit 1.
     Failed(String),
-    /// Everything was said; exit with this code.
+    /// The command has printed everything; exit with this code.
     Code(u8),
 }
 
@@ -97,23 +97,24 @@ pub struct Context {
     err: Box<dyn Write>,
     write_error: Option<io::Error>,
     daemon: Box<dyn Daemon>,
-    /// Whether something could not be asked because the daemon died.
+    /// Whether a request failed because the daemon died.
     has_died: bool,
     /// The user's time zone.
     pub zone: TimeZone,
     /// The time, in seconds since the epoch.
     pub now: u64,
-    /// Makes another connection to the daemon, for a thread of its own.
+    /// Opens another connection to the daemon, for a thread of its own.
     pub connect: fn() -> Box<dyn Daemon>,
-    /// Looks an environment variable up.
+    /// Looks up an environment variable.
     pub variable: fn(&str) -> Option<String>,
     /// The directory that relative paths start at.
     pub directory: PathBuf,
-    /// Whether standard output is a terminal, which obeys what names on a disk may hold.
+    /// Whether standard output is a terminal: control characters in names from a disk would act on
+    /// it.
     pub is_terminal: bool,
-    /// The command line as the history of a pool keeps it.
+    /// The command line as recorded in the pool's history.
     pub command: String,
-    /// The first word that the daemon did not know.
+    /// The first word that the daemon rejected.
     pub wrong: Option<Wrong>,
 }
 
@@ -137,8 +138,8 @@ impl Context {
         }
     }
 
-    /// A path that means the same in any directory, as OpenZFS names devices: without links and
-    /// dots on the way to it, though the last component may be a link (`/dev/disk/by-id/…`).
+    /// An absolute path in the form in which OpenZFS names devices. Symbolic links and dots are
+    /// resolved, except in the last component (`/dev/disk/by-id/…`).
     pub fn place(&self, path: &Path) -> PathBuf {
         let path = self.directory.join(path);
         if path.is_dir() {
@@ -151,7 +152,7 @@ impl Context {
         }
     }
 
-    /// Writes to standard output. The first failure is kept for the end.
+    /// Writes to standard output. [`Self::finish`] reports the first failure.
     pub fn print(&mut self, text: &str) {
         match self.is_terminal {
             true => self.print_bytes(harmless(text).as_bytes()),
@@ -177,12 +178,12 @@ impl Context {
     /// Writes one line to standard error, after everything printed so far.
     pub fn complain(&mut self, text: &str) {
         self.flush();
-        // There is nowhere left to report a failure to write an error.
+        // There is nowhere left to report that writing an error failed.
         let _ = writeln!(self.err, "{}", harmless(text));
         let _ = self.err.flush();
     }
 
-    /// Writes out what is buffered.
+    /// Flushes buffered output.
     pub fn flush(&mut self) {
         if self.write_error.is_none()
             && let Err(error) = self.out.flush()
@@ -193,8 +194,8 @@ impl Context {
 
     /// The exit code of a command that ended with `code`, once its output is written.
     ///
-    /// A reader that left early (`| head`) is not an error. Where the daemon died, all commands end
-    /// with the same code.
+    /// A closed pipe (`| head`) is not an error. If the daemon died, all commands exit with the
+    /// same code.
     pub fn finish(&mut self, code: u8) -> u8 {
         self.flush();
         let code = if self.has_died { DIED } else { code };
@@ -207,8 +208,8 @@ impl Context {
         }
     }
 
-    /// In debug builds: complains where a command ended well and never asked for an option that it
-    /// was given. That is a bug of the command, which tests look for.
+    /// In debug builds: complains if a command succeeded but never read an option that was given.
+    /// That is a bug in the command; tests look for this message.
     pub fn tell_of_unread(&mut self, ended: &Outcome) {
         let unread = crate::getopt::unread();
         if cfg!(debug_assertions) && matches!(ended, Ok(0)) && !unread.is_empty() {
@@ -217,12 +218,12 @@ impl Context {
         }
     }
 
-    /// Whether nobody reads the output any more.
+    /// Whether the output can no longer be written, for example because its reader is gone.
     pub fn output_gone(&self) -> bool {
         self.write_error.is_some()
     }
 
-    /// Says that the pools of an earlier daemon are lost, if they are.
+    /// Reports that an earlier daemon died and its pools are not imported, if so.
     pub fn complain_of_lost(&mut self) {
         if let Some(text) = self.daemon.lost() {
             self.has_died = true;
@@ -230,7 +231,7 @@ impl Context {
         }
     }
 
-    /// The pools that should be imported and are not, if there are any: the command ends with the
+    /// The pools that should be imported and are not. If there are any, the command exits with the
     /// code for a daemon that died.
     pub fn missing(&mut self) -> Vec<MissingPool> {
         let missing = self.daemon.missing();
@@ -238,7 +239,7 @@ impl Context {
         missing
     }
 
-    /// Says which these are.
+    /// Reports each missing pool.
     pub fn complain_of_missing(&mut self) {
         let zone = self.zone.clone();
         for pool in self.missing() {
@@ -246,8 +247,7 @@ impl Context {
         }
     }
 
-    /// Says that the daemon cannot write down what it has imported, if it cannot; whether that is
-    /// so.
+    /// Reports that the daemon cannot record its imported pools. Returns whether that is so.
     pub fn complain_of_record(&mut self) -> bool {
         let text = self.daemon.record_failure();
         if let Some(text) = &text {
@@ -256,31 +256,31 @@ impl Context {
         text.is_some()
     }
 
-    /// The daemon's death has been dealt with.
+    /// The command has handled the daemon's death: it no longer sets the exit code.
     pub fn forget_death(&mut self) {
         self.has_died = false;
     }
 
-    /// The answer of a call, or why there is none.
+    /// The answer of a call, or why it failed. Notes whether the daemon died.
     fn answer_of(&mut self, called: Result<Response, CallError>) -> Result<Response, ControlError> {
         let answer = answer_of(called);
         self.has_died |= matches!(answer, Err(ControlError::DaemonDied { .. }));
         answer
     }
 
-    /// Asks the daemon something whose answer has no parts.
+    /// Sends a request whose answer has no parts.
     pub fn ask(&mut self, request: Request) -> Result<Response, ControlError> {
         self.ask_in_parts(request, &mut |_| {})
     }
 
-    /// The same of what is no change, and whose command belongs into the pool's history.
+    /// Sends a request that changes nothing, but whose command is recorded in the pool's history.
     pub fn ask_noted(&mut self, request: Request) -> Result<Response, ControlError> {
         let asked = Box::new(request);
         let command = self.command.clone();
         self.ask(Request::Noted { asked, command })
     }
 
-    /// The same with an answer in parts.
+    /// As [`Self::ask_noted`], with an answer in parts.
     pub fn ask_noted_in_parts(
         &mut self,
         request: Request,
@@ -291,9 +291,9 @@ impl Context {
         self.ask_in_parts(Request::Noted { asked, command }, on_part)
     }
 
-    /// Asks the daemon; parts go to `on_part`.
+    /// Sends a request; `on_part` receives the parts of the answer.
     ///
-    /// A daemon that cannot be reached is `Unreachable`: whoever prints errors prints one line.
+    /// An unreachable daemon is the error `Unreachable`, so that callers print it as one line.
     pub fn ask_in_parts(
         &mut self,
         request: Request,
@@ -311,7 +311,7 @@ impl Context {
         answer
     }
 
-    /// Asks the daemon, and prints what is to be said of each part as it comes.
+    /// Sends a request, and prints a message for each part as it arrives.
     pub fn ask_aloud(
         &mut self,
         request: Request,
@@ -324,7 +324,7 @@ impl Context {
                 out: line,
                 err: complaint,
             } = said(part);
-            // What cannot be said does not stop what is being done.
+            // A message that cannot be printed does not stop the operation.
             if !line.is_empty() {
                 let _ = writeln!(out, "{}", harmless(&line)).and_then(|()| out.flush());
             }
@@ -337,7 +337,7 @@ impl Context {
         self.answer_of(called)
     }
 
-    /// Asks for datasets, for no longer than `limit`; `None` if that was not enough.
+    /// Lists datasets, for at most `limit`; `None` if that was too short.
     pub fn glance(&mut self, request: Request, limit: Duration) -> Option<Vec<Dataset>> {
         let (mut rows, begun) = (Vec::new(), Instant::now());
         let called = self.daemon.call(request, &mut |part| {
@@ -352,7 +352,7 @@ impl Context {
         called.is_ok().then_some(rows)
     }
 
-    /// Says that a property was stored and changes nothing here, if that is so.
+    /// Reports that a property is stored but has no effect here, if so.
     pub fn tell_of_effect(&mut self, name: &str, effect: Effect) {
         if let Effect::Kept(reason) = effect {
             self.complain(&format!(
@@ -361,7 +361,7 @@ impl Context {
         }
     }
 
-    /// Asks for datasets: the rows, and the roots that could not be listed.
+    /// Lists datasets: the rows, and the roots that could not be listed.
     pub fn ask_datasets(&mut self, request: Request) -> Result<Listing, ControlError> {
         let mut rows = Vec::new();
         let answer = self.ask_in_parts(request, &mut |part| {
@@ -380,7 +380,7 @@ impl Context {
     }
 }
 
-/// A word of a command line that the daemon did not know.
+/// A word of the command line that the daemon rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// The name of a pool, a dataset or a snapshot.
@@ -391,7 +391,7 @@ pub enum Wrong {
     Value(String),
 }
 
-/// The word that an answer says is wrong.
+/// The word that an answer rejects.
 fn wrong_word(answer: &Result<Response, ControlError>) -> Option<Wrong> {
     let of_error = |error: &ControlError| match error {
         ControlError::NoSuchDataset { dataset } => Some(Wrong::Name(dataset.clone())),
@@ -412,7 +412,7 @@ fn wrong_word(answer: &Result<Response, ControlError>) -> Option<Wrong> {
     }
 }
 
-/// The answer of a call, or why there is none.
+/// The answer of a call, or why it failed.
 fn answer_of(called: Result<Response, CallError>) -> Result<Response, ControlError> {
     match called {
         Ok(response) => Ok(response),
@@ -425,7 +425,7 @@ fn answer_of(called: Result<Response, CallError>) -> Result<Response, ControlErr
     }
 }
 
-/// What is to be said of a part: a line each, without its end; empty for nothing.
+/// The message for a part: a line for each output, without its newline; empty for none.
 #[derive(Debug, Default)]
 pub struct Said {
     /// To standard output.
@@ -443,7 +443,7 @@ pub struct Listing {
     pub failures: Vec<(String, ControlError)>,
 }
 
-/// The daemon answered another question: a bug of one side.
+/// The answer does not match the request: a bug in the client or the daemon.
 pub fn mismatch() -> ControlError {
     ControlError::Internal {
         detail: "the daemon gave an answer to another question".to_owned(),

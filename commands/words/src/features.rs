@@ -1,4 +1,4 @@
-//! The features of pools, as lists have them.
+//! The features of pools, as listings show them.
 
 /// The features that `zpool upgrade -v` lists, in OpenZFS's order.
 #[rustfmt::skip]

@@ -1,4 +1,4 @@
-//! Options of commands: one table, from which a command line is read and its help is made.
+//! Options of commands: one table, from which command lines are parsed and help is printed.
 
 /// One option.
 #[derive(Clone, Copy, Debug)]
@@ -7,9 +7,9 @@ pub struct Flag {
     pub short: Option<char>,
     /// Its name; "" if it has only a letter.
     pub long: &'static str,
-    /// What its value is called; none means that it takes none.
+    /// The placeholder for its value; `None` if it takes none.
     pub value: Option<&'static str>,
-    /// What it does; "" for another spelling that help leaves out.
+    /// What it does; "" for an alternative spelling that help leaves out.
     pub help: &'static str,
 }
 
@@ -55,7 +55,7 @@ pub const fn option(
 }
 
 impl Flag {
-    /// What a command asks for.
+    /// The name by which a command looks it up.
     pub fn name(&self) -> String {
         match (self.long, self.short) {
             ("", Some(letter)) => letter.to_string(),
@@ -82,10 +82,10 @@ impl Flag {
     }
 }
 
-/// The option of commands that can answer in JSON.
+/// The option of commands that can print JSON.
 pub const JSON: Flag = flag(Some('j'), "json", "print JSON");
 
-/// The option of every command.
+/// The option that every command has.
 pub const HELP: Flag = flag(None, "help", "print this help");
 
 /// The lines about options in a help text.

@@ -1,14 +1,12 @@
-//! Command lines, read as getopt reads them: combined letters, `-oname`, options after operands,
-//! `--`.
+//! Command lines, parsed as getopt does: combined letters, `-oname`, options after operands, `--`.
 //!
 //! The error texts are part of the contract: replication tools probe for options by matching
 //! `invalid option` in the first line (cli/contract.md 1).
 //!
-//! An option that is declared and does nothing is a lie: `zpool import -E` once was. So a command
-//! line remembers which options its command asked for. Whatever was given and not asked for when
-//! the command ended well, is reported ([`unread`]); a test gives every option of every command and
-//! looks whether anything asks for it. Checks of what goes together use [`Parsed::given`], which
-//! does not count.
+//! A command must not declare an option and ignore it, as `zpool import -E` once did. So the parser
+//! remembers which options the command looked up. [`unread`] reports the others once the command
+//! has succeeded. A test gives every option of every command and checks that the command looks it
+//! up. Checks of combinations use [`Parsed::given`], which does not count as a look-up.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{OsStr, OsString};
@@ -17,13 +15,13 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use thiserror::Error;
 
-/// The command line cannot be read.
+/// Why a command line cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum OptionError {
     /// No such option.
     #[error("invalid option '{0}'")]
     Invalid(String),
-    /// No such option, but one that is spelled nearly so.
+    /// No such option, but one with a similar spelling.
     #[error("invalid option '{0}'\n{1}")]
     InvalidNear(String, String),
     /// The command has the option, but not with these operands.
@@ -34,13 +32,13 @@ pub enum OptionError {
     MissingArgument(String),
 }
 
-/// The options of a command: letters, `:` after those that take an argument, and long names with
-/// the letter or name they stand for.
+/// The options of a command: letters, with `:` after those that take an argument, and long names
+/// with the letter or name that each stands for.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Grammar {
     /// Like getopt's: `Hpo:`.
     pub letters: &'static str,
-    /// Long name, what it is reported as, whether it takes an argument.
+    /// Long name, the name it is reported as, whether it takes an argument.
     pub long: &'static [(&'static str, &'static str, bool)],
 }
 
@@ -48,7 +46,7 @@ pub struct Grammar {
 pub trait Word: Clone + Default + Deref {
     /// Its bytes.
     fn bytes(&self) -> &[u8];
-    /// The word of a part of these bytes.
+    /// The word made of these bytes.
     fn of(bytes: &[u8]) -> Self;
 }
 
@@ -75,7 +73,7 @@ impl Word for OsString {
 /// One option that a command has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// What the command asks for.
+    /// The name by which the command looks it up.
     pub name: String,
     /// Its letter.
     pub letter: Option<char>,
@@ -94,16 +92,16 @@ struct Given<W> {
 }
 
 thread_local! {
-    /// The options of the last command line that nothing asked for.
+    /// The options of the last command line that the command has not looked up.
     static UNREAD: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Takes the options that were given since the last call, and that no code asked for.
+/// Takes the options given since the last call that no code looked up.
 pub fn unread() -> Vec<String> {
     UNREAD.take()
 }
 
-/// The options of a command line, which reports those that nobody asked for.
+/// The options of a command line. When dropped, it records those that were never looked up.
 #[derive(Debug, Default)]
 struct Options<W>(Vec<Given<W>>);
 
@@ -115,7 +113,7 @@ impl<W> Drop for Options<W> {
     }
 }
 
-/// A command line taken apart.
+/// A parsed command line.
 #[derive(Debug, Default)]
 pub struct Parsed<W = String> {
     options: Options<W>,
@@ -138,17 +136,17 @@ impl<W: Word> Parsed<W> {
         })
     }
 
-    /// Whether an option was given, and is about to have its effect.
+    /// Whether an option was given. This counts as a look-up: the option now takes effect.
     pub fn has(&self, name: &str) -> bool {
         self.in_order(&[name]).count() > 0
     }
 
-    /// Whether an option was given, for a check of what goes together.
+    /// Whether an option was given, for a check of combinations. This does not count as a look-up.
     pub fn given(&self, name: &str) -> bool {
         self.options.0.iter().any(|given| given.name == name)
     }
 
-    /// Refuses options other than these: the subcommand that was named does not have them.
+    /// Refuses options other than these: the given subcommand does not have the others.
     pub fn only(&self, names: &[&str]) -> Result<(), OptionError> {
         let mut given = self.options.0.iter();
         match given.find(|given| !names.contains(&given.name.as_str())) {
@@ -177,7 +175,7 @@ impl<W: Word> Parsed<W> {
         all.into_iter().map(|argument| &**argument)
     }
 
-    /// Reads a command line of a command that has these options.
+    /// Parses the command line of a command with these options.
     ///
     /// `shown` is how a wrong option is written in a message.
     pub fn read(
@@ -217,7 +215,7 @@ impl<W: Word> Parsed<W> {
     }
 }
 
-/// The option of a long name, which may be cut as long as it is one's alone.
+/// Finds an option by its long name or an unambiguous prefix of it.
 fn find_long<'k>(known: &'k [Known], name: &str) -> Option<&'k Known> {
     let begins = |known: &&Known| known.long.is_some_and(|long| long.starts_with(name));
     let mut like = known.iter().filter(begins);
@@ -242,10 +240,10 @@ fn not_known<W>(word: &Token<W>, known: &[Known]) -> OptionError {
     }
 }
 
-/// What a command line is made of.
+/// A token of a command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Token<W> {
-    /// `-l`, perhaps one of several behind one dash.
+    /// `-l`, possibly one of several letters after one dash.
     Letter(char),
     /// `--long`.
     Long(String),
@@ -253,13 +251,13 @@ pub enum Token<W> {
     Operand(W),
 }
 
-/// A command line that is read from its beginning to its end.
+/// A command line that is parsed from beginning to end.
 #[derive(Debug)]
 pub struct Words<W> {
     rest: std::vec::IntoIter<W>,
     /// What follows the last option in its own word: more letters.
     letters: Vec<u8>,
-    /// The same behind `=`.
+    /// What follows the last option after `=`.
     attached: Option<W>,
     /// The last option, with its dashes.
     option: String,
@@ -268,7 +266,7 @@ pub struct Words<W> {
 }
 
 impl<W: Word> Words<W> {
-    /// The words behind a command's name.
+    /// The words after a command's name.
     pub fn new(words: Vec<W>) -> Self {
         Words {
             rest: words.into_iter(),
@@ -279,7 +277,7 @@ impl<W: Word> Words<W> {
         }
     }
 
-    /// The next part of the line; an error if the last option had an argument and takes none.
+    /// The next token. An error if the last option has an attached argument and takes none.
     pub fn next(&mut self) -> Result<Option<Token<W>>, OptionError> {
         if self.attached.is_some() {
             return Err(OptionError::Invalid(self.option.clone()));
@@ -313,14 +311,14 @@ impl<W: Word> Words<W> {
     }
 
     fn letter(&mut self, letter: char) -> Token<W> {
-        // What is no text is one letter that nobody knows, and so the last.
+        // Invalid UTF-8 is treated as one unknown letter, and so is the last one.
         let length = letter.len_utf8().min(self.letters.len());
         self.letters.drain(..length);
         self.option = format!("-{letter}");
         Token::Letter(letter)
     }
 
-    /// The argument of the option that was read last.
+    /// The argument of the last option.
     pub fn value(&mut self) -> Result<W, OptionError> {
         if let Some(value) = self.attached.take() {
             return Ok(value);
@@ -334,7 +332,7 @@ impl<W: Word> Words<W> {
 }
 
 impl OptionError {
-    /// The same with the option written as `shown` does.
+    /// The same error with the option formatted by `shown`.
     fn shown(self, shown: fn(&str) -> String) -> Self {
         match self {
             OptionError::Invalid(name) => OptionError::Invalid(shown(&name)),
@@ -372,27 +370,27 @@ impl Grammar {
         known
     }
 
-    /// Takes a command line apart.
+    /// Parses a command line.
     pub fn parse(&self, arguments: &[String]) -> Result<Parsed, OptionError> {
-        // OpenZFS shows a wrong option without its dashes.
+        // OpenZFS prints an invalid option without its dashes.
         let shown = |name: &str| name.trim_start_matches('-').to_owned();
         Parsed::read(&self.known(), arguments, shown)
     }
 }
 
 pub mod watch {
-    //! What commands declare and ask for, for the test that gives them every option.
+    //! Which options commands declare and look up, for the test that gives them every option.
 
     use super::Known;
     use std::cell::RefCell;
     use std::collections::BTreeSet;
 
-    /// Options that commands have, and those that they asked for.
+    /// The options that commands declare, and those that they looked up.
     #[derive(Debug, Default)]
     pub struct Seen {
-        /// The options that commands have.
+        /// The options that commands declare.
         pub declared: Vec<Known>,
-        /// The names that they asked for.
+        /// The names that they looked up.
         pub asked: BTreeSet<String>,
     }
 

@@ -1,7 +1,7 @@
-//! Files that hold keys, read without waiting for ever.
+//! Key files, read with a timeout.
 //!
-//! A named pipe that nobody writes to would make the command wait for as long as it stays so.
-//! Process substitution of a shell (`file:///dev/fd/63`) is a pipe, too, and has a writer.
+//! Reading a named pipe without a writer would block for ever. A shell's process substitution
+//! (`file:///dev/fd/63`) is a pipe, too, and has a writer.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
@@ -12,19 +12,18 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
-/// How long somebody may take who writes a key into a pipe.
+/// How long the writer of a pipe may take to write the key.
 const WAIT: Duration = Duration::from_secs(30);
 
-/// At most the first `limit` bytes of the file at `path`.
+/// Reads at most the first `limit` bytes of the file at `path`.
 ///
-/// # Errors
-/// It cannot be opened or read, or is a pipe into which nobody writes within half a minute.
+/// The file cannot be opened or read, or it is a pipe and no key arrives within 30 seconds.
 pub fn read(path: &Path, limit: usize) -> io::Result<Zeroizing<Vec<u8>>> {
     read_within(path, limit, WAIT)
 }
 
 fn read_within(path: &Path, limit: usize, wait: Duration) -> io::Result<Zeroizing<Vec<u8>>> {
-    // Opening a pipe waits for a writer, unless it must not wait.
+    // Without `NONBLOCK`, opening a pipe waits for a writer.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     // Never grown: what a vector leaves behind when it grows is not wiped.
@@ -37,7 +36,7 @@ fn read_within(path: &Path, limit: usize, wait: Duration) -> io::Result<Zeroizin
         let left = Timespec::try_from(left).expect("half a minute");
         match poll(&mut ready, Some(&left)) {
             Ok(0) => {
-                let text = "it is a pipe, and nobody wrote a key into it";
+                let text = "it is a pipe, and no key was written to it";
                 return Err(io::Error::new(io::ErrorKind::TimedOut, text));
             }
             Ok(_) | Err(Errno::INTR) => {}
@@ -68,7 +67,7 @@ mod tests {
         let home = tempfile::tempdir().expect("a directory");
         let path = home.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &path, Mode::RUSR | Mode::WUSR).expect("a pipe");
-        let error = read_within(&path, 32, SHORT).expect_err("nobody writes");
+        let error = read_within(&path, 32, SHORT).expect_err("no writer");
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
 
         let writing = path.clone();
@@ -78,7 +77,7 @@ mod tests {
             std::thread::sleep(SHORT);
             pipe.write_all(b"and half").expect("room");
         });
-        let key = read_within(&path, 32, WAIT).expect("somebody writes");
+        let key = read_within(&path, 32, WAIT).expect("a writer");
         writer.join().expect("no panic");
         assert_eq!(*key, b"half and half");
     }

@@ -1,16 +1,16 @@
-//! What all commands have in common, whichever program they belong to.
+//! What all commands share, in any program.
 //!
-//! A command reads its line with a table of options ([`flag`], [`getopt`]), asks the daemon and
-//! prints through a [`context::Context`], and says sizes, dates, tables and JSON by [`format`].
-//! Help ([`help`], [`program`]), manual pages ([`manual`]) and the completions of shells
-//! ([`completion`]) are made from the same tables. The binary hands in a [`command::Table`] of all
-//! commands, so that nothing here knows a command by its name.
+//! A command parses its line with a table of options ([`flag`], [`getopt`]). It asks the daemon and
+//! prints through a [`context::Context`], and formats sizes, dates, tables and JSON with
+//! [`format`]. Help ([`help`], [`program`]), manual pages ([`manual`]) and shell completion
+//! ([`completion`]) are generated from the same tables. The binary passes a [`command::Table`] of
+//! all commands, so this crate names no command.
 //!
-//! What two programs show alike is here, too: the rows of a pool's vdevs ([`vdev_rows`]), its
+//! Output that two programs share is here, too: the rows of a pool's vdevs ([`vdev_rows`]), its
 //! stores ([`stores`]), the names of its features, lists and ranges of snapshots ([`ranges`]).
 //!
-//! Deliberately absent: pools, and the way to the daemon. A context has a [`context::Daemon`];
-//! tests give it canned answers ([`testing`]).
+//! Deliberately absent: pools, and the connection to the daemon. A context has a
+//! [`context::Daemon`]; tests give it canned answers ([`testing`]).
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Pools that should be imported, and are not: what to say of them.
+//! Messages about pools that should be imported and are not.
 
 use cenote_control::model::{MissingPool, shell_word};
 use jiff::tz::TimeZone;
@@ -36,7 +36,7 @@ pub fn advice(pool: &MissingPool) -> String {
     )
 }
 
-/// The same in one paragraph.
+/// Why a pool is missing and what to do, in one paragraph.
 pub fn text(pool: &MissingPool, zone: &TimeZone) -> String {
     format!(
         "pool '{}' should be imported, and is not: {}.\nWhat to do: {}.",

@@ -1,4 +1,4 @@
-//! What `zfs` and `zpool` have in common: which subcommand, its usage, its exit code.
+//! What `zfs` and `zpool` share: finding the subcommand, its usage, its exit code.
 
 use crate::command_line;
 use crate::context::{Context, Outcome, Stop};
@@ -18,11 +18,11 @@ pub struct Topic {
     pub summary: &'static str,
     /// More about it, or "".
     pub about: &'static str,
-    /// Its options; those without help are only accepted.
+    /// Its options; those without a help text are accepted but not listed.
     pub flags: &'static [Flag],
 }
 
-/// Whether the words behind a subcommand ask for its help. `-h` does unless the synopsis gives it
+/// Whether the words after a subcommand ask for its help. `-h` does, unless the synopsis gives it
 /// another meaning.
 fn asks_for_help(words: &[String], lines: &[&str]) -> bool {
     let options = words.iter().take_while(|word| *word != "--");
@@ -38,7 +38,7 @@ fn asks_for_help(words: &[String], lines: &[&str]) -> bool {
     asking.any(|word| word != "-h" || !is_taken())
 }
 
-/// What help says of a subcommand that is only refused.
+/// What help prints for a subcommand that this version refuses.
 const NOT_THERE: &str = "not available in this version";
 
 /// A command with subcommands.
@@ -55,17 +55,17 @@ pub struct Program {
     pub groups: &'static [&'static [Synopsis]],
     /// Other names of subcommands.
     pub aliases: &'static [(&'static str, &'static str)],
-    /// What stands below the list of all subcommands.
+    /// The text below the list of all subcommands.
     pub below_all: &'static str,
-    /// What stands below the synopsis of a subcommand.
+    /// The text below the synopsis of a subcommand.
     pub below_one: fn(&str) -> String,
-    /// Whether a subcommand of OpenZFS's is only refused here.
+    /// Whether this version refuses a subcommand that OpenZFS has.
     pub is_missing: fn(&str) -> bool,
     /// Runs a subcommand.
     pub dispatch: fn(&str, &[String], &mut Context) -> Outcome,
 }
 
-/// Subcommands that people look for in the other program.
+/// Subcommands that users may look for in the wrong program.
 pub const ELSEWHERE: [(&str, &[&str]); 2] = [
     (
         "zpool",
@@ -209,7 +209,7 @@ impl Program {
         text
     }
 
-    /// `help [TOPIC]`: asked for, so on standard output.
+    /// `help [TOPIC]`: the user asked for it, so it is printed to standard output.
     fn help(&self, topics: &[String], context: &mut Context) -> u8 {
         let Some(topic) = topics.first() else {
             context.line(&self.overview());
@@ -228,7 +228,7 @@ impl Program {
         0
     }
 
-    /// The subcommand that a wrong word may have been meant as.
+    /// Suggests a subcommand for a misspelled word.
     fn question(&self, word: &str) -> Option<String> {
         let mut others = ELSEWHERE.iter().filter(|(name, _)| *name != self.name);
         if let Some((other, _)) = others.find(|(_, words)| words.contains(&word)) {
@@ -240,7 +240,7 @@ impl Program {
         cenote_base::did_you_mean(word, names.chain(aliases).chain(["help"]))
     }
 
-    /// The help of a subcommand for whoever asks for it: what it does, its synopsis, its options.
+    /// The help of a subcommand: what it does, its synopsis, its options.
     fn explanation(&self, name: &str, lines: &[&str]) -> String {
         let mut text = self.synopsis(name, lines);
         let Some(topic) = self.topic(name) else {

@@ -1,4 +1,4 @@
-//! How far a long command is: a bar on a terminal, a line now and then in a log, or JSON.
+//! Progress of long commands: a bar on a terminal, occasional lines in a log, or JSON.
 //!
 //! Everything goes to standard error, so that standard output carries only results.
 
@@ -9,9 +9,9 @@ use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Lines in a log come this far apart.
+/// The interval of lines in a log.
 const LOG_INTERVAL: Duration = Duration::from_secs(10);
-/// JSON lines come this far apart.
+/// The interval of JSON lines.
 const JSON_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How progress is shown.
@@ -20,7 +20,7 @@ pub enum Style {
     /// A bar on a terminal, lines elsewhere.
     #[default]
     Auto,
-    /// A JSON object a line.
+    /// One JSON object per line.
     Json,
     /// Not at all.
     Quiet,
@@ -57,7 +57,7 @@ impl Progress {
         Self::with_interval(style, total, LOG_INTERVAL)
     }
 
-    /// The same with lines this far apart in a log.
+    /// As [`Self::new`], with this interval of lines in a log.
     pub fn with_interval(style: Style, total: Option<u64>, log_interval: Duration) -> Self {
         let is_terminal = std::io::stderr().is_terminal();
         let lines = |is_json, interval| {
@@ -81,7 +81,7 @@ impl Progress {
         })
     }
 
-    /// Sets how much is done, how much there is, and what is being worked on.
+    /// Sets how much is done, the total, and the current item.
     pub fn set(&self, done: u64, total: Option<u64>, at: &str) {
         match &self.0 {
             Shown::Nothing => {}
@@ -110,7 +110,7 @@ impl Progress {
         }
     }
 
-    /// Takes the bar away while `message` is printed.
+    /// Hides the bar while `message` prints.
     pub fn interrupt(&self, message: impl FnOnce()) {
         match &self.0 {
             Shown::Bar(bar) => bar.suspend(message),
@@ -118,7 +118,7 @@ impl Progress {
         }
     }
 
-    /// Ends the progress: the bar goes, a log that was begun gets its last line.
+    /// Ends the progress: removes the bar, or writes the last line if a log was begun.
     pub fn finish(&self) {
         match &self.0 {
             Shown::Nothing => {}
@@ -135,7 +135,7 @@ impl Progress {
     }
 }
 
-/// The look of a bar, which shows more once the end is known.
+/// The style of a bar; it shows more if the total is known.
 fn style(has_total: bool) -> ProgressStyle {
     let template = match has_total {
         true => "{wide_msg} {bytes}/{total_bytes} [{bar:24}] {binary_bytes_per_sec} {eta} left",

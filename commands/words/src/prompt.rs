@@ -1,7 +1,8 @@
 //! Asking for a secret on the terminal.
 //!
-//! What is typed does not show. A signal that ends or stops the command meanwhile would leave the
-//! terminal like that: it is kept until the terminal is as before, and then delivered.
+//! Typed characters are not echoed. A signal that ends or stops the command now would leave the
+//! terminal without echo. So signals are held back until the terminal is restored, and then
+//! delivered.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
@@ -13,7 +14,7 @@ use zeroize::Zeroizing;
 
 const SIGNALS: [i32; 5] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP];
 
-/// How often a signal is looked for.
+/// How often to check for a signal.
 const LOOK_INTERVAL: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 50_000_000,
@@ -42,13 +43,14 @@ pub fn ask(question: &str, limit: usize) -> io::Result<Zeroizing<Vec<u8>>> {
         }
         match i32::try_from(signal.load(Ordering::Relaxed)) {
             Ok(0) | Err(_) => return line,
-            // Most signals end the command here; one that stopped it asks anew.
+            // Most signals end the command here. After one that stopped and continued it, ask
+            // again.
             Ok(number) => signal_hook::low_level::emulate_default_handler(number)?,
         }
     }
 }
 
-/// Asks, and leaves the terminal as it was whatever happens.
+/// Asks, and restores the terminal even if reading fails.
 fn ask_quietly(
     question: &str,
     limit: usize,
@@ -68,7 +70,7 @@ fn ask_quietly(
     line
 }
 
-/// Byte by byte, so that what follows the line is left for whoever asks next.
+/// Reads byte by byte, so that input after the line is left for the next reader.
 fn read_line(limit: usize, signal: &AtomicUsize) -> io::Result<Zeroizing<Vec<u8>>> {
     let stdin = io::stdin();
     let mut line = Zeroizing::new(Vec::with_capacity(limit));

@@ -1,6 +1,6 @@
-//! Lists of snapshots as command lines name them (`FS@a,b`, `FS@a%c`), and what goes with them.
+//! Lists of snapshots on command lines (`FS@a,b`, `FS@a%c`), and related requests.
 //!
-//! Ranges are looked up here, in the order in which the snapshots were made.
+//! Ranges are resolved here, in the order in which the snapshots were created.
 
 use crate::context::{Context, Stop, failed};
 use crate::texts::cannot_open;
@@ -9,7 +9,7 @@ use cenote_control::model::{
     SnapshotSpace,
 };
 
-/// The snapshots that a list of names and ranges means, of a dataset or of all below it, too.
+/// The snapshots that a list of names and ranges selects, of a dataset or also of its descendants.
 pub fn named_snapshots(
     dataset: &str,
     list: &str,
@@ -47,7 +47,7 @@ pub fn named_snapshots(
     Ok(named)
 }
 
-/// What destroying snapshots would give back.
+/// How much space destroying snapshots would free.
 pub fn reclaimed_by(
     names: &[String],
     context: &mut Context,
@@ -56,7 +56,7 @@ pub fn reclaimed_by(
     snapshot_rows(Request::ReclaimedBy { snapshots }, context)
 }
 
-/// Asks for snapshots and what they take.
+/// Lists snapshots and the space they use.
 pub fn snapshot_rows(
     request: Request,
     context: &mut Context,
@@ -70,7 +70,7 @@ pub fn snapshot_rows(
     Ok(rows)
 }
 
-/// Which of a dataset's snapshots, in the order they were made, a list means.
+/// Which of a dataset's snapshots, in order of creation, a list selects.
 fn chosen(snapshots: &[Dataset], list: &str) -> Result<Vec<bool>, Stop> {
     let mut wanted = vec![false; snapshots.len()];
     let position = |name: &str| {

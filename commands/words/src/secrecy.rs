@@ -3,16 +3,17 @@
 use rustix::process::{DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior};
 use rustix::process::{geteuid, setrlimit};
 
-/// From now on the kernel writes no core dump of this process, which has keys in its memory.
+/// Disables core dumps of this process, which has keys in its memory.
 ///
-/// Root's processes also hide their memory from debuggers of others. Those of other users stay as
+/// Processes of root also hide their memory from other users' debuggers. Those of other users stay
+/// dumpable: otherwise they could not read their own files in `/proc`.
 /// they are: they could not look at their own files below `/proc` any more.
 pub fn keep_out_of_dumps() {
     let none = Rlimit {
         current: Some(0),
         maximum: getrlimit(Resource::Core).maximum,
     };
-    // Neither can fail: lowering a limit is allowed to everybody.
+    // Neither can fail: every process may lower its limits.
     let _ = setrlimit(Resource::Core, none);
     if geteuid().is_root() {
         let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);

@@ -1,4 +1,4 @@
-//! What `zpool status` says of devices in object stores.
+//! What `zpool status` prints about devices in object stores.
 
 use crate::format::json::{Json, Object};
 use crate::format::number::{duration, nicebytes};
@@ -19,7 +19,7 @@ pub fn text(stores: &[StoreStatus]) -> String {
     text
 }
 
-/// What is to be said of a device.
+/// The lines about a device.
 pub fn lines(store: &StoreStatus) -> Vec<String> {
     let mut lines = Vec::new();
     if store.read_only {
@@ -67,7 +67,7 @@ pub fn lines(store: &StoreStatus) -> Vec<String> {
     lines
 }
 
-/// What the store was found to have lost.
+/// What the store has lost, as far as was found.
 fn loss(store: &StoreStatus) -> Option<String> {
     let lost = store.lost.as_ref()?;
     let put_again = match store.put_again {
@@ -170,7 +170,7 @@ pub fn json_of(store: &StoreStatus) -> Object {
 mod tests {
     use super::*;
 
-    /// A short object was tried again for ever, and the store was said to be well.
+    /// Previously, a short object was retried for ever and the store was reported as healthy.
     #[test]
     fn damaged_objects_are_named() {
         let store = StoreStatus {

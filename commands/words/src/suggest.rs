@@ -1,8 +1,8 @@
-//! What a word that the daemon did not know may have been meant as.
+//! Suggestions for words that the daemon did not know.
 //!
-//! A question is a courtesy: it comes after the command has failed, looks only where the wrong word
-//! would be (the children of its parent, the values of its property), and is left out where finding
-//! it takes longer than somebody notices.
+//! A suggestion is a courtesy. It is printed after the command has failed. The search covers only
+//! the wrong word's surroundings: the children of its parent, or the values of its property. It is
+//! dropped if it would cause a noticeable delay.
 
 use cenote_control::model::properties::{DATASET, POOL, PropertyInfo, VDEV, find};
 use cenote_control::model::{Dataset, DatasetKind, Depth, KindSet, PropertySelection, Request};
@@ -11,10 +11,10 @@ use std::time::Duration;
 use crate::context::{Context, Wrong};
 use crate::texts::{property_question, question};
 
-/// How long names are looked for.
+/// How long to search for names.
 const LIMIT: Duration = Duration::from_millis(100);
 
-/// Asks whether another word was meant than the one of the command line that was wrong.
+/// Prints a suggestion for the word of the command line that was wrong.
 pub fn suggest(program: &str, words: &[String], context: &mut Context) {
     let tables: &[&'static [PropertyInfo]] = match program {
         "zpool" => &[POOL, VDEV],
@@ -31,7 +31,7 @@ pub fn suggest(program: &str, words: &[String], context: &mut Context) {
     }
 }
 
-/// What file systems are mounted with, as `-o` has it.
+/// The mount options of `-o`.
 pub const MOUNT_OPTIONS: [&str; 17] = [
     "ro",
     "rw",
@@ -87,12 +87,12 @@ fn of_value(name: &str, tables: &[&'static [PropertyInfo]], words: &[String]) ->
         (!given.is_empty() && names.contains(&given)).then_some(value)
     });
     let known = info.values.split('|').map(str::trim);
-    // What stands for other words (`<size>`, `1M`) is none.
+    // Placeholders (`<size>`, `1M`) are not values.
     let known = known.filter(|word| word.starts_with(|c: char| c.is_ascii_lowercase()));
     value.map_or(String::new(), |value| question(value, known))
 }
 
-/// Looks among the children of the deepest dataset on the way that exists.
+/// Searches the children of the deepest existing ancestor.
 fn of_name(program: &str, wrong: &str, context: &mut Context) -> String {
     let heads = KindSet::of(DatasetKind::Filesystem).union(KindSet::of(DatasetKind::Volume));
     let pool = wrong.split(['/', '@', '#']).next().unwrap_or(wrong);
@@ -136,7 +136,7 @@ fn of_name(program: &str, wrong: &str, context: &mut Context) -> String {
     String::new()
 }
 
-/// What is nearest to a name among those below `above`: only the last components are compared.
+/// The name below `above` nearest to a wrong one: only the last components are compared.
 fn sibling(above: &str, wrong: &str, rows: &[Dataset]) -> String {
     let own = |name: &str| name.get(above.len() + 1..).map(str::to_owned);
     let known: Vec<String> = rows.iter().filter_map(|row| own(&row.name)).collect();

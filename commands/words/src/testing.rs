@@ -20,7 +20,7 @@ impl Write for Shared {
     }
 }
 
-/// What a command left behind.
+/// The result of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Ran {
     /// The exit code.
@@ -31,7 +31,7 @@ pub struct Ran {
     pub err: String,
 }
 
-/// Runs something with a context whose answers `daemon` has, at a fixed time.
+/// Runs a command with a context that gets its answers from `daemon`, at a fixed time.
 pub fn ran(daemon: impl Daemon + 'static, run: impl FnOnce(&mut Context) -> u8) -> Ran {
     let (out, err) = (Shared::default(), Shared::default());
     let outputs = (Box::new(out.clone()), Box::new(err.clone()));

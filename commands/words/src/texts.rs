@@ -1,4 +1,4 @@
-//! Refusals in OpenZFS's words (cli/contract-zfs.md 1, cli/contract-zpool.md 5).
+//! Error messages in OpenZFS's words (cli/contract-zfs.md 1, cli/contract-zpool.md 5).
 
 use cenote_control::model::properties::PropertyInfo;
 use cenote_control::model::{
@@ -15,14 +15,15 @@ pub fn cannot_open(name: &str, error: &ControlError) -> String {
     with_context(&format!("cannot open '{name}'"), error)
 }
 
-/// `CONTEXT: reason`, with the lines of advice that belong to some reasons.
+/// `CONTEXT: reason`, with the advice that belongs to some reasons.
 ///
-/// An error of the daemon or of ours stands alone: no dataset is to blame for it.
+/// An error of the daemon or a bug of ours is printed without context: the dataset is not its
+/// cause.
 pub fn with_context(context: &str, error: &ControlError) -> String {
     match error {
         ControlError::Internal { detail } => format!("internal error: {context}: {detail}"),
         ControlError::Unreachable { .. } | ControlError::DaemonDied { .. } => error.to_string(),
-        // Whatever it was for: nothing was changed.
+        // The message is the same for all operations: nothing was changed.
         ControlError::MountBusy { path } => format!("cannot unmount '{path}': {error}"),
         ControlError::LegacyMountpoint { .. } if context.starts_with("cannot mount") => {
             format!("{context}: {error}\nuse mount(8) to mount this filesystem")
@@ -31,13 +32,13 @@ pub fn with_context(context: &str, error: &ControlError) -> String {
     }
 }
 
-/// A line that asks for the word that a wrong one may have been meant as, or nothing.
+/// A line that suggests a known word for a wrong one, or "".
 pub fn question<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     let question = cenote_base::did_you_mean(wrong, known);
     question.map_or(String::new(), |question| format!("\n{question}"))
 }
 
-/// The same of a property's name.
+/// A line that suggests a known property for a wrong one, or "".
 pub fn property_question(wrong: &str, table: &'static [PropertyInfo]) -> String {
     let known = table.iter().flat_map(|info| [info.name, info.alias]);
     question(wrong, known.filter(|known| !known.is_empty()))
@@ -115,7 +116,7 @@ pub fn cannot_import(name: &str, error: &ControlError, zone: &TimeZone) -> Strin
     text
 }
 
-/// The log devices that are not there.
+/// The missing log devices.
 fn missing_logs(logs: &[cenote_control::model::MissingLog]) -> Vec<String> {
     let head = "The devices below are missing or corrupted, use '-m' to import the pool anyway:";
     let mut lines = vec![head.to_owned()];
@@ -128,7 +129,7 @@ fn missing_logs(logs: &[cenote_control::model::MissingLog]) -> Vec<String> {
     lines
 }
 
-/// What can be done where the newest state of a pool cannot be read.
+/// What can be done if the newest state of a pool cannot be read.
 fn older_state(older: &OlderState, zone: &TimeZone) -> Vec<String> {
     match older {
         OlderState::Unknown => Vec::new(),
@@ -148,7 +149,7 @@ fn older_state(older: &OlderState, zone: &TimeZone) -> Vec<String> {
     }
 }
 
-/// The features that stand in the way of an import, and what is possible all the same.
+/// The features that prevent an import, and what is still possible.
 fn unsupported_features(features: &[FeatureName], readonly_works: bool) -> Vec<String> {
     let lead = "This pool uses the following feature(s) not supported by this system:";
     let mut lines = vec![lead.to_owned()];
@@ -199,15 +200,15 @@ pub fn diagnosis_line(diagnosis: &Diagnosis) -> String {
         }
     };
     match diagnosis.guid {
-        // No label tells more of a whole top-level vdev.
+        // If a whole top-level vdev is missing, no label has more details.
         0 => format!("{device}: {what}"),
         guid => format!("{device} (guid {guid}): {what}"),
     }
 }
 
-/// Checks a dataset name as OpenZFS does before it asks the kernel.
+/// Checks a dataset name as OpenZFS does before it calls the kernel.
 ///
-/// `snapshots` and `bookmarks` say which delimiters may be in it.
+/// `snapshots` and `bookmarks` say which delimiters are allowed.
 pub fn check_name(name: &str, snapshots: bool, bookmarks: bool) -> Result<(), NameFault> {
     const DEPTH_MAX: usize = 50;
     if name.len() > 255 {
@@ -257,7 +258,7 @@ fn check_component(part: &str, last: bool) -> Result<(), NameFault> {
     }
 }
 
-/// Checks a pool name that is to be opened: the reason in OpenZFS's words.
+/// Checks the name of a pool to be opened: the reason in OpenZFS's words.
 pub fn check_pool_name(name: &str) -> Result<(), String> {
     if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
         return Err("name must begin with a letter".to_owned());
@@ -269,7 +270,7 @@ pub fn check_pool_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// Checks the name of a pool to be made: the reason in OpenZFS's words.
+/// Checks the name of a new pool: the reason in OpenZFS's words.
 pub fn check_new_pool_name(name: &str) -> Result<(), String> {
     check_pool_name(name)?;
     let reserved = ["mirror", "raidz", "draid", "spare"];
@@ -281,7 +282,7 @@ pub fn check_new_pool_name(name: &str) -> Result<(), String> {
     }
 }
 
-/// Why a change that this version does not make is not made: the pool may be read-only anyway.
+/// Why this version refuses a change. If the pool is read-only, that is the reason.
 pub fn unavailable(pool: &str, context: &mut Context) -> String {
     let request = Request::PoolList {
         pools: vec![pool.to_owned()],

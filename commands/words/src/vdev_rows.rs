@@ -1,4 +1,4 @@
-//! A pool's vdevs as indented rows, in the order that every list keeps.
+//! A pool's vdevs as indented rows, in the order of all listings.
 //!
 //! Normal vdevs first, below the pool; then the classes `dedup`, `special`, `logs`; then `cache`
 //! and `spares`. Indirect vdevs are shown only by `zpool list -v`, holes never.

@@ -1,7 +1,7 @@
 //! `zpool version`, `zfs version`: the OpenZFS release whose command line this is.
 //!
-//! Replication tools parse these two lines to decide which options exist, so they name the release
-//! that the behaviour was taken from; `cenote version` names our own (cli/contract.md 1).
+//! Replication tools parse these two lines to find out which options exist. So they name the
+//! OpenZFS release whose behaviour we follow; `cenote version` prints our own (cli/contract.md 1).
 
 use crate::context::{Context, Outcome, usage};
 use crate::format::json::{Object, document};

@@ -1,6 +1,7 @@
-//! Names of users and groups, from the system's own files.
+//! Names of users and groups, from the system's files.
 //!
-//! A static binary cannot ask the name services; ids without a name in the files stay numbers.
+//! A static binary cannot use the name service switch. Ids that are not in the files are shown as
+//! numbers.
 
 /// The two files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +18,7 @@ impl Accounts {
             Accounts::Users => "/etc/passwd",
             Accounts::Groups => "/etc/group",
         };
-        // Without the file there are only numbers.
+        // Without the file, all ids are shown as numbers.
         std::fs::read_to_string(path).unwrap_or_default()
     }
 

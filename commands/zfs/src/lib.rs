@@ -1,11 +1,11 @@
-//! The command lines of OpenZFS: `zpool`, `zfs`, and what mount(8) calls.
+//! OpenZFS's command lines: `zpool`, `zfs`, and the helpers that mount(8) calls.
 //!
-//! Names, options, output and exit codes are OpenZFS's. All they know of pools comes from the
-//! daemon, in the words of `cenote_control`; of the format they know tables. The module
-//! `reference` compares what they print with OpenZFS's transcripts, byte by byte.
+//! Names, options, output and exit codes are OpenZFS's. The commands get everything about pools
+//! from the daemon, as types of `cenote_control`; of the on-disk format they have only tables. The
+//! module `reference` compares their output with OpenZFS's transcripts, byte by byte.
 //!
-//! Deliberately absent: `zstream`, which reads streams itself and stands with the commands that
-//! open files.
+//! Deliberately absent: `zstream`, which reads streams itself. It is with the commands that open
+//! files.
 
 #![forbid(unsafe_code)]
 

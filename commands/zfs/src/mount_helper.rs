@@ -1,7 +1,7 @@
-//! `mount.zfs`, which `mount -t zfs DATASET DIRECTORY` and lines of `/etc/fstab` call.
+//! `mount.zfs`, the helper for `mount -t zfs DATASET DIRECTORY` and lines of `/etc/fstab`.
 //!
-//! Options, texts and exit codes are those of OpenZFS's helper (cli/contract.md 5), read off the
-//! programs of 2.3.2, except that a failure says what failed and where.
+//! Options, texts and exit codes are those of OpenZFS's helper (cli/contract.md 5), as observed in
+//! 2.3.2. The only difference is that errors name what failed and where.
 
 use cenote_control::model::{ControlError, DatasetKind, MountOptions, Request};
 
@@ -11,12 +11,12 @@ use cenote_words::context::{Context, Outcome, Stop, failed};
 use cenote_words::getopt::{Grammar, OptionError};
 use cenote_words::manual::{Page, Roff, examples_section};
 
-/// The name it is called by.
+/// The name under which mount(8) calls it.
 pub const NAME: &str = "mount.zfs";
-/// The same for `mount -o remount`, which goes by the type that the kernel lists.
+/// The name for `mount -o remount`, which uses the type that the kernel reports.
 pub const NAME_BY_TYPE: &str = "mount.fuse.cenote";
 
-/// What describes it.
+/// The description.
 pub const OTHER: Other = Other {
     name: NAME,
     alias: NAME_BY_TYPE,
@@ -24,7 +24,7 @@ pub const OTHER: Other = Other {
     page,
 };
 
-/// The section of the manual that it is in.
+/// Its manual section.
 const SECTION: u8 = 8;
 
 /// What `-h` prints.
@@ -41,10 +41,11 @@ const OPTIONS: [(&str, &str); 6] = [
 
 const OPERANDS: &str = "usage: mount <dataset> <mountpoint>";
 
-/// What mount(8) calls a failure of the system, as against one of the caller.
+/// mount(8)'s exit code for a system failure, as opposed to a usage error.
 const SYSTEM_FAILURE: u8 = 2;
 
-/// Words of `/etc/fstab` that are for those who read it, and not for the file system.
+/// Options in `/etc/fstab` for its readers, such as mount(8) and systemd; the file system ignores
+/// them.
 const WORDS_OF_TABLE: [&str; 9] = [
     "_netdev", "auto", "group", "noauto", "nofail", "nouser", "owner", "user", "users",
 ];
@@ -75,7 +76,7 @@ fn mount(arguments: &[String], context: &mut Context) -> Outcome {
         context.line(SYNOPSIS);
         return Ok(0);
     }
-    // `-t` repeats the type, where that has a dot in it.
+    // `-t` repeats the type if that contains a dot.
     let parsed = match Grammar::letters("sfnvho:t:").parse(arguments) {
         Ok(parsed) => parsed,
         Err(OptionError::Invalid(letter)) => {
@@ -146,13 +147,13 @@ fn is_for_table(word: &str) -> bool {
             .any(|start| word.starts_with(start))
 }
 
-/// Words that the kernel lists for a FUSE mount, which mount(8) passes on to a remount.
+/// Options that the kernel reports for a FUSE mount, and that mount(8) passes to a remount.
 fn is_of_fuse(word: &str) -> bool {
     let name = word.split('=').next().unwrap_or(word);
     WORDS_OF_FUSE.contains(&name)
 }
 
-/// Mounts it; options that are unknown are left out if `is_sloppy`.
+/// Mounts the file system; with `is_sloppy` unknown options are ignored.
 fn mount_at(
     name: &str,
     at: &str,
@@ -166,7 +167,7 @@ fn mount_at(
             at: Some(at.to_owned()),
             options: MountOptions {
                 options: options.clone(),
-                // mount(8) covers what is there.
+                // mount(8) mounts over existing contents.
                 overlay: true,
                 force: false,
             },

@@ -1,7 +1,8 @@
-//! A program that is run for an alarm, within a limit of time.
+//! Runs a program for an alarm, with a time limit.
 //!
-//! It has a process group of its own, so that what it started ends with it when it takes too long.
-//! Of what it says on standard error a little is kept for the message; the rest is read and
+//! The program has its own process group, so that its children are killed with it when it exceeds
+//! the limit. The beginning of its standard error is kept for the message. The rest is read and
+//! discarded, because a full pipe would block the program.
 //! forgotten, as a full pipe would stop it.
 
 use cenote_engine::AlarmSendError;
@@ -12,14 +13,14 @@ use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// Time between two looks at it.
+/// How often to check whether the program has ended.
 const POLL: Duration = Duration::from_millis(20);
-/// How long its last words are waited for: somebody else may hold the pipe.
+/// How long to wait for the end of its output: another process may have the pipe open.
 const LAST_WORDS: Duration = Duration::from_millis(200);
-/// Bytes of its last words.
+/// How many bytes of its output to keep.
 const WORDS_MAX: usize = 300;
 
-/// Runs a program that is to end well within the limit; `input` is for its standard input.
+/// Runs a program that must succeed within the limit, with `input` as its standard input.
 pub fn run(mut command: Command, input: Vec<u8>, limit: Duration) -> Result<(), AlarmSendError> {
     let place = command.get_program().to_string_lossy().into_owned();
     let failed = |source| AlarmSendError::Io {
@@ -33,8 +34,8 @@ pub fn run(mut command: Command, input: Vec<u8>, limit: Duration) -> Result<(), 
         .stderr(Stdio::piped());
     let mut child = command.spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program need not read: then nobody is hurt by a closed pipe, or by this thread, which
-        // ends with the program.
+        // A program need not read its input. The thread ignores a closed pipe, and ends with the
+        // program.
         let feed = move || drop(stdin.write_all(&input));
         std::thread::Builder::new().spawn(feed).map_err(failed)?;
     }
@@ -54,7 +55,7 @@ pub fn run(mut command: Command, input: Vec<u8>, limit: Duration) -> Result<(), 
     Err(AlarmSendError::Refused { place, answer })
 }
 
-/// Reads what a program says, and sends the beginning of it at its end.
+/// Reads a program's output; sends the beginning of it at the end.
 fn words_of(mut stderr: ChildStderr) -> Receiver<String> {
     let (sender, receiver) = channel();
     let read = move || {
@@ -69,15 +70,15 @@ fn words_of(mut stderr: ChildStderr) -> Receiver<String> {
         }
         let words = String::from_utf8_lossy(&kept);
         let words: Vec<&str> = words.split_whitespace().collect();
-        // Nobody waits any more if it took too long.
+        // If the program was too slow, the receiver is gone.
         let _ = sender.send(words.join(" "));
     };
-    // Without a thread the sender is gone, and with it the words.
+    // Without a thread the sender is dropped, and there is no output.
     let _ = std::thread::Builder::new().spawn(read);
     receiver
 }
 
-/// Waits for its end; `None` if it had to be killed.
+/// Waits for the program's end; `None` if it was killed.
 fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus>> {
     let end = Instant::now() + limit;
     loop {

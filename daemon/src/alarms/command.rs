@@ -1,4 +1,4 @@
-//! `cenote alarm`: how alarms are sent, and whether they arrive.
+//! `cenote alarm`: lists the channels for alarms, and tests them.
 
 use cenote_base::{Env, RealEnv};
 use cenote_control::model::{
@@ -30,7 +30,7 @@ read the file again and send one alarm each way; the exit code is 1 if one fails
 'reload' only reads the file.";
 
 fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
-    // What is no text is no word that is known.
+    // Operands that are not UTF-8 are unknown words.
     let words = arguments.operands.iter();
     let words: Vec<&str> = words.map(|word| word.to_str().unwrap_or("?")).collect();
     let act = match words.as_slice() {
@@ -54,7 +54,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     }
     let is_sent = |way: &AlarmWayState| way.outcome == Some(AlarmOutcome::Sent);
     let is_tried = act == AlarmAct::Test;
-    // Who tries without any way is to learn that nobody would be told.
+    // A test without any channel fails, because alarms would reach no one.
     Ok(u8::from(
         is_tried && (ways.is_empty() || !ways.iter().all(is_sent)),
     ))
@@ -62,7 +62,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
 
 type Ways = (Option<String>, Vec<AlarmWayState>);
 
-/// What the daemon says; without one, what the file that it would read says.
+/// The daemon's answer; without a daemon, the contents of the file that it would read.
 fn ask(act: AlarmAct, context: &mut Context) -> Result<Ways, Stop> {
     match context.ask(Request::Alarms { act }) {
         Ok(Response::Alarms { file, ways }) => Ok((file, ways)),

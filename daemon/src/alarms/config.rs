@@ -1,11 +1,11 @@
-//! The file that says what is an alarm and whom it is sent to.
+//! The configuration file for alarms: which events are alarms, and where they are sent.
 //!
-//! Keys that nobody knows are errors, told with their line: an alarm that is silently not sent is
-//! worse than a daemon that does not start. What the file names is looked at when it is read
-//! (programs, addresses, passwords), as far as that needs no network.
+//! Unknown keys are errors, reported with their line: an alarm that is silently not sent is worse
+//! than a daemon that does not start. When the file is read, the programs, addresses and passwords
+//! in it are checked as far as possible without network.
 //!
-//! Whoever may write the file has programs run as the daemon. So it must belong to the daemon's
-//! user or root, and nobody else may write it.
+//! Users that can write the file can make the daemon run programs. So it must belong to the
+//! daemon's user or root, and other users must not be able to write it.
 
 use super::mail::{Letterhead, Protection, Sendmail, Smtp};
 use super::places::{WantedFile, place};
@@ -24,22 +24,22 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// More ways are a mistake.
+/// Maximum number of channels; more are a mistake.
 const WAYS_MAX: usize = 32;
-/// Bytes of a file.
+/// Maximum size of the file.
 const SIZE_MAX: u64 = 1 << 20;
-/// Seconds of a limit of time.
+/// Maximum of a time limit, in seconds.
 const TIMEOUT_MAX: u64 = 600;
-/// Seconds of any other time: a year.
+/// Maximum of other times, in seconds: a year.
 const TIME_MAX: u64 = 366 * 86_400;
-/// Where mail systems put their program.
+/// Where mail systems install their program.
 const SENDMAILS: [&str; 3] = [
     "/usr/sbin/sendmail",
     "/usr/lib/sendmail",
     "/usr/bin/sendmail",
 ];
 
-/// The whole file.
+/// The complete file.
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct File {
@@ -69,7 +69,7 @@ impl Default for File {
     }
 }
 
-/// A `[[mail]]`.
+/// A `[[mail]]` table.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MailTable {
@@ -87,7 +87,7 @@ struct MailTable {
     password_file: Option<PathBuf>,
 }
 
-/// A `[[webhook]]`.
+/// A `[[webhook]]` table.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WebhookTable {
@@ -100,7 +100,7 @@ struct WebhookTable {
     headers: BTreeMap<String, String>,
 }
 
-/// A `[[program]]`.
+/// A `[[program]]` table.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ProgramTable {
@@ -157,7 +157,7 @@ impl From<Kind> for AlarmKind {
     }
 }
 
-/// What the tables of all ways have in common.
+/// The keys that the tables of all channels share.
 struct Common {
     name: Option<String>,
     on: Option<Vec<Kind>>,
@@ -194,7 +194,7 @@ fn limit(seconds: Option<u64>) -> Result<Duration, String> {
     }
 }
 
-/// A program that can be run; a word without a slash is not looked for anywhere.
+/// Checks that a program can be run. It must be a path, because there is no search for names.
 fn check_program(path: &Path) -> Result<(), String> {
     let shown = path.display();
     if !path.is_absolute() {
@@ -207,7 +207,7 @@ fn check_program(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Text that a header may hold: none that begins another.
+/// Checks text for a header: control characters could begin another header.
 fn check_line(what: &str, text: &str) -> Result<(), String> {
     match text.chars().any(char::is_control) || text.trim().is_empty() {
         true => Err(format!("{what} {text:?} is no line of text")),
@@ -219,7 +219,7 @@ impl MailTable {
     fn plan(self) -> Result<AlarmWayPlan, String> {
         let limit = limit(self.timeout_seconds)?;
         if self.to.is_empty() {
-            return Err("'to' names nobody".to_owned());
+            return Err("'to' is empty".to_owned());
         }
         let addresses = self.to.iter().chain(&self.from);
         for address in addresses {
@@ -391,7 +391,7 @@ fn seconds(name: &str, seconds: u64) -> Result<Duration, String> {
     }
 }
 
-/// The plan that a text is.
+/// Parses the file.
 fn parse(text: &str) -> Result<AlarmPlan, String> {
     let file: File = toml::from_str(text).map_err(|error| said(text, &error))?;
     if file.full_percent > 100 {
@@ -434,7 +434,7 @@ fn parse(text: &str) -> Result<AlarmPlan, String> {
     Ok(plan)
 }
 
-/// Gives ways of the same name numbers, so that messages tell them apart.
+/// Numbers channels with the same name, so that messages distinguish them.
 fn name_apart(ways: &mut [AlarmWayPlan]) {
     let mut seen = HashSet::new();
     for way in ways {
@@ -449,7 +449,7 @@ fn name_apart(ways: &mut [AlarmWayPlan]) {
     }
 }
 
-/// A fault with its line, in one line.
+/// An error with its line number, in one line.
 fn said(text: &str, error: &toml::de::Error) -> String {
     let before = error.span().and_then(|span| text.get(..span.start));
     let reason = error.message().replace('\n', ", ");
@@ -462,13 +462,13 @@ fn said(text: &str, error: &toml::de::Error) -> String {
     }
 }
 
-/// The file of this daemon, to be read again whenever somebody asks.
+/// The configuration file of this daemon, read again at each request.
 pub struct AlarmFile {
     place: Option<WantedFile>,
 }
 
 impl AlarmFile {
-    /// The file that was given, else the usual one.
+    /// The given file, otherwise the default one.
     pub fn find(given: Option<PathBuf>) -> Self {
         let is_root = rustix::process::geteuid().is_root();
         Self {
@@ -504,7 +504,7 @@ enum Fault {
     Other(String),
 }
 
-/// The text of a file that nobody else can have written.
+/// The text of a file, which other users must not be able to write.
 fn read(path: &Path) -> Result<String, Fault> {
     let fail = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound => Fault::Absent,
@@ -548,7 +548,7 @@ mod tests {
             repeat_seconds = 60
             retry_seconds = [1, 2]
             [[mail]]
-            to = ["root", "Somebody <me@example.org>"]
+            to = ["root", "Admin <me@example.org>"]
             sendmail = "/bin/sh"
             on = ["device", "errors", "data", "suspended", "scan", "full", "scrub"]
             [[mail]]
@@ -556,7 +556,7 @@ mod tests {
             smtp = "mail.example.org"
             tls = "starttls"
             from = "nas@example.org"
-            to = ["Somebody <me@example.org>"]
+            to = ["Admin <me@example.org>"]
             timeout_seconds = 5
             [[webhook]]
             url = "https://example.org/hook?x=1"
@@ -575,8 +575,8 @@ mod tests {
             .map(|way| (way.name.as_str(), way.target.as_str()))
             .collect();
         let expected = [
-            ("mail", "root, Somebody <me@example.org> by /bin/sh"),
-            ("relay", "Somebody <me@example.org> by mail.example.org:587"),
+            ("mail", "root, Admin <me@example.org> by /bin/sh"),
+            ("relay", "Admin <me@example.org> by mail.example.org:587"),
             ("webhook", "https://example.org/hook?x=1"),
             ("program", "/bin/sh"),
         ];
@@ -595,7 +595,7 @@ mod tests {
             ("full_percent = \"x\"", "line 1: invalid type"),
             ("retry_seconds = [99999999999]", "more than a year"),
             ("[[mail]]\nsendmail = \"/bin/sh\"", "missing field `to`"),
-            ("[[mail]]\nto = []", "[[mail]] number 1: 'to' names nobody"),
+            ("[[mail]]\nto = []", "[[mail]] number 1: 'to' is empty"),
             ("[[mail]]\nto = [\"a\\nBcc: b\"]", "is no line of text"),
             (
                 "[[mail]]\nto = [\"a\"]\nport = 1",

@@ -1,8 +1,8 @@
-//! A message by mail: handed to `sendmail`, or to a server by SMTP.
+//! Sends a message by mail: with `sendmail`, or to a server with SMTP.
 //!
-//! `sendmail -t` is what every mail system provides; it takes the receivers from the header. A
-//! server is asked for its name in the certificate unless TLS is turned off, which is for
-//! servers on this machine.
+//! Every mail system provides `sendmail -t`, which takes the recipients from the header. A server
+//! must have a certificate for its name, unless TLS is turned off, which is meant for servers on
+//! this machine.
 
 use super::child;
 use cenote_engine::{Alarm, AlarmSendError, AlarmWay};
@@ -17,22 +17,22 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-/// Letters of a subject: longer lines of a header would have to be folded.
+/// Maximum length of a subject: longer header lines would have to be folded.
 const SUBJECT_MAX: usize = 200;
 
-/// From whom and to whom.
+/// The sender and the recipients.
 #[derive(Clone, Debug)]
 pub struct Letterhead {
     pub from: Option<String>,
     pub to: Vec<String>,
 }
 
-/// Header and text of a message, with the ends of lines that mail has.
+/// Header and text of a message, with CRLF line ends.
 pub fn message(head: &Letterhead, alarm: &Alarm, zone: &TimeZone) -> Vec<u8> {
     let subject = format!("[{}] {}", alarm.severity.word(), alarm.subject);
     let plain = |letter: char| match letter {
         ' '..='~' => letter,
-        // Headers are plain text; the message itself has the letter.
+        // Headers are ASCII; the message itself has the letter.
         _ => '?',
     };
     let subject: String = subject.chars().take(SUBJECT_MAX).map(plain).collect();
@@ -49,7 +49,7 @@ pub fn message(head: &Letterhead, alarm: &Alarm, zone: &TimeZone) -> Vec<u8> {
     let id = (alarm.event.seconds, alarm.event.nanoseconds, alarm.event_id);
     let host: String = alarm.host.chars().map(plain).collect();
     lines.push(format!("Message-ID: <{}.{}.{}@{host}>", id.0, id.1, id.2));
-    // Answers of absent people are not wanted.
+    // Suppresses automatic replies.
     lines.push("Auto-Submitted: auto-generated".to_owned());
     lines.push("MIME-Version: 1.0".to_owned());
     lines.push("Content-Type: text/plain; charset=utf-8".to_owned());
@@ -70,7 +70,7 @@ pub fn message(head: &Letterhead, alarm: &Alarm, zone: &TimeZone) -> Vec<u8> {
     text.replace('\n', "\r\n").into_bytes()
 }
 
-/// `sendmail` or what stands in for it.
+/// `sendmail` or a compatible program.
 pub struct Sendmail {
     pub head: Letterhead,
     pub path: PathBuf,
@@ -80,21 +80,21 @@ pub struct Sendmail {
 impl AlarmWay for Sendmail {
     fn send(&self, alarm: &Alarm) -> Result<(), AlarmSendError> {
         let mut command = Command::new(&self.path);
-        // -i: a line with a dot alone does not end the message.
+        // -i: a line with only a dot does not end the message.
         command.args(["-t", "-i"]);
         let text = message(&self.head, alarm, &TimeZone::system());
-        // A program on this machine reads lines as they are here.
+        // Local programs expect LF line ends.
         let text = String::from_utf8_lossy(&text).replace("\r\n", "\n");
         child::run(command, text.into_bytes(), self.limit)
     }
 }
 
-/// How the connection to a server is protected.
+/// The encryption of the connection to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protection {
-    /// TLS from the beginning.
+    /// TLS from the start.
     Tls,
-    /// TLS after a plain beginning; without it nothing is sent.
+    /// STARTTLS; if the server does not support it, nothing is sent.
     StartTls,
     /// None.
     None,
@@ -112,10 +112,10 @@ pub struct Smtp {
 }
 
 impl Smtp {
-    /// The sender and receivers as a server knows them: full addresses.
+    /// The sender and recipients for the server: bare addresses.
     pub fn envelope(head: &Letterhead) -> Result<Envelope, String> {
         let address = |text: &String| {
-            // Between angle brackets, if a name stands before it.
+            // In angle brackets, if a name precedes it.
             let bare = text
                 .rsplit_once('<')
                 .and_then(|(_, rest)| rest.split_once('>'));
@@ -141,7 +141,7 @@ impl Smtp {
             let limit = self.limit;
             return AlarmSendError::Slow { place, limit };
         }
-        // The outermost error names only the step.
+        // The outermost error only names the step.
         let mut text = error.to_string();
         let mut cause = std::error::Error::source(&error);
         while let Some(inner) = cause {

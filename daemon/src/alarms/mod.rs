@@ -1,9 +1,9 @@
-//! How the daemon's alarms leave the machine: by mail, webhook or program, as a file says.
+//! Sends the daemon's alarms by mail, webhook or program, as configured in a file.
 //!
-//! `config` reads the file and makes the ways of it; the other files each are one way. A way has a
-//! limit of time for all that it does: a program that does not end is killed, a server that does
-//! not answer is given up. What is sent says nothing of the contents of files: names of pools,
-//! devices and hosts, numbers, and what to do.
+//! `config` reads the file and creates the channels; the other files are one kind of channel each.
+//! Each channel has a time limit. A program that exceeds it is killed, and a server that does not
+//! answer is given up. Alarms have no contents of files. They have names of pools, devices and
+//! hosts, numbers, and what to do.
 
 mod child;
 pub mod command;

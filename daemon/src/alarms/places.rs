@@ -1,22 +1,22 @@
-//! Which file says what alarms are sent.
+//! Finds the configuration file for alarms.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// The file of the machine, for a daemon of root's.
+/// The system's file, for a daemon of root.
 const SYSTEM_FILE: &str = "/etc/cenote/alarms.toml";
-/// The variable that names another file; empty for none.
+/// The variable that names another file; an empty value means no file.
 const VARIABLE: &str = "CENOTE_ALARMS";
 
-/// A file, and whether it must be there.
+/// A file, and whether it must exist.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WantedFile {
     pub path: PathBuf,
     pub is_wanted: bool,
 }
 
-/// The file that was `given`, else that of `$CENOTE_ALARMS`, else the machine's for root and that
-/// in the user's configuration directory for others. `None` if there is to be none.
+/// The `given` file, otherwise that of `$CENOTE_ALARMS`. The default is the system's file for root,
+/// and a file in the user's configuration directory for others. `None` if there is to be no file.
 pub fn place(
     given: Option<PathBuf>,
     is_root: bool,

@@ -1,9 +1,9 @@
-//! A program that is run for each alarm, with the environment that OpenZFS's event daemon gives to
-//! its programs, so that those can be used (zed(8)).
+//! Runs a program for each alarm. It gets the environment of OpenZFS's event daemon, so that its
+//! programs (zedlets) can be used (zed(8)).
 //!
 //! Every field of the event is a variable `ZEVENT_NAME`. Guids are hexadecimal, other numbers
-//! decimal, and numbers that have names have a second variable that ends in `_STR`. The message
-//! for people is in `CENOTE_ALARM_*`, its text on standard input.
+//! decimal. Numbers with names also have a variable that ends in `_STR`. The message is in
+//! `CENOTE_ALARM_*`, and its text is also the standard input.
 
 use super::child;
 use cenote_engine::{Alarm, AlarmSendError, AlarmWay};
@@ -19,12 +19,12 @@ pub struct Program {
     pub limit: Duration,
 }
 
-/// The names of vdev states by their numbers (format/1c).
+/// The names of vdev states, by number (format/1c).
 const VDEV_STATES: [&str; 8] = [
     "UNKNOWN", "CLOSED", "OFFLINE", "REMOVED", "UNAVAIL", "FAULTED", "DEGRADED", "ONLINE",
 ];
 
-/// The part of a class that says what happened.
+/// The last part of a class, which names the event.
 pub fn subclass(class: &str) -> &str {
     let areas = ["ereport", "sysevent", "resource"];
     let rest = areas.iter().find_map(|area| class.strip_prefix(area));
@@ -60,7 +60,7 @@ pub fn variables(alarm: &Alarm, zone: &TimeZone) -> Vec<(String, String)> {
     for (name, value) in event.details.iter().filter(|(name, _)| told(name)) {
         add_detail(&mut all, name, value);
     }
-    // No variable may hold what ends it.
+    // A variable must not contain NUL, which would end it.
     for (_, value) in &mut all {
         value.retain(|letter| letter != '\0');
     }

@@ -1,7 +1,7 @@
-//! A web server that is told of each alarm: an HTTP POST of a JSON object.
+//! Sends each alarm to a web server, as an HTTP POST of a JSON object.
 //!
-//! An answer below 300 is success; redirections are not followed, since a POST would change on the
-//! way. `https` trusts the certificates that the system trusts.
+//! A status below 300 is success. Redirections are not followed, because they can turn a POST into
+//! a GET. `https` trusts the system's certificates.
 
 use cenote_engine::{Alarm, AlarmSendError, AlarmWay};
 use std::io;
@@ -13,14 +13,14 @@ use ureq::{Agent, Error};
 use super::program::subclass;
 use cenote_words::format::json::{Json, Object};
 
-/// One receiver.
+/// One web server.
 pub struct Webhook {
     pub url: String,
     pub headers: Vec<(String, String)>,
     pub limit: Duration,
 }
 
-/// What a receiver is sent.
+/// The body of the request.
 pub fn body(alarm: &Alarm) -> String {
     let mut object = Object::new();
     object.put("kind", alarm.kind.word());

@@ -245,7 +245,7 @@ fn files(site: &Site) -> Result<()> {
             .cenote()
             .run("cenote", &["send", "--to", &to.to_string(), "tank/fs@one"])?;
         ensure!(done.code == Some(0), "{}", done.report());
-        let is_resumed = done.stderr.contains("going on behind");
+        let is_resumed = done.stderr.contains("resuming at");
         ensure!(is_resumed == (kept > 100), "{}", done.stderr);
         ensure!(fs::read(&full)? == plain && !partial.exists());
     }
@@ -265,7 +265,7 @@ fn files(site: &Site) -> Result<()> {
     )?;
     ensure!(received.code == Some(0), "{}", received.report());
     ensure!(
-        received.stderr.contains("going on with"),
+        received.stderr.contains("resuming the receive of"),
         "{}",
         received.stderr
     );

@@ -1,10 +1,9 @@
-//! One program under several names.
+//! One program with several names.
 //!
-//! Called as `zpool` or `zfs` it takes their command lines and prints what they print, and so
-//! as `zstream` of send streams; as `mount.zfs` it serves mount(8); as `cenote` it has commands of
-//! its own, of which `cenote daemon` keeps pools open for all the others. Which name counts is
-//! decided by `argv[0]`, which may also be `arcstat` or `arc_summary`; `cenote zpool …`,
-//! `cenote zfs …` and `cenote zstream …` do the same without links.
+//! `argv[0]` selects the command line. As `zpool`, `zfs` and `zstream` it behaves like OpenZFS's
+//! programs; as `mount.zfs` it is the helper of mount(8); as `arcstat` or `arc_summary` it prints
+//! statistics. As `cenote` it has commands of its own; `cenote daemon` keeps pools open for all the
+//! others. `cenote zpool …`, `cenote zfs …` and `cenote zstream …` work without links.
 
 #![forbid(unsafe_code)]
 
@@ -65,14 +64,14 @@ fn main() -> ExitCode {
     ExitCode::from(context.finish(code))
 }
 
-/// Names of pools and datasets are ASCII; what is not UTF-8 will be refused by name.
+/// Names of pools and datasets are ASCII; words that are not UTF-8 will be refused by name.
 fn words(arguments: Vec<OsString>) -> Vec<String> {
     let lossy = |word: OsString| word.to_string_lossy().into_owned();
     arguments.into_iter().map(lossy).collect()
 }
 
-/// Commands that only look, or bring pools of their own: with them the pools of a daemon that died
-/// do not come back.
+/// Commands that only read, or that bring their own pools. They do not import the pools of a dead
+/// daemon again.
 const LOOKERS: [(&str, &[&str]); 3] = [
     (
         "zpool",
@@ -114,14 +113,14 @@ const LOOKERS: [(&str, &[&str]); 3] = [
     ),
 ];
 
-/// Whether a command works on pools that are imported.
+/// Whether a command works on imported pools.
 fn resumes(called: &str, word: Option<&OsString>) -> bool {
     let mut lookers = LOOKERS.iter().filter(|(program, _)| *program == called);
     let looks = |words: &[&str]| word.is_none_or(|word| words.iter().any(|known| word == known));
     !lookers.any(|(_, words)| looks(words))
 }
 
-/// Disks are looked at here, as the daemon does, while none runs.
+/// Without a daemon, these functions access block devices as the daemon does.
 const LEFT_DISKS: LeftDisks = LeftDisks {
     status: disks::status_without_daemon,
     stop: disks::stop_without_daemon,

@@ -1,8 +1,8 @@
 //! `cenote cloud copy`: an image of a device, or a device of an image.
 //!
-//! Only what was written is copied; the rest is a hole. What tells a pool from noise, the labels at
-//! both ends, comes last, so that a copy that was cut off is none. A file gets its name once it is
-//! complete.
+//! Only written data is copied; the rest becomes holes. The labels at both ends identify a pool, so
+//! they are copied last: an interrupted copy is not recognized as a pool. A file gets its name once
+//! it is complete.
 
 use super::target::style;
 use crate::sparse::data_of;
@@ -20,29 +20,29 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// Bytes whose holes are asked for at once.
+/// Bytes per query for holes.
 const WINDOW: u64 = 1 << 30;
-/// Bytes that are read and written at once.
+/// Bytes per read and write.
 const PIECE: u64 = 4 << 20;
-/// Who copies at once: what is far away answers many as fast as one.
+/// Threads that copy: requests to a remote store have high latency, so many run in parallel.
 const THREADS: usize = 8;
-/// Where labels are: at both ends.
+/// The size of the labels at each end.
 const LABELS: u64 = 512 << 10;
-/// Zeros of at least so many bytes become holes.
+/// The minimum size of a run of zeros that becomes a hole.
 const HOLE: usize = 64 << 10;
-/// How often it is looked how much is uploaded.
+/// How often to check the progress of the upload.
 const POLL: Duration = Duration::from_millis(100);
 
-/// Where bytes come from.
+/// Where to read.
 enum Source {
     Store(Arc<CloudDevice>),
     File(FileDevice, File),
 }
 
-/// Where they go to.
+/// Where to write.
 enum Target {
     Store(Arc<CloudDevice>),
-    /// A file by the name that it has until it is complete, and the one that it gets.
+    /// A file, its temporary name and its final one.
     File(Box<FileDevice>, Option<(PathBuf, PathBuf)>),
 }
 
@@ -92,7 +92,7 @@ impl Source {
         }
     }
 
-    /// What was written of a range, as far as that is known.
+    /// The ranges known to have been written.
     fn mapped(&self, range: Range<u64>) -> Result<Vec<Range<u64>>, String> {
         match self {
             Self::Store(device) => {
@@ -124,7 +124,7 @@ impl Target {
             None if text.contains('?') => format!("{text}&size={size}"),
             None => format!("{text}?size={size}"),
         };
-        // Without a local log: it would hold what is read from another place.
+        // Without a local log, which would only duplicate data that the source still has.
         let opening = Opening {
             log_bytes: 0,
             ..Opening::default()
@@ -173,7 +173,7 @@ impl Target {
         }
     }
 
-    /// Makes everything durable, and gives it its name.
+    /// Makes the copy durable, then renames it to its final name.
     fn finish(&self, progress: &Progress) -> Result<(), String> {
         match self {
             Self::Store(device) => {
@@ -223,7 +223,7 @@ fn percent(at: u64, size: u64) -> String {
     format!("{percent}% of the device")
 }
 
-/// Copies what was written of a range, by several at once.
+/// Copies the written part of a range, with several threads.
 fn copy_range(
     source: &Source,
     target: &dyn Device,

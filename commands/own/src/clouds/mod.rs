@@ -1,7 +1,7 @@
-//! `cenote cloud`: devices in object stores, by the pools that have them or by their names.
+//! `cenote cloud`: devices in object stores, named directly or by their pool.
 //!
-//! A device that an imported pool has is asked about through the daemon; any other, and what is
-//! only read, is opened here, as of its newest commit, which is in nobody's way.
+//! The daemon answers for devices of imported pools. Others, and those only read, are opened here
+//! at their newest commit, which does not disturb a writer.
 
 mod copy;
 mod price;
@@ -40,12 +40,12 @@ pub const COMMAND: Command = Command {
     run: Run::Asking(run),
 };
 
-/// The options of what takes long.
+/// The options of long-running subcommands.
 const PROGRESS: &[&str] = &["quiet", "json"];
 
 fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     let operands = arguments.operands.iter();
-    // What is no text names neither a pool nor a store.
+    // Operands that are not UTF-8 name neither a pool nor a store.
     let words: Vec<&str> = operands.map(|word| word.to_str().unwrap_or("?")).collect();
     match words.as_slice() {
         ["status", target] => {
@@ -70,7 +70,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     }
 }
 
-/// Has the daemon do something with the devices of a pool, and tells how they are then.
+/// Lets the daemon perform an action on a pool's devices, and prints their state afterwards.
 fn act(pool: &str, act: StoreAct, arguments: &Arguments, context: &mut Context) -> Outcome {
     arguments.only(PROGRESS)?;
     let stores = ask(pool, act, style(arguments), context)?;

@@ -1,4 +1,4 @@
-//! `cenote cloud price`: what a device costs, at prices that are said.
+//! `cenote cloud price`: what a device costs, at given prices.
 
 use super::report::reports;
 use cenote_control::model::StoreReport;
@@ -6,10 +6,10 @@ use cenote_words::command::Arguments;
 use cenote_words::context::{Context, Outcome, Stop, failed};
 use cenote_words::format::json::{Json, Object};
 
-/// Stores count in these.
+/// Stores bill in these units.
 const GB: f64 = 1e9;
 
-/// Prices in any currency; Amazon's for the standard class in dollars unless said.
+/// Prices in any currency; the defaults are Amazon's for the standard class, in dollars.
 #[derive(Clone, Copy, Debug)]
 struct Prices {
     storage: f64,
@@ -21,15 +21,15 @@ struct Prices {
 /// What a device costs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Cost {
-    /// A month of what is stored.
+    /// Storage, per month.
     storage: f64,
-    /// That part of it that nobody needs.
+    /// The part of it for unused data.
     dead: f64,
-    /// Requests since it was opened.
+    /// Requests since the device was opened.
     requests: f64,
-    /// What was fetched since then.
+    /// Data fetched since the device was opened.
     egress: f64,
-    /// Fetching everything once.
+    /// Fetching all data once.
     restore: f64,
 }
 
@@ -91,7 +91,7 @@ fn cost(report: &StoreReport, prices: Prices) -> Cost {
 fn print(place: &str, cost: Cost, is_open: bool, context: &mut Context) {
     context.line(place);
     context.line(&format!(
-        "  {:.2} a month for what is stored, {:.2} of it for what nobody needs any more",
+        "  {:.2} per month for storage, {:.2} of it for data that is no longer used",
         cost.storage, cost.dead
     ));
     if is_open {

@@ -27,7 +27,7 @@ pub fn run(target: &str, arguments: &Arguments, context: &mut Context) -> Outcom
     Ok(0)
 }
 
-/// What is known of the devices of a pool, or of the one with a name.
+/// The reports about a pool's devices, or about the device with this name.
 pub fn reports(target: &str, context: &mut Context) -> Result<Vec<StoreReport>, Stop> {
     if !is_location(Path::new(target)) {
         return ask(target, StoreAct::Status, Style::Quiet, context);
@@ -102,7 +102,7 @@ fn lines(report: &StoreReport) -> Vec<String> {
     lines
 }
 
-/// The border below which so many hundredths of what was counted lie.
+/// The upper bound of the slot in which this percentile lies.
 fn quantile(slots: &[u64], percent: u64) -> Option<u64> {
     let total: u64 = slots.iter().sum();
     let wanted = (total * percent).div_ceil(100);

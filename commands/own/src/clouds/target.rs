@@ -1,4 +1,4 @@
-//! Which devices a command is about, and what the daemon says of them.
+//! Which devices a command concerns, and the daemon's reports about them.
 
 use cenote_cloud::location::is_location;
 use cenote_cloud::{CloudDevice, Opening, StoreOpener};
@@ -9,7 +9,7 @@ use cenote_words::progress::{Progress, Style};
 use std::path::Path;
 use std::sync::Arc;
 
-/// How progress is to be shown.
+/// How to show progress.
 pub fn style(arguments: &Arguments) -> Style {
     match (arguments.has("quiet"), arguments.has("json")) {
         (true, _) => Style::Quiet,
@@ -18,7 +18,7 @@ pub fn style(arguments: &Arguments) -> Style {
     }
 }
 
-/// What the daemon says about the devices of a pool, after it has done something with them.
+/// Asks the daemon to perform an action on a pool's devices; returns its reports.
 pub fn ask(
     pool: &str,
     act: StoreAct,
@@ -31,7 +31,7 @@ pub fn ask(
     }
 }
 
-/// The same, with what the daemon refuses.
+/// As [`ask`], but returns the daemon's refusals to the caller.
 pub fn try_to_ask(
     pool: &str,
     act: StoreAct,
@@ -60,7 +60,7 @@ pub fn try_to_ask(
     }
 }
 
-/// Opens the devices that are meant, for reading, as of their newest commits.
+/// Opens the named devices for reading, at their newest commits.
 pub fn open(target: &str) -> Result<Vec<(String, Arc<CloudDevice>)>, Stop> {
     let places = match is_location(Path::new(target)) {
         true => vec![target.to_owned()],
@@ -79,7 +79,7 @@ pub fn open(target: &str) -> Result<Vec<(String, Arc<CloudDevice>)>, Stop> {
     Ok(devices)
 }
 
-/// Where the devices in stores of an imported pool are.
+/// The devices of an imported pool that are in stores.
 fn places_of(pool: &str) -> Result<Vec<String>, Stop> {
     let Ok(Some(opened)) = cenote_connect::opened(pool) else {
         return failed(format!(

@@ -1,7 +1,7 @@
 //! `cenote cloud verify`.
 //!
-//! The devices of a pool that is imported for writing are verified by the daemon, which notes what
-//! it finds and puts again what this machine still has. Any other is opened here, and only read.
+//! If a pool is imported for writing, the daemon verifies its devices. It records damage, and
+//! uploads again what this machine still has. Other devices are opened here, read-only.
 
 use super::target::{open, style, try_to_ask};
 use cenote_cloud::ObjectFault;
@@ -16,7 +16,7 @@ use cenote_words::format::number::{counted, nicebytes};
 use cenote_words::progress::Progress;
 use std::path::Path;
 
-/// Devices by their places, with what was found.
+/// The results by device.
 type All = Vec<(String, StoreVerified)>;
 
 pub fn run(target: &str, arguments: &Arguments, context: &mut Context) -> Outcome {
@@ -45,13 +45,13 @@ pub fn run(target: &str, arguments: &Arguments, context: &mut Context) -> Outcom
     Ok(code)
 }
 
-/// What the daemon finds; nothing if it has no such devices open for writing.
+/// The daemon's results; `None` if it has no such devices open for writing.
 fn by_daemon(
     pool: &str,
     arguments: &Arguments,
     context: &mut Context,
 ) -> Result<Option<All>, Stop> {
-    // Without a daemon that has the pool none is started.
+    // Ask only a daemon that has the pool; do not start one.
     match cenote_connect::opened(pool) {
         Ok(Some(_)) => {}
         Ok(None) => return Ok(None),
@@ -70,7 +70,7 @@ fn by_daemon(
     }
 }
 
-/// Whether it is refused only by a daemon that does not write to the devices.
+/// Whether the daemon refused only because it does not write to the devices.
 fn is_for_readers(error: &ControlError) -> bool {
     use StoreRefusal::{NoStore, ReadOnlyPool};
     matches!(

@@ -1,9 +1,10 @@
-//! Devices as the files of a FUSE mount: what `losetup`, qemu and other programs can open.
+//! Devices as files of a FUSE mount, for `losetup`, qemu and other programs.
 //!
-//! The names of files may have directories in them, which are made. The tree never changes.
+//! File names may contain directories, which are created. The tree never changes.
 //!
-//! The kernel caches nothing of it: who opens it caches by himself. A punched hole is discarded
-//! where that leaves zeros, made by the server of a network disk, and else filled with zeros.
+//! The kernel caches nothing of it, because the program that opens a file has a cache. A punched
+//! hole is discarded if the device then reads as zeros. On a network disk the server punches it;
+//! elsewhere zeros are written.
 
 use cenote_device::{Device, DeviceError, DeviceKind};
 use cenote_fuse::{
@@ -21,32 +22,32 @@ const ACCESS: u32 = 3;
 const KEEP_SIZE: u32 = 1;
 const PUNCH_HOLE: u32 = 2;
 const ZERO_RANGE: u32 = 16;
-/// Zeros that are written at once.
+/// Zeros for one write.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-/// How long the kernel may take the size of a device for granted.
+/// How long the kernel may cache the size of a device.
 const SIZE_LIFETIME: Lifetime = Lifetime::bounded(Duration::from_secs(1));
-/// Devices are written in these.
+/// The unit of writes to devices.
 const SECTOR: u64 = 512;
 
-/// A file or a directory; its number is its place among all, from [`NodeId::ROOT`] on.
+/// A file or a directory; its number is its index plus [`NodeId::ROOT`].
 struct Node {
     name: String,
     parent: usize,
-    /// None for a directory.
+    /// `None` for a directory.
     device: Option<Shown>,
 }
 
-/// What is shown as a file.
+/// What a file shows.
 #[derive(Clone)]
 pub enum Shown {
     /// Any device.
     Device(Arc<dyn Device>),
-    /// A network disk, whose server can make holes.
+    /// A network disk, whose server can punch holes.
     Network(Arc<NbdDevice>),
 }
 
 impl Shown {
-    /// The device that is shown.
+    /// The device behind the file.
     pub fn device(&self) -> &dyn Device {
         match self {
             Self::Device(device) => device.as_ref(),
@@ -96,7 +97,7 @@ impl DeviceFiles {
         self.nodes.len() - 1
     }
 
-    /// The directory of that name in a directory, or the file.
+    /// The index of a file or directory in a directory.
     fn child(&self, parent: usize, name: &[u8]) -> Option<usize> {
         let is_it = |node: &Node| node.parent == parent && node.name.as_bytes() == name;
         let found = self.nodes.iter().skip(1).position(is_it);
@@ -154,7 +155,7 @@ impl DeviceFiles {
         Errno::IO
     }
 
-    /// The device of a file that has such a range.
+    /// The device of a file, if it has this range.
     fn range(&self, node: NodeId, offset: u64, length: u64) -> Result<&dyn Device, Errno> {
         let device = self.device(node)?;
         let end = offset.checked_add(length).ok_or(Errno::FBIG)?;
@@ -312,7 +313,7 @@ impl FileSystem for DeviceFiles {
         _: Option<Handle>,
         changes: &AttrChanges,
     ) -> Result<(Attr, Lifetime), Errno> {
-        // A device keeps its size; times come and go with the mount.
+        // The size of a device is fixed, and times are not stored.
         match changes.size {
             Some(size) if size != self.device(node)?.size() => Err(Errno::PERM),
             _ => Ok((self.attr(node)?, SIZE_LIFETIME)),
@@ -339,7 +340,7 @@ impl FileSystem for DeviceFiles {
     ) -> Result<(), Errno> {
         self.range(place.node, place.offset, length)?;
         match mode & !KEEP_SIZE {
-            // There is room for all of it.
+            // All space exists already.
             0 => Ok(()),
             PUNCH_HOLE | ZERO_RANGE => {
                 let shown = self.shown(place.node)?;

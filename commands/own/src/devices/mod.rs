@@ -1,4 +1,4 @@
-//! `cenote device export`: a device shown to other programs as a file.
+//! `cenote device export`: shows a device to other programs as a file.
 
 mod device_files;
 pub mod mounted;

@@ -1,4 +1,4 @@
-//! Devices shown as files until somebody ends that: by unmounting, or by a signal.
+//! Shows devices as files until they are unmounted or a signal arrives.
 
 use super::device_files::DeviceFiles;
 pub use super::device_files::Shown as ShownAs;
@@ -10,22 +10,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How often it is looked whether it is over.
+/// How often to check whether to end.
 const POLL: Duration = Duration::from_millis(200);
 
-/// How devices are shown.
+/// How to show devices.
 pub struct MountedDevices<'a> {
-    /// What `/proc/mounts` says is mounted.
+    /// The source in `/proc/mounts`.
     pub source: &'a str,
-    /// Where.
+    /// The mount point.
     pub directory: &'a Path,
-    /// Whether nobody may write.
+    /// Whether to refuse writes.
     pub is_read_only: bool,
-    /// What is said once they are there.
+    /// The lines to print once the devices are mounted.
     pub announced: &'a [String],
 }
 
-/// Shows devices as files of these names until that is ended.
+/// Shows devices as files with these names until they are unmounted or a signal arrives.
 pub fn show(
     devices: Vec<(String, ShownAs)>,
     how: &MountedDevices<'_>,

@@ -1,8 +1,8 @@
-//! A device that a command shows to other programs, whatever kind it is of.
+//! A device of any kind that a command shows to other programs.
 //!
-//! A file or a disk that the kernel uses is not written to. A device in a store is made if its name
-//! says a size and there is none, and belongs to the command until it is closed. An export of an
-//! NBD server is passed on.
+//! Files and disks that the kernel uses are not opened for writing. A device in a store is created
+//! if it does not exist and its name has a size. It belongs to the command until it is closed.
+//! Exports of NBD servers are passed through.
 
 use cenote_cloud::location::is_location;
 use cenote_cloud::{Close, CloudDevice, CloudError, LOG_SIZE, Opening, Schemes, StoreOpener};
@@ -13,10 +13,10 @@ use cenote_words::context::{Outcome, failed};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Refuses to write to what the kernel uses: a file of a loop device is written by two otherwise.
+/// Refuses to write to a device or file that the kernel uses: for example, a loop device would
+/// write to it, too.
 ///
-/// # Errors
-/// What the kernel uses it for.
+/// The kernel's use of it.
 pub fn check_free(name: &str, is_read_only: bool) -> Result<(), String> {
     match kernel_use(Path::new(name)).filter(|_| !is_read_only) {
         None => Ok(()),
@@ -26,7 +26,7 @@ pub fn check_free(name: &str, is_read_only: bool) -> Result<(), String> {
     }
 }
 
-/// What is shown.
+/// An open device.
 pub struct Shown {
     /// The device.
     pub device: Arc<dyn Device>,
@@ -35,10 +35,9 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Opens the device of a name.
+    /// Opens a device by name.
     ///
-    /// # Errors
-    /// Why it cannot be opened, for people.
+    /// A message for the user why it cannot be opened.
     pub fn open(name: &str, is_read_only: bool, is_forced: bool) -> Result<Self, String> {
         let path = Path::new(name);
         if is_location(path) {
@@ -66,7 +65,7 @@ impl Shown {
         })
     }
 
-    /// Makes durable what was written, and lets others have the device.
+    /// Flushes the device and releases it for others.
     pub fn close(&self) -> Outcome {
         if self.is_read_only {
             return Ok(0);

@@ -1,7 +1,7 @@
-//! Reading contents in order: the pieces that are stored, and how long the holes between are.
+//! Reads contents in order: the stored pieces, and the lengths of the holes between them.
 //!
-//! Files and volumes look the same from here. Pieces are as large as a block or a mebibyte,
-//! whichever is more, so that several blocks are read at once and none is decoded twice.
+//! Files and volumes have the same interface. Pieces are as large as a block, but at least a
+//! mebibyte. So several blocks are read at once and none is decoded twice.
 
 use cenote_posix::{FileSystem, PosixError, SeekTarget, Segment, Znode};
 use cenote_volume::{Volume, VolumeError};
@@ -21,10 +21,10 @@ pub trait Content {
     /// Bytes of a block.
     fn block_size(&self) -> u64;
 
-    /// The next stored byte at or behind `offset`; `None` if there is none.
+    /// The next stored byte at or after `offset`; `None` if there is none.
     fn next_data(&self, offset: u64) -> Result<Option<u64>, Self::Error>;
 
-    /// The next byte at or behind `offset` that is not stored; the end at the latest.
+    /// The next byte at or after `offset` that is not stored; the end at the latest.
     fn next_hole(&self, offset: u64) -> Result<u64, Self::Error>;
 
     /// The contents of a range within the size.
@@ -111,14 +111,14 @@ pub fn next_stretch<C: Content>(content: &C, from: u64) -> Result<Option<(u64, u
     Ok((end > start).then_some((start, end)))
 }
 
-/// How many bytes to read at `offset` of a stretch that ends at `end`: up to a block's border.
+/// How many bytes to read at `offset` in a stretch that ends at `end`: up to a block boundary.
 pub fn piece_length<C: Content>(content: &C, offset: u64, end: u64) -> usize {
     let unit = content.block_size().max(CHUNK);
     let border = (offset / unit + 1).saturating_mul(unit).min(end);
     usize::try_from(border - offset).expect("at most 16 MiB")
 }
 
-/// A hash under way, and what feeds it.
+/// A hash in progress.
 #[derive(Debug, Default)]
 pub struct Hash(Sha256);
 

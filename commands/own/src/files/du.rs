@@ -1,6 +1,6 @@
 //! `cenote du`: the space that files and directories take.
 //!
-//! A file with several names counts once, where it is met first.
+//! A file with several names counts once, under the first name that the walk reaches.
 
 use crate::reading::failure::{Exit, Failure, ended, posix_words};
 use crate::reading::options::PoolOptions;
@@ -82,11 +82,11 @@ fn run(words: Vec<OsString>) -> Result<Exit, Failure> {
 struct Adder<'a> {
     output: Output,
     arguments: &'a Arguments,
-    /// Objects with several names that were counted.
+    /// Objects with several names that are already counted.
     counted: HashSet<(u64, u64)>,
 }
 
-/// A directory that is being added up.
+/// A directory whose sum is incomplete.
 struct Frame {
     path: Vec<u8>,
     bytes: u64,
@@ -141,7 +141,7 @@ impl Adder<'_> {
         self.arguments.depth.is_none_or(|limit| depth <= limit)
     }
 
-    /// Ends the innermost directory: its sum is printed and goes to the one above.
+    /// Ends the innermost directory: prints its sum and adds it to the parent's.
     fn close(
         &mut self,
         open: &OpenFileSystem,
@@ -203,7 +203,7 @@ impl Adder<'_> {
     }
 }
 
-/// Whether `path` lies below `directory`; everything lies below the start.
+/// Whether `path` is below `directory`; everything is below the start.
 fn is_below(path: &[u8], directory: &[u8]) -> bool {
     directory.is_empty()
         || path

@@ -1,4 +1,4 @@
-//! `cenote dump`: a volume's bytes into a file, a device or a pipe.
+//! `cenote dump`: copies a volume's bytes to a file, a device or a pipe.
 
 use super::cat::zeros;
 use super::content::{next_stretch, piece_length};
@@ -63,7 +63,7 @@ fn run(words: Vec<OsString>) -> Result<Exit, Failure> {
     Ok(dumper.exit)
 }
 
-/// Where the bytes go.
+/// Where to write.
 enum Target {
     /// Standard output: holes become zeros.
     Output(Box<Output>),
@@ -71,9 +71,9 @@ enum Target {
     File {
         file: File,
         path: PathBuf,
-        /// The name that a new file gets when it is complete.
+        /// The final name of a new file, once it is complete.
         name: Option<PathBuf>,
-        /// Whether what is not written is zeros already.
+        /// Whether bytes that are not written read as zeros.
         is_blank: bool,
     },
 }
@@ -146,7 +146,7 @@ impl Target {
         let mut at = offset;
         for segment in segments {
             match (segment.bytes(), &mut *self) {
-                // A block of zeros that was stored need not be stored again.
+                // A stored block of zeros can stay a hole.
                 (Some(bytes), Self::File { is_blank: true, .. }) if is_zero(bytes) => {}
                 (Some(bytes), Self::Output(output)) => output.bytes(bytes)?,
                 (Some(bytes), Self::File { file, path, .. }) => {
@@ -160,7 +160,7 @@ impl Target {
         Ok(())
     }
 
-    /// Makes the bytes last, and gives them their name.
+    /// Makes the file durable and gives it its final name.
     fn finish(self) -> Result<(), Failure> {
         match self {
             Self::Output(mut output) => output.flush(),

@@ -1,4 +1,4 @@
-//! A file as JSON: the keys of `cenote manifest`, and the further ones of `cenote stat`.
+//! A file as JSON: the keys of `cenote manifest`, and the additional ones of `cenote stat`.
 
 use super::content::{self, Content, FileContent, Hash};
 use crate::reading::output::{base64, hex, json_bytes, json_key};
@@ -48,7 +48,7 @@ impl OpenFileSystem {
         }
     }
 
-    /// What `lstat` says, as far as manifests have it.
+    /// The fields of `lstat` that manifests have.
     fn basics(&self, znode: &Znode, stat: &Stat) -> Entry {
         let mut entry = Entry::new();
         entry.insert("type".into(), kind_word(stat.kind).into());
@@ -75,7 +75,7 @@ impl OpenFileSystem {
         Ok(())
     }
 
-    /// A manifest's entry. What cannot be read is left out and returned.
+    /// A manifest's entry. Unreadable parts are omitted, and their errors returned.
     pub fn manifest_entry(&self, znode: &Znode, with_hashes: bool) -> (Entry, Vec<PosixError>) {
         let stat = self.files.stat(znode);
         let mut entry = self.basics(znode, &stat);

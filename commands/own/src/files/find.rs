@@ -1,6 +1,6 @@
 //! `cenote find`: files by name, type, size and time.
 //!
-//! The conditions are those of find(1) that need no more than a file's attributes; all must hold.
+//! The conditions are those of find(1) that need only a file's attributes. All of them must hold.
 
 use super::find_condition::{Condition, SizeTest, Subject, parse_age, parse_size_test};
 use super::ls::{child, with_dataset};
@@ -45,14 +45,15 @@ Example:
     run: Run::Reading(|words| ended(run(words))),
 };
 
-/// What is asked for.
+/// The command line.
 #[derive(Debug, Default)]
 struct Arguments {
     pool: PoolOptions,
     specs: Vec<Spec>,
-    /// A condition and whether it must hold or must not.
+    /// Each condition, and whether it must hold or must not hold.
     conditions: Vec<(Condition, bool)>,
-    /// Files that others must be newer than, each with what must hold, to be looked up.
+    /// Files that results must be newer than, each with whether that must hold. They are looked up
+    /// later.
     newer: Vec<(OsString, bool)>,
     depth_min: u64,
     depth_max: Option<u64>,
@@ -60,10 +61,10 @@ struct Arguments {
     json: bool,
 }
 
-/// Words that find(1) spells with one dash; they are taken out before the options are read.
+/// Words that find(1) spells with one dash. They are removed before the options are parsed.
 struct Words {
     words: std::vec::IntoIter<OsString>,
-    /// What is left for the options of the pool.
+    /// The remaining words, with the pool's options.
     rest: Vec<OsString>,
 }
 
@@ -92,7 +93,7 @@ impl Words {
         text.parse().map_err(wrong)
     }
 
-    /// Takes one word of find's own, or puts it with the rest.
+    /// Takes one word of find's own, or appends it to the rest.
     fn take(&mut self, word: OsString, found: &mut Arguments, holds: bool) -> Result<(), Failure> {
         let name = word.to_string_lossy().into_owned();
         let condition = match name.as_str() {
@@ -206,7 +207,7 @@ fn parse(words: Vec<OsString>) -> Result<Arguments, Failure> {
     while let Some(word) = words.words.next() {
         match word.to_str() {
             Some("!" | "-not") => holds = !holds,
-            // The argument of an option is not to be taken for a condition.
+            // The argument of an option must not be taken for a condition.
             Some(option) if takes(option) => {
                 words.rest.push(word);
                 words.rest.extend(words.words.next());
@@ -237,7 +238,7 @@ fn run(words: Vec<OsString>) -> Result<Exit, Failure> {
     output.finish()
 }
 
-/// When the file that `-newer` names was modified: a file in the pool, or one of this system.
+/// The modification time of the file that `-newer` names, in the pool or on this system.
 fn reference_time(
     session: &Session,
     open: &OpenFileSystem,

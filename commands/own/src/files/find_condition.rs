@@ -2,7 +2,7 @@
 
 use cenote_posix::{FileKind, Timestamp, Znode};
 
-/// What is compared with a number.
+/// A comparison with a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeTest {
     /// Exactly so many units of so many bytes, rounded up.
@@ -62,7 +62,7 @@ pub fn parse_age(text: &str, unit: u64, now: u64) -> Option<Condition> {
     Some(Condition::Age { test, unit, now })
 }
 
-/// A file that is looked at.
+/// The file to test.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     /// Its path, with a leading slash.
@@ -80,11 +80,11 @@ pub enum Condition {
     NameFolded(Vec<u8>),
     /// The whole path matches a pattern.
     Path(Vec<u8>),
-    /// It is one of these.
+    /// It has one of these types.
     Kinds(Vec<FileKind>),
     /// Its size.
     Size(SizeTest),
-    /// The number of its names.
+    /// The number of its hard links.
     Links(SizeTest),
     /// Its object number.
     Object(SizeTest),
@@ -108,7 +108,7 @@ pub enum Condition {
 }
 
 impl Condition {
-    /// Whether `subject` meets it.
+    /// Whether `subject` meets the condition.
     pub fn holds(&self, subject: &Subject<'_>) -> bool {
         let attributes = subject.znode.attributes();
         match self {
@@ -146,10 +146,10 @@ fn last_component(path: &[u8]) -> &[u8] {
 
 /// Whether `text` matches a shell pattern: `*`, `?`, `[a-z]`, `[!a]`, and `\` before any of them.
 ///
-/// Only the last `*` is ever tried again, so the time is at most the product of the lengths.
+/// Only the last `*` is retried, so the time is at most the product of the lengths.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut at, mut position) = (0, 0);
-    // Behind the last `*`, and what of the text it has swallowed so far.
+    // The pattern after the last `*`, and how much of the text that `*` has matched so far.
     let mut star: Option<(usize, usize)> = None;
     loop {
         if pattern.get(at) == Some(&b'*') {
@@ -177,7 +177,7 @@ pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// How much of the pattern one byte uses up, if it matches.
+/// How many bytes of the pattern match this byte, if it matches.
 fn match_one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [] => None,

@@ -1,4 +1,4 @@
-//! `cenote ls`: what is in a directory.
+//! `cenote ls`: lists a directory.
 
 use super::entry::Entry;
 use super::show::{Clock, mode_text};

@@ -1,7 +1,7 @@
-//! `cenote manifest`: everything that is in a dataset, as JSON.
+//! `cenote manifest`: everything in a dataset, as JSON.
 //!
-//! One line for each file, written as the walk goes, so that a dataset of millions of files needs
-//! no more memory than a small one.
+//! Each file is one line, written during the walk. So a dataset with millions of files needs no
+//! more memory than a small one.
 
 use super::content;
 use crate::reading::datasets::DatasetWalk;
@@ -63,7 +63,7 @@ struct Writer {
     with_hashes: bool,
 }
 
-/// The facts about a dataset that come before what is in it.
+/// The facts about a dataset, before its contents.
 fn facts(dataset: &Dataset, kind: &str) -> Vec<(&'static str, Value)> {
     let phys = dataset.phys();
     vec![
@@ -82,7 +82,7 @@ impl Writer {
         Ok(())
     }
 
-    /// One dataset, as an object without a line end.
+    /// One dataset, as an object without a newline.
     fn dataset(&mut self, session: &Session, dataset: Dataset) -> Result<(), Failure> {
         let is_snapshot = dataset.is_snapshot();
         match session.dataset_type(&dataset)? {
@@ -220,7 +220,7 @@ impl Writer {
         Ok(())
     }
 
-    /// A dataset under its name; one that cannot be opened has the reason in its place.
+    /// A dataset under its name. If it cannot be opened, the reason is printed instead.
     fn named(
         &mut self,
         session: &Session,

@@ -1,6 +1,6 @@
-//! Commands that read files and volumes of a pool: each in its file.
+//! Commands that read files and volumes of a pool, one per file.
 //!
-//! [`content`] finds data and holes, [`entry`] says what a file is in JSON, [`show`] for people.
+//! [`content`] finds data and holes. [`entry`] describes a file as JSON, [`show`] as text.
 
 pub mod cat;
 mod content;

@@ -40,7 +40,7 @@ pub fn mode_text(kind: FileKind, mode: u16) -> String {
 pub struct Clock(TimeZone);
 
 impl Clock {
-    /// In the zone that the system or `TZ` says.
+    /// In the zone of `TZ` or the system.
     pub fn new() -> Self {
         Self(TimeZone::system())
     }

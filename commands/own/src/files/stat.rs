@@ -1,4 +1,4 @@
-//! `cenote stat`: everything that is stored about a file beside its contents.
+//! `cenote stat`: everything stored about a file except its contents.
 
 use super::entry::{Entry, kind_word};
 use super::ls::with_dataset;
@@ -47,7 +47,7 @@ fn run(words: Vec<OsString>) -> Result<Exit, Failure> {
     output.finish()
 }
 
-/// Prints one file, as JSON where no clock is given.
+/// Prints one file, as JSON if no clock is given.
 fn describe(
     session: &Session,
     spec: &Spec,

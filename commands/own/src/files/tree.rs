@@ -1,4 +1,4 @@
-//! `cenote tree`: directories and what is in them, drawn as a tree.
+//! `cenote tree`: draws directories and their contents as a tree.
 
 use crate::reading::failure::{Exit, Failure, ended, posix_words};
 use crate::reading::options::PoolOptions;
@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::ffi::OsString;
 use std::sync::Arc;
 
-/// Directories within each other that are drawn: more do not fit on any screen.
+/// The maximum nesting of drawn directories: more do not fit on any screen.
 const DEPTH_MAX: usize = 4096;
 
 /// The command.
@@ -87,11 +87,11 @@ struct Drawer<'a> {
     files: u64,
 }
 
-/// A directory being drawn: what is left of it, the last first.
+/// A directory being drawn: its remaining entries, the last first.
 struct Frame {
     path: Vec<u8>,
     left: Vec<(Vec<u8>, ObjectId)>,
-    /// What stands before its entries' lines.
+    /// The prefix of its entries' lines.
     prefix: String,
 }
 
@@ -102,7 +102,7 @@ impl Drawer<'_> {
             .complain(&format!("{place}: {}", posix_words(error)));
     }
 
-    /// Whether an entry is drawn. Where the directory does not tell its kind, it is.
+    /// Whether to draw an entry. Entries of unknown kind are drawn.
     fn draws(&self, entry: &DirectoryEntry) -> bool {
         let kind = entry.target.kind.unwrap_or(FileKind::Directory);
         let is_hidden = entry.name.starts_with(b".") && !self.arguments.all;
@@ -156,7 +156,7 @@ impl Drawer<'_> {
         Ok(())
     }
 
-    /// Whether to draw what is in a directory.
+    /// Whether to draw the contents of a directory.
     fn enters(
         &mut self,
         open: &OpenFileSystem,
@@ -199,7 +199,7 @@ impl Drawer<'_> {
         let mut left = Vec::new();
         match open.files.read_directory(directory, 0) {
             Err(error) => self.problem(open, &path, &error),
-            // The first two are the directory itself and its parent.
+            // The first two entries are the directory itself and its parent.
             Ok(reader) => {
                 for entry in reader.skip(2) {
                     match entry {

@@ -1,4 +1,4 @@
-//! `cenote http`: files of datasets and snapshots over HTTP, served by the daemon.
+//! `cenote http`: the daemon serves files of datasets and snapshots over HTTP.
 
 mod start;
 mod status;
@@ -7,7 +7,7 @@ use cenote_control::model::{HttpAct, Request};
 use cenote_words::command::{Arguments, Command, Run, flags};
 use cenote_words::context::{Context, Outcome, failed, usage};
 
-/// Seconds that downloads may take after a stop.
+/// How long downloads may continue after a stop, in seconds.
 const GRACE: u64 = 60;
 
 /// The command.
@@ -82,7 +82,7 @@ const START: &[&str] = &[
 
 fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     let operands = arguments.operands.iter();
-    // What is no text is no name of a dataset.
+    // Operands that are not UTF-8 do not name a dataset.
     let words: Vec<&str> = operands.map(|word| word.to_str().unwrap_or("?")).collect();
     match words.as_slice() {
         ["start", datasets @ ..] => {

@@ -9,7 +9,7 @@ use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// Which snapshot stands for all of them.
+/// The word for the newest snapshot.
 const LATEST: &str = "latest";
 
 fn text(name: &str, word: &OsStr) -> Result<String, Stop> {
@@ -23,7 +23,7 @@ fn texts(arguments: &Arguments, name: &str) -> Result<Vec<String>, Stop> {
     arguments.all(name).map(|word| text(name, word)).collect()
 }
 
-/// What stands in place of a default; an empty word stands for nothing.
+/// The values given instead of a default; an empty word means none.
 fn chosen(arguments: &Arguments, name: &str) -> Result<Option<Vec<String>>, Stop> {
     let given = texts(arguments, name)?;
     let is_given = !given.is_empty();
@@ -31,7 +31,7 @@ fn chosen(arguments: &Arguments, name: &str) -> Result<Option<Vec<String>>, Stop
     Ok(is_given.then_some(given))
 }
 
-/// A file's name that means the same to the daemon.
+/// The absolute path of a file, so that it is valid for the daemon.
 fn file(arguments: &Arguments, name: &str, context: &Context) -> Option<String> {
     let given = arguments.last(name)?;
     Some(
@@ -83,10 +83,10 @@ fn options(arguments: &Arguments, context: &Context) -> Result<HttpOptions, Stop
     })
 }
 
-/// The most that a limit can be.
+/// The maximum of a limit.
 const LIMIT_MAX: u64 = u32::MAX as u64;
 
-/// A limit, which is none without its option: 0 says that, and would serve nobody.
+/// A limit. 0, which means no limit, is the default and cannot be given.
 fn limit(name: &'static str, given: Option<u64>) -> Result<u64, Stop> {
     let most = match name {
         "limit-rate" => u64::MAX,
@@ -100,7 +100,7 @@ fn limit(name: &'static str, given: Option<u64>) -> Result<u64, Stop> {
     }
 }
 
-/// An address that means the same to the daemon, and in each directory.
+/// An address with an absolute path, so that it is valid for the daemon.
 pub fn address_of(address: &str, context: &Context) -> String {
     match address
         .strip_prefix("unix:")
@@ -147,7 +147,7 @@ fn placed(word: &str) -> Result<HttpSite, Stop> {
     })
 }
 
-/// Where a dataset is if nobody says it.
+/// The default place of a dataset on a server.
 fn at_its_name(dataset: &str, is_alone: bool) -> HttpSite {
     let name = dataset.split('@').next().unwrap_or(dataset);
     let last = name.rsplit('/').next().unwrap_or(name);
@@ -178,7 +178,7 @@ fn sites(datasets: &[&str], arguments: &Arguments) -> Result<Vec<HttpSite>, Stop
         .transpose()?;
     for site in &mut sites {
         site.recursive = arguments.has("recursive");
-        // A snapshot that is named stays the one.
+        // A site of a named snapshot always shows that snapshot.
         if let Some(pattern) = pattern.as_deref().filter(|_| !site.dataset.contains('@')) {
             let pattern = if pattern == LATEST { "*" } else { pattern };
             site.state = HttpState::Latest {
@@ -189,7 +189,7 @@ fn sites(datasets: &[&str], arguments: &Arguments) -> Result<Vec<HttpSite>, Stop
     Ok(sites)
 }
 
-/// Has the daemon serve sites, and prints an address for each.
+/// Starts sites in the daemon, and prints an address for each.
 pub fn run(datasets: &[&str], arguments: &Arguments, context: &mut Context) -> Outcome {
     let sites = sites(datasets, arguments)?;
     if sites.is_empty() {
@@ -270,7 +270,7 @@ mod tests {
         assert_eq!(at_its_name("tank/debian@s", false).path, "/debian");
     }
 
-    /// Zero was taken for the default, and what does not fit for no limit.
+    /// Previously, zero was taken for the default, and numbers that were too large for no limit.
     #[test]
     fn limits_that_are_none_are_refused() {
         for (name, number) in [

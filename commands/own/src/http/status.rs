@@ -10,7 +10,7 @@ use cenote_words::format::json::{Json, Object};
 use cenote_words::format::number::{counted, nicebytes, share};
 use cenote_words::format::table::{Column, table};
 
-/// Prints what the daemon serves, where, and how much.
+/// Prints which sites the daemon serves, on which addresses, and their traffic.
 pub fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     let act = HttpAct::Status;
     let servers = match context.ask(Request::Http { act }) {
@@ -65,7 +65,7 @@ fn print(server: &HttpServer, context: &mut Context) {
     let columns: Vec<Column> = columns.into_iter().map(Column::text).collect();
     let zone = context.zone.clone();
     let rows = server.sites.iter().map(|site| {
-        // Whole blocks are read, also of those of which a part is sent.
+        // Whole blocks are read even if only a part of them is sent.
         let cached = site.sent_bytes.saturating_sub(site.read_bytes);
         let host = site.site.host.as_deref().unwrap_or_default();
         vec![

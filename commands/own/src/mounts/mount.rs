@@ -90,7 +90,7 @@ fn is_imported(pool: &str, context: &mut Context) -> Result<bool, Stop> {
     }
 }
 
-/// The import of the pool, should it not be imported yet.
+/// The request to import the pool, if it is not imported yet.
 fn wanted_import(pool: &str, arguments: &Arguments, context: &Context) -> Result<Request, Stop> {
     let absolute = |path| {
         context
@@ -133,7 +133,7 @@ fn ask_import(pool: &str, request: Request, context: &mut Context) -> Result<(),
     failed(cannot_import(pool, &error, &context.zone))
 }
 
-/// The datasets whose keys are given, each with where its key is.
+/// The datasets with their keys' locations.
 fn keys(arguments: &Arguments) -> Result<Vec<(&str, &str)>, Stop> {
     let words = arguments.all("key").map(OsStr::to_str);
     let pairs = words.map(|word| word.and_then(|word| word.split_once('=')));

@@ -25,7 +25,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     }
     for directory in &arguments.operands {
         let path = context.directory.join(Path::new(directory));
-        // A mount whose daemon died cannot be resolved; its name as given will do.
+        // The path of a dead daemon's mount cannot be resolved; use it as given.
         let path = std::fs::canonicalize(&path).unwrap_or(path);
         let request = Request::Unmount {
             target: path.to_string_lossy().into_owned(),
@@ -42,7 +42,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     Ok(0)
 }
 
-/// Takes away what a daemon that was killed left at `path` and below; whether that was anything.
+/// Unmounts what a killed daemon left at `path` and below. Returns whether there was anything.
 fn clear(path: &Path) -> Result<bool, Stop> {
     let left = match cenote_fuse::clear_stale_mounts(path) {
         Ok(left) => left,

@@ -1,10 +1,10 @@
-//! Addresses of exports, as NBD clients take them.
+//! Addresses of exports, in the form that NBD clients accept.
 
 use cenote_control::model::NbdServer;
 use cenote_words::format::url::escaped;
 use std::net::SocketAddr;
 
-/// The address of an export on each address of its server.
+/// The URIs of an export, one per address of its server.
 pub fn uris(server: &NbdServer, export: &str) -> Vec<String> {
     let has_port = |address: &String| address.parse::<SocketAddr>().is_ok();
     let is_on_network = server.addresses.iter().any(has_port);
@@ -16,7 +16,7 @@ pub fn uris(server: &NbdServer, export: &str) -> Vec<String> {
                 format!("{scheme}://{address}/{name}")
             }
             false => {
-                // Over the socket there is TLS only if there is no network.
+                // The socket uses TLS only if the server does not listen on the network.
                 let is_encrypted = server.is_encrypted && !is_on_network;
                 let scheme = if is_encrypted { "nbds" } else { "nbd" };
                 format!("{scheme}+unix:///{name}?socket={}", escaped(address))

@@ -1,7 +1,7 @@
-//! `cenote nbd serve --device`: a device served until the command ends.
+//! `cenote nbd serve --device`: serves a device until the command ends.
 //!
-//! Filters stand around the device in this order, from the inside out: changes kept beside it,
-//! delay, rate, statistics. So the statistics are of what the client sees.
+//! Filters wrap the device in this order, from the inside out: copy-on-write file, delay, rate
+//! limit, statistics. So the statistics show what the client sees.
 
 use crate::devices::shown::{Shown, check_free};
 use cenote_cloud::is_url;
@@ -18,12 +18,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// How often it is looked whether a signal came.
+/// How often to check for a signal.
 const POLL: Duration = Duration::from_millis(100);
-/// The longest delay: clients give up after a while.
+/// The longest delay: clients time out eventually.
 const DELAY_MAX: Duration = Duration::from_secs(60);
 
-/// One device, under one name.
+/// A server's only device, with its name.
 struct One {
     name: String,
     device: Arc<dyn BlockDevice>,
@@ -65,7 +65,7 @@ fn duration(text: &str) -> Option<Duration> {
     (time <= DELAY_MAX).then_some(time)
 }
 
-/// What is asked for beside the device.
+/// The options besides the device.
 struct Asked {
     name: String,
     unix: Option<PathBuf>,
@@ -141,7 +141,7 @@ fn tls(arguments: &Arguments, context: &Context) -> Result<TlsPolicy, Stop> {
         .map_err(|error| Stop::Failed(format!("{}: {error}", directory.display())))
 }
 
-/// The device, as the server takes it, and what is to be closed at the end.
+/// Opens the device for the server. Also returns the handle to close at the end.
 fn open(
     name: &str,
     is_read_only: bool,
@@ -159,7 +159,7 @@ fn open(
     Ok((Arc::new(disk), Some(shown)))
 }
 
-/// Puts around a device what was asked for.
+/// Wraps the device in the requested filters.
 fn filtered(
     mut device: Arc<dyn BlockDevice>,
     asked: &Asked,
@@ -200,7 +200,7 @@ fn filtered(
     Ok((device, statistics))
 }
 
-/// Listens where it was asked for; with the addresses for clients.
+/// Listens on the requested addresses; returns the URIs for clients, too.
 fn listen(asked: &Asked, is_encrypted: bool) -> Result<(Vec<Listener>, Vec<String>), Stop> {
     let scheme = if is_encrypted { "nbds" } else { "nbd" };
     let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
@@ -217,7 +217,7 @@ fn listen(asked: &Asked, is_encrypted: bool) -> Result<(Vec<Listener>, Vec<Strin
         let listener = Listener::tcp(address);
         let listener = listener
             .map_err(|error| Stop::Failed(format!("cannot listen on {address}: {error}")))?;
-        // The system chose the port if none was named.
+        // If no port was given, the kernel chose one.
         let bound = listener.port_address();
         let bound = bound.map_or_else(|| address.clone(), |bound| bound.to_string());
         addresses.push(format!("{scheme}://{bound}/{name}"));
@@ -287,7 +287,7 @@ fn serve(
             context.flush();
         }
     }
-    // Requests under way are carried out first.
+    // Complete pending requests first.
     drop(server);
     let flushed = match asked.keeps_changes() && !asked.is_read_only {
         true => device.flush(),

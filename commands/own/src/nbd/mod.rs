@@ -1,7 +1,7 @@
 //! `cenote nbd`: volumes and devices as network block devices.
 //!
-//! Volumes are served by the daemon ([`serve`], [`status`]); what is asked of it here is said to
-//! it. A device is served by this process ([`device`]) until it ends.
+//! The daemon serves volumes ([`serve`], [`status`]); these subcommands ask it. A device is served
+//! by this process ([`device`]) until it ends.
 
 pub mod address;
 mod device;
@@ -78,7 +78,7 @@ const DEVICE: &[&str] = &[
 
 fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     let operands = arguments.operands.iter();
-    // What is no text is no name of a volume.
+    // Operands that are not UTF-8 do not name a volume.
     let words: Vec<&str> = operands.map(|word| word.to_str().unwrap_or("?")).collect();
     match words.as_slice() {
         ["serve"] if arguments.has("device") => {

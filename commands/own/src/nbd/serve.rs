@@ -6,7 +6,7 @@ use cenote_words::command::Arguments;
 use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use std::path::Path;
 
-/// Where the daemon is to listen.
+/// The addresses on which the daemon is to listen.
 fn listen(arguments: &Arguments, context: &Context) -> Result<NbdListen, Stop> {
     let absolute = |name: &str| {
         let given = arguments.last(name);
@@ -37,7 +37,7 @@ fn listen(arguments: &Arguments, context: &Context) -> Result<NbdListen, Stop> {
     Ok(listen)
 }
 
-/// Has the daemon serve volumes, and prints an address for each.
+/// Starts serving volumes in the daemon, and prints an address for each.
 pub fn run(volumes: &[&str], arguments: &Arguments, context: &mut Context) -> Outcome {
     if volumes.is_empty() {
         return usage("which volumes?");
@@ -63,7 +63,7 @@ pub fn run(volumes: &[&str], arguments: &Arguments, context: &mut Context) -> Ou
     Ok(0)
 }
 
-/// Says so if strangers can come in.
+/// Warns if the server is reachable from other machines without encryption.
 fn warn(server: &NbdServer, context: &mut Context) {
     let reachable = server
         .addresses

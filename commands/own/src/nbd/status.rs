@@ -10,7 +10,7 @@ use cenote_words::format::json::{Json, Object};
 use cenote_words::format::number::nicebytes;
 use cenote_words::format::table::{Column, table};
 
-/// Prints what the daemon serves, where, and to whom.
+/// Prints which volumes the daemon serves, on which addresses, and its clients.
 pub fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     let act = NbdAct::Status;
     let servers = match context.ask(Request::Nbd { act }) {

@@ -1,4 +1,4 @@
-//! `cenote approve`: lets values act that came with a stream or a pool from elsewhere.
+//! `cenote approve`: enables property values that came with a stream or a pool from elsewhere.
 
 use cenote_control::model::{
     Change, ControlError, PoolStatus, Request, Response, WaitingValue, shell_word,
@@ -16,12 +16,12 @@ pub const COMMAND: Command = Command {
     about: "Some properties make this machine do something: 'cenote:nbd' and 'cenote:ublk' serve\n\
             volumes, with 'volmode' and 'snapdev'; 'cenote:upstream' is published with a site;\n\
             'failmode=panic' of a pool ends the daemon.\n\
-            A value that 'zfs receive' or a pool from another machine brought has no effect\n\
-            until somebody says yes here. Setting it with 'zfs set' is a yes, too.\n\
-            Without operands it lists the values that wait. With them it approves what these\n\
-            datasets have, with -r also what is below, and prints it. The yes is for these\n\
-            values of these datasets: it stays after an export and a restart, and another value\n\
-            waits again. 'zfs set' and 'zfs inherit' take it back.",
+            A value that came with 'zfs receive' or a pool from another machine has no effect\n\
+            until it is approved with this command or set with 'zfs set'.\n\
+            Without operands the command lists the values that wait for approval. With operands\n\
+            it approves and prints the values of these datasets, with -r also of datasets below.\n\
+            An approval is for these values of these datasets. It survives an export and a\n\
+            restart; a different value waits again. 'zfs set' and 'zfs inherit' revoke it.",
     flags: &[
         flag(Some('r'), "recursive", "also all datasets below"),
         JSON,
@@ -69,7 +69,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
 
 type Failures = Vec<(String, ControlError)>;
 
-/// What waits in all pools.
+/// The values in all pools that wait for approval.
 fn waiting(context: &mut Context) -> Result<(Vec<WaitingValue>, Failures), ControlError> {
     let request = Request::PoolStatus {
         pools: Vec::new(),
@@ -85,9 +85,9 @@ fn waiting(context: &mut Context) -> Result<(Vec<WaitingValue>, Failures), Contr
     }
 }
 
-/// Says where a property would be in effect, for those who look for what it does.
+/// Prints which values of a property wait for approval, for commands that show its effects.
 pub fn point_out(property: &str, context: &mut Context) {
-    // Whoever asks about something else is not told of a failure here.
+    // The caller's command is about something else, so failures are not reported here.
     let (values, _) = waiting(context).unwrap_or_default();
     for value in values.iter().filter(|value| value.property == property) {
         let (dataset, word) = (&value.dataset, shell_word(&value.dataset));
@@ -99,7 +99,7 @@ pub fn point_out(property: &str, context: &mut Context) {
     }
 }
 
-/// Prints what waits in all pools.
+/// Lists the waiting values of all pools.
 fn list(arguments: &Arguments, context: &mut Context) -> Outcome {
     let (values, failures) = match waiting(context) {
         Ok(answer) => answer,

@@ -1,5 +1,4 @@
-//! Commands about pools as a whole: `cenote verify` and `inspect` read one, `approve` asks the
-//! daemon.
+//! Commands about whole pools: `cenote verify` and `inspect` read one, `approve` asks the daemon.
 
 pub mod approve;
 pub mod inspect;

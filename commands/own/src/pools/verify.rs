@@ -72,7 +72,7 @@ fn parse(words: &[OsString]) -> Result<Arguments, Failure> {
     })
 }
 
-/// Shows progress and listens for signals.
+/// Shows progress and watches for signals.
 struct Follower {
     progress: Progress,
     stop: Stop,
@@ -130,9 +130,9 @@ fn exit(report: &VerifyReport) -> Exit {
     }
 }
 
-/// Finds the path of each damaged block's file.
+/// Finds the file's path for each damaged block.
 ///
-/// Blocks of one dataset come together, so one file system is open at a time.
+/// The blocks of a dataset are adjacent, so only one file system is open at a time.
 fn name_files(session: &Session, damaged: &mut [DamagedBlock]) {
     let mut open: Option<(String, Option<OpenFileSystem>)> = None;
     for block in damaged {
@@ -147,7 +147,7 @@ fn name_files(session: &Session, damaged: &mut [DamagedBlock]) {
     }
 }
 
-/// The file system of a dataset; `None` for volumes and for what cannot be opened.
+/// Opens the file system of a dataset; `None` for volumes and datasets that cannot be opened.
 fn open_files(session: &Session, name: &str) -> Option<OpenFileSystem> {
     let dataset = session.dataset(name).ok()?;
     match session.dataset_type(&dataset).ok()? {
@@ -168,7 +168,7 @@ fn print_json(report: &VerifyReport, output: &mut Output) -> Result<(), Failure>
     output.json_pretty(&value)
 }
 
-/// What a damaged block belongs to, in words.
+/// A description of what a damaged block belongs to.
 fn place_of(block: &DamagedBlock) -> String {
     let part = match (block.level, block.block) {
         (0, u64::MAX) => "its attributes (spill block)".to_owned(),
@@ -231,8 +231,8 @@ fn print(report: &VerifyReport, arguments: &Arguments, out: &mut Output) -> Resu
         (true, problems) => format!("{} found", counted(problems, "problem")),
         (false, problems) => {
             let resume = match &arguments.state {
-                Some(path) => format!("; run again to go on from {}", path.display()),
-                None => "; with --state FILE it could go on".to_owned(),
+                Some(path) => format!("; run again to resume from {}", path.display()),
+                None => "; use --state FILE to be able to resume".to_owned(),
             };
             let problems = counted(problems, "problem");
             format!("interrupted, {problems} found so far{resume}")

@@ -1,15 +1,16 @@
-//! Walking over all datasets of a pool.
+//! Walks all datasets of a pool.
 
 use super::failure::Failure;
 use cenote_dsl::{Dataset, Directory, Dsl, DslError};
 use std::sync::Arc;
 
-/// Heads met on one walk: more than any pool has, so that a tree that bites its own tail ends.
+/// The maximum number of heads in a walk: more than any pool has. It ends the walk if a damaged
+/// tree has a cycle.
 const HEADS_MAX: usize = 1 << 20;
 
 /// Iterates over the heads of all datasets below a directory, parents first, in order of names.
 ///
-/// What cannot be opened is an error in its place; the walk goes on behind it.
+/// A dataset that cannot be opened yields an error, and the walk continues after it.
 #[derive(Debug)]
 pub struct DatasetWalk {
     pending: Vec<Result<Arc<Directory>, Failure>>,
@@ -24,14 +25,14 @@ fn failure(name: &str, source: DslError) -> Failure {
 }
 
 impl DatasetWalk {
-    /// Over the whole pool.
+    /// Walks the whole pool.
     pub fn new(dsl: &Arc<Dsl>) -> Result<Self, Failure> {
         let root = dsl.root();
         let root = root.map_err(|source| failure(dsl.pool_name().as_str(), source))?;
         Ok(Self::below(root))
     }
 
-    /// Over `directory` and what is below it.
+    /// Walks `directory` and everything below it.
     pub fn below(directory: Arc<Directory>) -> Self {
         Self {
             pending: vec![Ok(directory)],

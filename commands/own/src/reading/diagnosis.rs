@@ -1,4 +1,4 @@
-//! What to tell whoever asked for a pool that is not there or does not open.
+//! Messages about a pool that was not found or does not open.
 
 use super::failure::Failure;
 use cenote_pool::{ImportError, PoolCandidate};
@@ -6,10 +6,10 @@ use cenote_vdev::Scan;
 use std::fmt::Write;
 use std::path::PathBuf;
 
-/// More lines of one kind are counted, not listed.
+/// Further lines of one kind are counted, not listed.
 const LINES_MAX: usize = 12;
 
-/// What could not be looked at, a line each.
+/// The places that could not be searched, one line each.
 pub fn failures(scan: &Scan) -> Vec<String> {
     scan.failures.iter().map(ToString::to_string).collect()
 }
@@ -71,7 +71,7 @@ pub fn ambiguous(pool: &str, candidates: &[PoolCandidate]) -> Failure {
     }
 }
 
-/// What is known about the devices of a pool that does not open, and what may help.
+/// What is known about the devices of a pool that does not open, and suggestions.
 pub fn import(candidate: &PoolCandidate, error: &ImportError, failures: &[String]) -> String {
     let mut text = String::new();
     let lines: Vec<String> = candidate

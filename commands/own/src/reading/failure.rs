@@ -1,7 +1,8 @@
-//! Why a command fails, in words for whoever typed it, and the exit code.
+//! Why a command fails, as a message for the user, and the exit code.
 //!
-//! Below here errors name objects; here the dataset, the path and what to do are added. A command
-//! that goes on after an error says so with [`complain`] and ends with [`Exit::Problems`].
+//! Lower layers name objects in their errors. This layer adds the dataset, the path and what to do.
+//! A command that continues after an error reports it with [`complain`] and ends with
+//! [`Exit::Problems`].
 
 use super::place::Place;
 use cenote_dsl::DslError;
@@ -11,7 +12,7 @@ use cenote_volume::VolumeError;
 pub use cenote_words::command::Exit;
 use std::path::PathBuf;
 
-/// A command cannot go on.
+/// Why a command cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
     /// The command line is wrong.
@@ -22,7 +23,7 @@ pub enum Failure {
         /// What is wrong.
         problem: String,
     },
-    /// A `POOL/DATASET:/path` is none.
+    /// A malformed `POOL/DATASET:/path`.
     #[error("'{text}': {problem}")]
     Spec {
         /// What was given.
@@ -30,12 +31,12 @@ pub enum Failure {
         /// What is wrong.
         problem: String,
     },
-    /// No pool of this name was found; the text tells what was.
+    /// No pool of this name was found; the text lists what was found.
     #[error("no pool '{pool}' found{diagnosis}")]
     NoPool {
         /// The name or guid asked for.
         pool: String,
-        /// Where was looked, and what was found.
+        /// Where the command searched, and what it found.
         diagnosis: String,
     },
     /// The pool cannot be opened.
@@ -45,7 +46,7 @@ pub enum Failure {
         pool: String,
         /// Why.
         source: Box<ImportError>,
-        /// What is known about its devices, and what may help.
+        /// What is known about its devices, and suggestions.
         diagnosis: String,
     },
     /// A dataset cannot be opened.
@@ -72,7 +73,7 @@ pub enum Failure {
     KeyFile {
         /// The dataset that the key is for.
         dataset: String,
-        /// Where it should come from.
+        /// Its location.
         location: String,
         /// Why not.
         source: std::io::Error,
@@ -84,7 +85,7 @@ pub enum Failure {
         dataset: String,
         /// What it is.
         found: &'static str,
-        /// Which command reads that.
+        /// Which command reads this kind.
         hint: &'static str,
     },
     /// A file in a pool cannot be read.
@@ -108,28 +109,28 @@ pub enum Failure {
     File {
         /// The file.
         path: PathBuf,
-        /// What was to be done.
+        /// The failed action.
         action: &'static str,
-        /// The system's reason.
+        /// The reason, from the operating system.
         source: std::io::Error,
     },
     /// Metadata of the pool cannot be read.
     #[error("{what}: {source}")]
     Metadata {
-        /// What was to be read.
+        /// The unreadable part.
         what: String,
         /// Why not.
         source: Box<DslError>,
     },
-    /// Something asked for is not there.
+    /// A requested item does not exist.
     #[error("{what}: {problem}")]
     Absent {
-        /// Where it was looked for.
+        /// Where it was expected.
         what: String,
-        /// What is not there.
+        /// What is missing.
         problem: String,
     },
-    /// The verification cannot begin or go on.
+    /// The verification cannot start or continue.
     #[error("{pool}: {source}")]
     Verify {
         /// The pool.
@@ -137,10 +138,10 @@ pub enum Failure {
         /// Why.
         source: Box<cenote_pool::verify::VerifyError>,
     },
-    /// A send stream is none, or cannot be read.
+    /// A send stream is invalid or cannot be read.
     #[error("{file}: {}", crate::zstream::chain(source))]
     Stream {
-        /// Where it is.
+        /// Its file.
         file: String,
         /// Why not.
         source: Box<cenote_stream::StreamError>,
@@ -160,13 +161,13 @@ impl Failure {
     pub fn exit(&self) -> Exit {
         match self {
             Self::Usage { .. } | Self::Spec { .. } => Exit::Usage,
-            // A reader that left early (`| head`) has all that it wanted.
+            // A closed pipe (`| head`) is not an error.
             Self::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Exit::Good,
             _ => Exit::Problems,
         }
     }
 
-    /// Says it on standard error, unless there is nothing to say.
+    /// Prints the error to standard error, unless it is a closed pipe.
     pub fn report(&self) {
         match self {
             Self::Output(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
@@ -188,7 +189,7 @@ impl Failure {
     }
 }
 
-/// How a command ended, once what it failed with is said.
+/// Reports the error of a command, if any, and returns how it ended.
 pub fn ended(result: Result<Exit, Failure>) -> Exit {
     result.unwrap_or_else(|failure| {
         failure.report();
@@ -196,8 +197,8 @@ pub fn ended(result: Result<Exit, Failure>) -> Exit {
     })
 }
 
-/// Writes `cenote: MESSAGE` to standard error. Control characters, which names on a disk may
-/// hold, do not reach the terminal.
+/// Writes `cenote: MESSAGE` to standard error. Control characters, which names on a disk may have,
+/// are replaced by `?`.
 pub fn complain(message: &str) {
     eprintln!(
         "cenote: {}",
@@ -205,7 +206,7 @@ pub fn complain(message: &str) {
     );
 }
 
-/// The words for a path's error: the usual ones where there are usual ones.
+/// The message for a path's error: the operating system's usual one if there is one.
 pub fn posix_words(error: &PosixError) -> String {
     match error {
         PosixError::NotFound { .. } => "no such file or directory".into(),

@@ -1,7 +1,7 @@
 //! Keys of encrypted datasets: from files, standard input or the terminal.
 //!
-//! A key is loaded when a dataset below its encryption root is first opened, since deriving one
-//! from a passphrase takes a good part of a second.
+//! A key is loaded when a dataset below its encryption root is first opened. Deriving a key from a
+//! passphrase takes a large part of a second.
 
 use super::failure::Failure;
 use super::options::KeyOption;
@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// No key is longer: a passphrase has at most 512 bytes.
+/// Maximum size of key material: a passphrase has at most 512 bytes.
 const MATERIAL_MAX: u64 = 4096;
 
 /// The keys given on the command line.
@@ -23,7 +23,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// With what `--key` said.
+    /// The keys from `--key` options.
     pub fn new(given: Vec<KeyOption>) -> Self {
         Self { given }
     }
@@ -49,14 +49,14 @@ impl Keys {
         loaded.map_err(failed)
     }
 
-    /// Loads the key that `dataset` needs, if one is needed and not loaded: the one that was
-    /// given, or one that is asked for if somebody is there to ask.
+    /// Loads the key that `dataset` needs, unless it needs none or it is loaded already. Without a
+    /// given key it asks the user, if there is a terminal.
     pub fn unlock(&self, dataset: &Dataset) -> Result<(), Failure> {
         let asks = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
         self.unlock_by(dataset, asks)
     }
 
-    /// Loads the key that `dataset` needs, if that was given.
+    /// Loads the key that `dataset` needs, if one was given.
     pub fn unlock_given(&self, dataset: &Dataset) -> Result<(), Failure> {
         self.unlock_by(dataset, false)
     }
@@ -112,7 +112,7 @@ fn load(root: &Arc<Directory>, material: &[u8]) -> Result<(), DslError> {
     root.dsl().load_key(root, material, false)
 }
 
-/// Reads key material; a line end behind text keys is the key format's business.
+/// Reads key material. The key format handles a newline after text keys.
 fn read_material(dataset: &str, location: &str) -> Result<Zeroizing<Vec<u8>>, Failure> {
     let failed = |source| Failure::KeyFile {
         dataset: dataset.to_owned(),
@@ -136,7 +136,7 @@ fn read_material(dataset: &str, location: &str) -> Result<Zeroizing<Vec<u8>>, Fa
     key_file::read(Path::new(path), MATERIAL_MAX as usize).map_err(failed)
 }
 
-/// Asks on the terminal, without showing what is typed; without a terminal reads a line.
+/// Asks on the terminal, without echo; without a terminal it reads a line.
 fn prompt(dataset: &str) -> std::io::Result<Zeroizing<Vec<u8>>> {
     let stdin = std::io::stdin();
     match stdin.is_terminal() {
@@ -148,7 +148,7 @@ fn prompt(dataset: &str) -> std::io::Result<Zeroizing<Vec<u8>>> {
     }
 }
 
-/// A line, byte by byte, so that what follows it is left for the next key.
+/// Reads a line byte by byte, so that the input after it is left for the next key.
 fn read_line(stdin: &std::io::Stdin) -> std::io::Result<Zeroizing<Vec<u8>>> {
     let mut line = Zeroizing::new(Vec::with_capacity(MATERIAL_MAX as usize));
     let mut input = stdin.lock();

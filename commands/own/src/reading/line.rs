@@ -1,4 +1,4 @@
-//! Reading the command line of a command here: words that may be any bytes, options in any order.
+//! Parses the command line of a command: words of any bytes, options in any order.
 
 use super::failure::Failure;
 use super::spec::Spec;
@@ -8,7 +8,7 @@ use cenote_words::progress::Style;
 use std::ffi::OsString;
 use std::ops::Deref;
 
-/// A command line taken apart.
+/// A parsed command line.
 #[derive(Debug)]
 pub struct CommandLine {
     command: &'static str,
@@ -24,7 +24,7 @@ impl Deref for CommandLine {
 }
 
 impl CommandLine {
-    /// Reads the command line of `command`, which has its own options and those in `shared`.
+    /// Parses the command line of `command`, which has its own options and those in `shared`.
     pub fn read(command: &Command, shared: &[Flag], words: &[OsString]) -> Result<Self, Failure> {
         let flags = command.flags.iter().chain(shared);
         let is_known = |word: &str| flags.clone().any(|flag| flag.is(word));
@@ -39,7 +39,7 @@ impl CommandLine {
         Ok(Self { command, arguments })
     }
 
-    /// The places that are named; without any the command line is wrong.
+    /// The places that the operands name; at least one is required.
     pub fn specs(&self, wanted: &str) -> Result<Vec<Spec>, Failure> {
         match self.operands.is_empty() {
             true => Err(self.wrong(wanted)),
@@ -47,12 +47,12 @@ impl CommandLine {
         }
     }
 
-    /// Which of some options was given last.
+    /// Which of these options was given last.
     pub fn last_of<'a>(&'a self, names: &[&str]) -> Option<&'a str> {
         self.in_order(names).last().map(|(name, _)| name)
     }
 
-    /// How progress is shown.
+    /// How to show progress.
     pub fn style(&self) -> Style {
         match self.last_of(&["json", "quiet"]) {
             None => Style::Auto,
@@ -66,8 +66,8 @@ impl CommandLine {
         self.value(names, "not a number", |word| word.parse().ok())
     }
 
-    /// The argument of an option that takes a size in bytes: a number, perhaps with K, M, G, T or
-    /// P behind it.
+    /// The argument of an option that takes a size in bytes: a number, optionally followed by K, M,
+    /// G, T or P.
     pub fn size(&self, name: &str) -> Result<Option<u64>, Failure> {
         let wanted = "not a size; give bytes, or K, M, G behind a number";
         self.value(&[name], wanted, |word| cenote_base::parse_size(word).ok())
@@ -87,7 +87,7 @@ impl CommandLine {
         value.map(Some).ok_or_else(wrong)
     }
 
-    /// The command line is wrong.
+    /// An error about the command line.
     pub fn wrong(&self, problem: impl Into<String>) -> Failure {
         wrong(self.command, problem)
     }

@@ -1,14 +1,14 @@
-//! What commands share that read a pool's devices themselves: no daemon, no mount.
+//! Shared code of commands that read a pool's devices themselves: no daemon, no mount.
 //!
-//! Each of them opens the pool read-only, does one thing, and ends. What it cannot read it says
-//! with the file's path and goes on where that makes sense; the exit code then is 1.
+//! Each command opens the pool read-only, does one thing, and ends. It reports what it cannot read
+//! with the file's path, continues if that is useful, and exits with 1.
 //!
 //! | code | meaning |
 //! | --- | --- |
 //! | 0 | everything was done and nothing is wrong |
 //! | 1 | something could not be done, or damage was found |
 //! | 2 | the command line is wrong; nothing was done |
-//! | 3 | a signal stopped the command; run again, it goes on |
+//! | 3 | a signal stopped the command; run it again to resume |
 
 pub mod datasets;
 mod diagnosis;

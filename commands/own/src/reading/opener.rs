@@ -1,4 +1,4 @@
-//! The devices of commands that read a pool themselves: paths, stores for reading, and exports of
+//! Opens devices for commands that read a pool themselves: paths, stores read-only, and exports of
 //! NBD servers.
 
 use cenote_cloud::location::SCHEMES;
@@ -7,8 +7,8 @@ use cenote_device::Opener;
 use cenote_nbd_client::NbdOpener;
 use std::sync::Arc;
 
-/// Opens files and disks from `offset` on, and devices in stores as of their newest commits, which
-/// hinders nobody who writes there.
+/// Opens files and disks from `offset` on, and devices in stores at their newest commits, which
+/// does not disturb a writer.
 pub fn opener(offset: u64) -> Arc<dyn Opener> {
     let stores: Arc<dyn Opener> = Arc::new(StoreOpener::new(false));
     let exports: Arc<dyn Opener> = Arc::new(NbdOpener::default());

@@ -1,4 +1,4 @@
-//! The options that every command has which opens a pool.
+//! The options of every command that opens a pool.
 
 use super::failure::Failure;
 use super::line::CommandLine;
@@ -9,16 +9,16 @@ use cenote_words::command::{Command, POOL_FLAGS};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-/// Memory for caches and buffers unless `--memory` says otherwise. With the program itself, its
-/// threads and the lists of a walk the process stays below 256 MiB.
+/// The default of `--memory`, for caches and buffers. With the program itself, its threads and the
+/// lists of a walk the process stays below 256 MiB.
 const MEMORY_DEFAULT: u64 = 128 << 20;
-/// Half of it is for what is being read: a block of 16 MiB must fit.
+/// Half of it is for buffers: a block of 16 MiB must fit.
 const MEMORY_MIN: u64 = 32 << 20;
 
-/// Where the key of an encryption root is.
+/// The location of an encryption root's key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeyOption {
-    /// The encryption root; `None` for whichever is needed.
+    /// The encryption root; `None` for any that is needed.
     pub dataset: Option<String>,
     /// A path, `file://` and a path, `prompt`, or `-` for standard input.
     pub location: String,
@@ -27,30 +27,30 @@ pub struct KeyOption {
 /// How to find and open a pool.
 #[derive(Clone, Debug, Default)]
 pub struct PoolOptions {
-    /// Devices, files and directories to look at.
+    /// Devices, files and directories to search.
     pub devices: Vec<PathBuf>,
-    /// Where in each device the pool's begins, in bytes.
+    /// Where the pool begins in each device, in bytes.
     pub offset: u64,
     /// Bytes for caches and buffers.
     pub memory: Option<u64>,
     /// The newest txg to open.
     pub txg: Option<u64>,
-    /// How far back to go for one that can be read.
+    /// How far to rewind to find a readable txg.
     pub rewind: Rewind,
     /// Open the checkpoint.
     pub checkpoint: bool,
-    /// Do without missing log devices.
+    /// Open the pool even if log devices are missing.
     pub missing_logs: bool,
-    /// Show files as after the intent log's replay; not said, as the daemon does.
+    /// Whether to show files as after the intent log's replay; `None` to follow the daemon.
     pub replay: Option<bool>,
-    /// The name to know the pool by, if not its own.
+    /// The name for the pool, if not its own.
     pub name: Option<String>,
     /// Keys.
     pub keys: Vec<KeyOption>,
 }
 
 impl PoolOptions {
-    /// Reads the command line of a command that has these options beside its own.
+    /// Parses the command line of a command that has these options in addition to its own.
     pub fn read(command: &Command, words: &[OsString]) -> Result<(CommandLine, Self), Failure> {
         let line = CommandLine::read(command, POOL_FLAGS, words)?;
         let memory = line.size("memory")?;
@@ -85,8 +85,8 @@ impl PoolOptions {
         self.replay.unwrap_or(false)
     }
 
-    /// Reads what the daemon reads: the same devices, and unless other things were asked for the
-    /// same state.
+    /// Reads what the daemon reads: the same devices and, unless options say otherwise, the same
+    /// state.
     pub fn follow(&mut self, opened: &OpenedPool) {
         self.devices = opened.devices.iter().map(PathBuf::from).collect();
         self.offset = opened.offset;
@@ -101,7 +101,7 @@ impl PoolOptions {
         }
     }
 
-    /// What the import is asked for.
+    /// The options of the import.
     pub fn import_options(&self) -> ImportOptions {
         let memory = self.memory.unwrap_or(MEMORY_DEFAULT);
         ImportOptions {
@@ -112,8 +112,8 @@ impl PoolOptions {
             rewind_to_checkpoint: self.checkpoint,
             replay_in_memory: self.replays(),
             new_name: self.name.clone(),
-            // A quarter for blocks to be read again, half for what is being read: files are
-            // mostly read once here. The last quarter is for what nobody counts.
+            // A quarter caches blocks that are read again; half is for buffers, because files here
+            // are mostly read once. The last quarter is for memory that is not accounted.
             cache_bytes: memory / 4,
             buffers: Buffers::new(memory / 2),
             ..ImportOptions::default()
@@ -121,8 +121,8 @@ impl PoolOptions {
     }
 }
 
-/// Whether to replay, by `--replay` or `-o NAME=VALUE`, as `zpool import` has it, of which there
-/// are only the names that mean something here.
+/// Whether to replay, from `--replay` or `-o NAME=VALUE` as in `zpool import`. Only the names that
+/// have a meaning here are accepted.
 fn replay(line: &CommandLine) -> Result<Option<bool>, Failure> {
     let mut replay = None;
     for (name, word) in line.in_order(&["replay", "o"]) {
@@ -146,8 +146,8 @@ fn not_text(line: &CommandLine, word: &OsStr) -> Failure {
     line.wrong(format!("'{}' is not UTF-8", word.to_string_lossy()))
 }
 
-/// `DATASET=LOCATION`, or a location alone. A path that holds `=` is told from a dataset by its
-/// beginning.
+/// `DATASET=LOCATION`, or only a location. The beginning shows whether it is a path, even if the
+/// path contains `=`.
 fn parse_key(text: &str) -> KeyOption {
     let is_location = |text: &str| text.starts_with(['/', '.']) || text.starts_with("file:");
     match text.split_once('=') {
@@ -181,7 +181,7 @@ mod tests {
         PoolOptions::read(&command, &words).map(|(_, options)| options)
     }
 
-    /// Of options that contradict each other the last one counts.
+    /// Of contradicting options the last one counts.
     #[test]
     fn the_last_option_counts() {
         let replays = |words: &[&str]| parse(words).expect("good options").replay;

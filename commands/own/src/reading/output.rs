@@ -1,7 +1,7 @@
-//! Standard output: bytes as they are, or made harmless for a terminal.
+//! Standard output: raw bytes, or escaped for a terminal.
 //!
-//! A file's name may be any bytes, terminal commands among them. Written to a pipe or file it
-//! stays what it is; on a terminal control characters show as escapes.
+//! A file's name may be any bytes, including terminal commands. A pipe or file gets the bytes
+//! unchanged; a terminal gets control characters as escapes.
 
 use super::failure::{Exit, Failure, complain};
 pub use cenote_words::format::harmless::escaped;
@@ -36,12 +36,12 @@ impl Output {
         self.out.write_all(bytes).map_err(Failure::Output)
     }
 
-    /// Writes text that is known to be harmless.
+    /// Writes text that needs no escaping.
     pub fn text(&mut self, text: &str) -> Result<(), Failure> {
         self.bytes(text.as_bytes())
     }
 
-    /// Writes a line of harmless text.
+    /// Writes a line of text that needs no escaping.
     pub fn line(&mut self, text: &str) -> Result<(), Failure> {
         self.text(text)?;
         self.bytes(b"\n")
@@ -68,20 +68,20 @@ impl Output {
         self.bytes(b"\n")
     }
 
-    /// Writes out what is buffered.
+    /// Flushes buffered output.
     pub fn flush(&mut self) -> Result<(), Failure> {
         self.out.flush().map_err(Failure::Output)
     }
 
-    /// Says what is wrong, and goes on.
+    /// Reports a problem and continues.
     pub fn complain(&mut self, message: &str) {
-        // What was printed before comes first; if it cannot be written, the end will say so.
+        // Earlier output must come first. If flushing fails, `finish` reports it.
         let _ = self.flush();
         complain(message);
         self.exit = Exit::Problems;
     }
 
-    /// Goes on after a failure, unless it is that nothing can be printed any more.
+    /// Continues after a failure, unless standard output cannot be written any more.
     pub fn survive(&mut self, ended: Result<(), Failure>) -> Result<(), Failure> {
         match ended {
             Ok(()) | Err(Failure::Output(_)) => ended,
@@ -94,7 +94,7 @@ impl Output {
         }
     }
 
-    /// Writes out what is buffered; how the command ends.
+    /// Flushes buffered output; returns how the command ends.
     pub fn finish(mut self) -> Result<Exit, Failure> {
         self.flush()?;
         Ok(self.exit)

@@ -23,10 +23,10 @@ use cenote_volume::Volume;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where to look without `-d` and `CENOTE_DEVICES`.
+/// Where to search without `-d` and `CENOTE_DEVICES`.
 const PLACES: [&str; 3] = ["/dev/disk/by-id", "/dev", "."];
 
-/// An open pool and how its datasets are to be opened.
+/// An open pool and how to open its datasets.
 #[derive(Debug)]
 pub struct Session {
     pool: Arc<Pool>,
@@ -46,7 +46,7 @@ pub struct OpenFileSystem {
     pub name: String,
 }
 
-/// The places to look for devices, and whether the user named them.
+/// The places to search for devices, and whether the user named them.
 pub fn places(options: &PoolOptions) -> (Vec<PathBuf>, bool) {
     if !options.devices.is_empty() {
         return (options.devices.clone(), true);
@@ -59,7 +59,7 @@ pub fn places(options: &PoolOptions) -> (Vec<PathBuf>, bool) {
     (places, false)
 }
 
-/// Looks for devices of pools.
+/// Searches for devices of pools.
 pub fn find_devices(options: &PoolOptions) -> (Scan, Vec<PathBuf>) {
     let (places, _) = places(options);
     let found = scan(&places, opener(options.offset).as_ref());
@@ -84,7 +84,7 @@ pub fn pick(
     match (matching, live) {
         (0, _) => Err((candidates, 0)),
         (1, _) => Ok(candidates.into_iter().find(is_named)),
-        // Of a destroyed pool and a new one of its name the new one is meant.
+        // If a destroyed pool has the same name, prefer the live one.
         (_, 1) => Ok(candidates.into_iter().find(|c| is_named(c) && is_live(c))),
         _ => Err((candidates, matching)),
     }
@@ -158,7 +158,7 @@ impl Session {
         &self.pool
     }
 
-    /// The full name of a dataset that was given with the pool's name or guid.
+    /// The full name of a dataset given with the pool's name or guid.
     fn full_name(&self, given: &str) -> Result<DatasetName, Failure> {
         let end = given.find(['/', '@', '#']).unwrap_or(given.len());
         let name = format!("{}{}", self.pool.name(), &given[end..]);
@@ -168,7 +168,7 @@ impl Session {
         })
     }
 
-    /// Opens a dataset or snapshot, and its key if that was given.
+    /// Opens a dataset or snapshot, and loads its key if one was given.
     pub fn dataset(&self, given: &str) -> Result<Dataset, Failure> {
         let name = self.full_name(given)?;
         let failed = |source| Failure::Dataset {
@@ -276,7 +276,7 @@ impl Session {
         })
     }
 
-    /// Loads all keys that were given, without asking for others.
+    /// Loads all given keys, without asking for others.
     pub fn unlock_all(&self) -> Result<(), Failure> {
         if self.keys.is_empty() {
             return Ok(());
@@ -285,7 +285,7 @@ impl Session {
         for dataset in walk {
             let unlocked = dataset.and_then(|dataset| self.keys.unlock_given(&dataset));
             match unlocked {
-                // What is damaged will be told of by whoever reads on.
+                // The commands that read the dataset report the damage.
                 Err(failure) if failure.is_damage() => failure.report(),
                 unlocked => unlocked?,
             }
@@ -299,7 +299,7 @@ impl Session {
     }
 }
 
-/// What to say where the daemon has written more to a pool than its stores have yet.
+/// A message if the daemon has written more to a pool than its stores have yet.
 fn older_in_store(pool: &Pool, opened: &OpenedPool) -> Option<String> {
     let is_in_store = |device: &String| is_location(Path::new(device));
     let follows = pool.options().txg == Some(Txg(opened.txg));
@@ -315,15 +315,15 @@ fn older_in_store(pool: &Pool, opened: &OpenedPool) -> Option<String> {
     })
 }
 
-/// What to say about a replay that did not reach the end of the log.
+/// A message about a replay that did not reach the end of the log.
 fn stopped(dataset: &str, record: u64, error: &dyn std::fmt::Display) -> String {
     format!("{dataset}: the intent log was replayed up to record {record} only: {error}")
 }
 
 impl Session {
-    /// The session in `session` if it is of `pool`, or a new one there.
+    /// Returns `session` if it is of `pool`, or opens a new one in its place.
     ///
-    /// Commands take several places, which are mostly of one pool.
+    /// Commands take several places, mostly in one pool.
     pub fn reuse<'s>(
         session: &'s mut Option<Self>,
         options: &PoolOptions,
@@ -333,7 +333,7 @@ impl Session {
         match session.as_ref().is_some_and(fits) {
             true => Ok(session.as_ref().expect("it fits")),
             false => {
-                // The old one gives its memory back first.
+                // Free the memory of the old one first.
                 *session = None;
                 Ok(session.insert(Self::open(options, pool)?))
             }
@@ -341,9 +341,9 @@ impl Session {
     }
 }
 
-/// Does `work` for each place; where it fails that is reported, and the next one has its turn.
+/// Runs `work` for each place. Reports failures and continues with the next place.
 ///
-/// `state` is what `work` keeps, and has the `output` in it.
+/// `state` is the state of `work`, including its `output`.
 pub fn each_place<T>(
     options: &PoolOptions,
     places: &[Spec],
@@ -361,7 +361,7 @@ pub fn each_place<T>(
 }
 
 impl OpenFileSystem {
-    /// The file that `path` leads to.
+    /// The file at `path`.
     pub fn resolve(&self, path: &[u8], policy: SymlinkPolicy) -> Result<Arc<Znode>, Failure> {
         let found = self.files.resolve(path, policy);
         found.map_err(|source| self.failure(path, source))
@@ -375,7 +375,7 @@ impl OpenFileSystem {
         }
     }
 
-    /// `+` for a file with an access control list beyond its mode, nothing otherwise.
+    /// `+` for a file whose access control list has more than its mode, otherwise nothing.
     pub fn acl_mark(&self, znode: &Znode) -> &'static str {
         let names = self.files.xattr_names(znode).unwrap_or_default();
         let is_acl = |name: &Vec<u8>| {

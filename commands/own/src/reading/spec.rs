@@ -1,13 +1,13 @@
 //! `POOL/DATASET[@SNAPSHOT]:/path`: a file in a pool.
 //!
-//! The dataset's name ends where `:/` begins, or at a last `:`; without either all of it is a
-//! name, and the root directory is meant. Names may hold single colons, paths any bytes.
+//! The dataset's name ends at `:/`, or at a last `:`. Without either the whole text is a name, and
+//! means the root directory. Names may contain single colons, paths any bytes.
 
 use super::failure::Failure;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
-/// A place as it was typed.
+/// A place as the user typed it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     /// The dataset or snapshot.
@@ -17,7 +17,7 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Takes a place apart.
+    /// Parses a place.
     pub fn parse(text: &OsStr) -> Result<Self, Failure> {
         let bytes = text.as_bytes();
         let wrong = |problem: &str| Failure::Spec {

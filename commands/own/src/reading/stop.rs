@@ -1,4 +1,4 @@
-//! Being asked to stop: the first signal ends a command in good order, the second at once.
+//! Signals: the first one ends a command cleanly, the second at once.
 
 use super::failure::Failure;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Whether a signal has come.
+/// Whether a signal has arrived.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Watches for SIGINT, SIGTERM and SIGHUP from now on.
+    /// Watches for SIGINT, SIGTERM and SIGHUP.
     pub fn on_signals() -> Result<Self, Failure> {
         let stop = Self::default();
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -20,7 +20,7 @@ impl Stop {
                 action: "watch for them",
                 source,
             };
-            // In this order: the first signal only sets the flag, which arms the exit.
+            // In this order, so that the first signal only sets the flag, which arms the exit.
             let code = 128 + signal;
             signal_hook::flag::register_conditional_shutdown(signal, code, Arc::clone(&stop.0))
                 .map_err(failed)?;

@@ -1,3 +1,3 @@
-//! Commands about snapshots of ours: `cenote space`.
+//! Cenote's own commands about snapshots: `cenote space`.
 
 pub mod space;

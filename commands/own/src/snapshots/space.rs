@@ -1,8 +1,8 @@
-//! `cenote space`: where the space is, and which snapshots would give how much of it back.
+//! `cenote space`: where space is used, and how much of it destroying snapshots would free.
 //!
-//! The daemon tells of each snapshot what goes with it in addition to those before it; here that
-//! is added up: by age, over a list or a range, or until it is enough. Snapshots that have clones
-//! or are held stay, and are no part of any sum.
+//! For each snapshot the daemon reports how much destroying it frees in addition to the older ones.
+//! The command adds that up: by age, over a list or a range, or until it is enough. Snapshots with
+//! clones or holds are kept, and no sum includes them.
 
 use cenote_control::model::{
     ControlError, DatasetKind, Depth, KeptBy, KindSet, PropertySelection, Request, SnapshotSpace,
@@ -22,7 +22,7 @@ use cenote_words::texts::cannot_open;
 const HOUR: u64 = 3600;
 const DAY: u64 = 24 * HOUR;
 
-/// The ages that are told apart: what is at least so many seconds old.
+/// The ages of the overview: minimum ages in seconds.
 const AGES: [(&str, u64); 7] = [
     ("1 year", 365 * DAY),
     ("90 days", 90 * DAY),
@@ -33,7 +33,7 @@ const AGES: [(&str, u64); 7] = [
     ("0", 0),
 ];
 
-/// Properties by which a dataset's space is told, with their columns and names in JSON.
+/// The properties that break down a dataset's space, with their columns and names in JSON.
 const PARTS: [(&str, &str, &str); 5] = [
     ("used", "USED", "used"),
     ("usedbydataset", "DATASET", "by_dataset"),
@@ -104,7 +104,7 @@ fn refused(name: &str, error: &ControlError) -> Stop {
     Stop::Failed(cannot_open(name, error))
 }
 
-/// A size, as it is to be shown.
+/// A size, formatted as requested.
 fn shown(bytes: u64, arguments: &Arguments) -> String {
     match arguments.has("parsable") {
         true => bytes.to_string(),
@@ -129,7 +129,7 @@ struct Share {
     parts: Vec<u64>,
 }
 
-/// The datasets from one on downwards.
+/// A dataset and its descendants.
 fn shares(name: &str, context: &mut Context) -> Result<Vec<Share>, Stop> {
     let request = Request::DatasetList {
         roots: vec![name.to_owned()],
@@ -192,7 +192,7 @@ fn overview(name: &str, arguments: &Arguments, context: &mut Context) -> Outcome
     Ok(0)
 }
 
-/// The snapshots that are at least so many seconds old.
+/// The snapshots that are at least `age` seconds old.
 fn of_age(rows: &[SnapshotSpace], age: u64, now: u64) -> Vec<&SnapshotSpace> {
     let latest = now.checked_sub(age);
     let is_old = |row: &&SnapshotSpace| age == 0 || latest.is_some_and(|last| row.created <= last);
@@ -252,7 +252,7 @@ fn print_rows(rows: &[SnapshotSpace], arguments: &Arguments, context: &mut Conte
     context.print(&table(&columns, &cells, arguments.has("scripted")));
 }
 
-/// What snapshots that the user names would give back.
+/// How much destroying the named snapshots would free.
 fn of_list(dataset: &str, list: &str, arguments: &Arguments, context: &mut Context) -> Outcome {
     let found = named_snapshots(dataset, list, arguments.has("recursive"), context)?;
     if found.is_empty() {
@@ -264,7 +264,7 @@ fn of_list(dataset: &str, list: &str, arguments: &Arguments, context: &mut Conte
     Ok(0)
 }
 
-/// The fewest oldest snapshots that give back `bytes`.
+/// The fewest of the oldest snapshots that together free `bytes`.
 fn enough(dataset: &str, bytes: u64, arguments: &Arguments, context: &mut Context) -> Outcome {
     let chain = ask_for(dataset, arguments.has("recursive"), context)?;
     let mut rows = chain.clone();
@@ -285,8 +285,8 @@ fn enough(dataset: &str, bytes: u64, arguments: &Arguments, context: &mut Contex
     Ok(0)
 }
 
-/// As many of the oldest snapshots as give back `bytes`, or all. A dataset's come in their order,
-/// so what each adds is the same whichever datasets' come between.
+/// The oldest snapshots, until they free `bytes` or none is left. Snapshots of a dataset stay in
+/// their order, so those of other datasets between them do not change what each frees.
 fn fewest(mut rows: Vec<SnapshotSpace>, bytes: u64) -> Vec<SnapshotSpace> {
     rows.sort_by_key(|row| row.create_txg);
     let mut freed = 0_u64;
@@ -300,8 +300,8 @@ fn fewest(mut rows: Vec<SnapshotSpace>, bytes: u64) -> Vec<SnapshotSpace> {
     few
 }
 
-/// Snapshots as `zfs destroy` takes them, a list for each dataset: with ranges, in which nothing
-/// is that is not among them. `chain` has all snapshots, each dataset's together and in order.
+/// Snapshots as arguments for `zfs destroy`, a list for each dataset. Ranges contain only chosen
+/// snapshots. `chain` has all snapshots, grouped by dataset and in order.
 fn lists(chain: &[SnapshotSpace], chosen: &[SnapshotSpace]) -> Vec<String> {
     let names: HashSet<&str> = chosen.iter().map(|row| row.name.as_str()).collect();
     let is_chosen = |row: &SnapshotSpace| names.contains(row.name.as_str());
@@ -327,7 +327,7 @@ fn head(row: &SnapshotSpace) -> &str {
     row.name.split('@').next().unwrap_or_default()
 }
 
-/// Prints snapshots and what they give back together.
+/// Prints snapshots and how much space they free together.
 fn answer(rows: &[SnapshotSpace], arguments: &Arguments, context: &mut Context) {
     let freed = sum(rows.iter());
     if arguments.has("json") {

@@ -1,4 +1,4 @@
-//! The words and numbers of a stream's summary.
+//! A stream's summary as text and numbers.
 
 use crate::files::show::Clock;
 use crate::pools::inspect::node::{Members, Node};
@@ -33,7 +33,7 @@ pub(super) fn summary(file: &str, summary: &Summary) -> Node {
     members.into()
 }
 
-/// Whether the stream is whole, or where and why it is not.
+/// Whether the stream is complete, or where and why it is not.
 pub(super) fn ending(members: &mut Members, file: &str, summary: &Summary) {
     members.put("file", file);
     members.put("bytes", summary.bytes);
@@ -50,7 +50,7 @@ pub(super) fn records(summary: &Summary) -> u64 {
     summary.counts.iter().map(|count| count.records).sum()
 }
 
-/// The token that a receiver of a broken stream would have.
+/// The resume token that a receiver of a broken stream would have.
 pub(super) fn token(ending: &Ending) -> Option<String> {
     match ending {
         Ending::Broken { resume, .. } => resume.as_deref().and_then(to_text),
@@ -97,7 +97,7 @@ fn stream(stream: &StreamSummary) -> Node {
     members.into()
 }
 
-/// What only some streams have.
+/// Properties that only some streams have.
 fn special(members: &mut Members, stream: &StreamSummary) {
     let guids = |guids: &[u64]| {
         let guids = guids.iter().map(|guid| Node::from(guid.to_string()));

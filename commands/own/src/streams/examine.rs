@@ -1,6 +1,6 @@
-//! `cenote stream`: what send streams are, and whether they are whole.
+//! `cenote stream`: describes send streams, and checks that they are complete.
 //!
-//! A stream is a file, or comes through standard input. No pool is opened.
+//! A stream is a file or standard input. No pool is opened.
 
 use super::describe;
 use crate::pools::inspect::node::Members;
@@ -33,7 +33,7 @@ checksum, and that receivers take it. A stream comes from a file, or as - from s
     run: Run::Alone(|words| ended(run(words))),
 };
 
-/// What is to be done with a stream.
+/// What to do with a stream.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Action {
     Inspect,
@@ -62,7 +62,7 @@ fn run(words: Vec<OsString>) -> Result<Exit, Failure> {
     output.finish()
 }
 
-/// Looks at one stream.
+/// Examines one stream.
 fn look(
     action: Action,
     file: &OsString,
@@ -111,7 +111,7 @@ fn look(
     Ok(())
 }
 
-/// How to get the rest of a stream that broke off.
+/// Prints how to get the rest of an incomplete stream.
 fn tell_resume(action: Action, summary: &Summary) {
     if let (Action::Verify, Some(token)) = (action, describe::token(&summary.ending)) {
         complain(&format!(
@@ -120,7 +120,7 @@ fn tell_resume(action: Action, summary: &Summary) {
     }
 }
 
-/// The name of a file, for people.
+/// The name of a file, for messages.
 fn name(file: &OsStr) -> String {
     match file == OsStr::new("-") {
         true => "standard input".to_owned(),

@@ -1,4 +1,4 @@
-//! The files that streams lie in.
+//! The files that contain streams.
 
 use cenote_base::Guid;
 use cenote_control::model::Send;
@@ -9,19 +9,19 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What the files of streams end with, and those that are being written.
+/// The extensions of stream files, and of incomplete ones.
 const STREAM: &str = "zstream";
 const PARTIAL: &str = "partial";
 
-/// A stream that is to be written.
+/// A stream file to write.
 pub struct StreamFile {
-    /// Its name when it is whole.
+    /// Its final name.
     pub whole: PathBuf,
-    /// Its name before.
+    /// Its name while it is incomplete.
     pub partial: PathBuf,
 }
 
-/// Where the stream of `send` is to lie: in a file, or in a directory by a name of its own.
+/// The file for the stream of `send`: `to` itself, or a generated name if `to` is a directory.
 pub fn stream_file(to: &Path, send: &Send) -> StreamFile {
     let whole = match to.is_dir() {
         true => to.join(name_of(send)),
@@ -36,7 +36,7 @@ pub fn stream_file(to: &Path, send: &Send) -> StreamFile {
     }
 }
 
-/// A file name. `%` stands for the slashes: no dataset has it in its name.
+/// A file name. `%` replaces slashes, because no dataset has it in its name.
 fn name_of(send: &Send) -> String {
     let target = send.target.replace('/', "%");
     let from = send.from.as_deref().unwrap_or_default();
@@ -48,7 +48,7 @@ fn name_of(send: &Send) -> String {
     format!("{target}{since}.{STREAM}")
 }
 
-/// Opens a partial file for this process alone; `None` if another one has it.
+/// Opens and locks a partial file; `None` if another process has it.
 pub fn open_partial(path: &Path) -> io::Result<Option<File>> {
     let mut options = File::options();
     let options = options.read(true).write(true).create(true).truncate(false);
@@ -60,7 +60,7 @@ pub fn open_partial(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Gives a whole stream its name, on disk, too.
+/// Gives a complete stream its final name, durably.
 pub fn complete(file: &File, place: &StreamFile) -> io::Result<()> {
     file.sync_all()?;
     fs::rename(&place.partial, &place.whole)?;
@@ -71,7 +71,7 @@ pub fn complete(file: &File, place: &StreamFile) -> io::Result<()> {
     File::open(parent.unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// What the first BEGIN of a snapshot in a file says.
+/// The first snapshot's BEGIN record in a file.
 struct Head {
     made: u64,
     path: PathBuf,
@@ -79,7 +79,7 @@ struct Head {
     from: Guid,
 }
 
-/// The streams to receive: a file, or those of a directory, each behind what it builds upon.
+/// The streams to receive: a file, or all files of a directory, each after its base.
 pub fn streams(from: &Path) -> io::Result<Vec<PathBuf>> {
     if !from.is_dir() {
         return Ok(vec![from.to_owned()]);
@@ -99,7 +99,7 @@ pub fn streams(from: &Path) -> io::Result<Vec<PathBuf>> {
     while !left.is_empty() {
         let is_ready =
             |head: &Head| head.from.0 == 0 || !left.iter().any(|other| other.to == head.from);
-        // A circle is nothing that a sender makes: who receives it says what is wrong.
+        // No sender creates a cycle. The receiver reports the error.
         let next = left.iter().position(is_ready).unwrap_or(0);
         ordered.push(left.remove(next).path);
     }

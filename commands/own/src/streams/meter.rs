@@ -1,4 +1,4 @@
-//! How far a stream in a file is: a thread that looks at the file now and then.
+//! The progress of a stream in a file: a thread checks the file periodically.
 
 use cenote_words::progress::{Progress, Style};
 use std::fs::File;
@@ -10,11 +10,11 @@ use std::time::Duration;
 
 const PERIOD: Duration = Duration::from_millis(200);
 
-/// What tells how far it is.
+/// How to measure the progress.
 pub enum Gauge {
     /// The file's length.
     Length(File),
-    /// Where the next read or write of whoever shares this descriptor will be.
+    /// The file position of the process that shares this descriptor.
     Position(File),
 }
 
@@ -30,7 +30,7 @@ impl Gauge {
 
 #[derive(Default)]
 struct Shared {
-    /// Bytes in all; 0 if that is not known.
+    /// The total bytes; 0 if unknown.
     total: AtomicU64,
     is_over: Mutex<bool>,
     ended: Condvar,
@@ -43,7 +43,7 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Shows how far `gauge` is on the way to `total`, as `at`.
+    /// Shows the progress of `gauge` towards `total`, labelled `at`.
     pub fn start(mut gauge: Gauge, total: u64, at: String, is_quiet: bool) -> Self {
         let shared = Arc::new(Shared::default());
         shared.total.store(total, Ordering::Relaxed);
@@ -61,7 +61,7 @@ impl Meter {
             }
             progress.finish();
         };
-        // Without a thread there is no progress to see.
+        // Without a thread there is no progress bar.
         let thread = std::thread::Builder::new().name("meter".into()).spawn(show);
         Self {
             shared,
@@ -69,7 +69,7 @@ impl Meter {
         }
     }
 
-    /// Says how much there is in all.
+    /// Sets the total.
     pub fn set_total(&self, bytes: u64) {
         self.shared.total.store(bytes, Ordering::Relaxed);
     }
@@ -81,7 +81,7 @@ impl Drop for Meter {
         *over.unwrap_or_else(PoisonError::into_inner) = true;
         self.shared.ended.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It has nothing to say.
+            // The thread returns nothing.
             let _ = thread.join();
         }
     }

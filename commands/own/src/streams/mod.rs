@@ -1,11 +1,11 @@
 //! Streams in files: `cenote send --to` and `cenote receive --from`.
 //!
-//! Both are `zfs send` and `zfs receive` whose other side is a file: the daemon is handed the file
-//! in place of standard output or input. What they add is that an interrupted one is gone on with
-//! by the same command, without anybody having to know a token.
+//! Both run `zfs send` or `zfs receive` with a file as the other side: the daemon gets the file in
+//! place of standard output or input. In addition, running the same command again resumes an
+//! interrupted transfer, without a token.
 //!
-//! A stream that is being written lies in `NAME.partial`. It gets its name when it is whole, has
-//! been read back, and is on disk; so whatever has a name without `.partial` is a backup.
+//! An incomplete stream is in `NAME.partial`. It gets its final name once it is complete, read back
+//! and verified, and on disk. So every file without `.partial` is a backup.
 
 mod describe;
 pub mod examine;
@@ -19,7 +19,7 @@ use rustix::fd::OwnedFd;
 use std::fs::File;
 use std::io;
 
-/// The options of ours that OpenZFS's commands have, as its words: each with its letter.
+/// Converts our options that OpenZFS's commands also have into short options for them.
 fn words_of(arguments: &Arguments, flags: &[Flag]) -> Vec<String> {
     let mut words = Vec::new();
     for flag in flags {
@@ -38,14 +38,14 @@ fn words_of(arguments: &Arguments, flags: &[Flag]) -> Vec<String> {
     words
 }
 
-/// One of the descriptors that a daemon is handed, set to something else for a while.
+/// A standard descriptor passed to the daemon, temporarily replaced.
 struct Replaced {
     saved: OwnedFd,
     is_input: bool,
 }
 
 impl Replaced {
-    /// Standard output goes to `file`.
+    /// Redirects standard output to `file`.
     fn output(file: &impl rustix::fd::AsFd) -> io::Result<Self> {
         let saved = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdout(), 0)?;
         rustix::stdio::dup2_stdout(file)?;
@@ -53,11 +53,11 @@ impl Replaced {
         Ok(Self { saved, is_input })
     }
 
-    /// Standard input comes from `file`.
+    /// Redirects standard input from `file`.
     fn input(file: &impl rustix::fd::AsFd) -> io::Result<Self> {
         let saved = match rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 0) {
             Ok(saved) => saved,
-            // It was closed before us.
+            // Our caller has closed standard input.
             Err(rustix::io::Errno::BADF) => File::open("/dev/null")?.into(),
             Err(error) => return Err(error.into()),
         };
@@ -69,7 +69,7 @@ impl Replaced {
 
 impl Drop for Replaced {
     fn drop(&mut self) {
-        // What fails here leaves the descriptor to the stream, which nobody uses any more.
+        // If this fails, the descriptor stays redirected; nothing uses it any more.
         let _ = match self.is_input {
             true => rustix::stdio::dup2_stdin(&self.saved),
             false => rustix::stdio::dup2_stdout(&self.saved),

@@ -75,11 +75,11 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     Ok(0)
 }
 
-/// A stream on its way from a file to standard input.
+/// A stream that is passed from a file to standard input.
 struct Source {
     input: Replaced,
     meter: Meter,
-    /// What makes a stream of the rest that is needed.
+    /// The thread that generates a stream of the missing rest.
     thread: Option<JoinHandle<Result<u64, StreamError>>>,
 }
 
@@ -97,7 +97,7 @@ impl Source {
         let tokens = tokens_of_file(&file, tokens);
         file.seek(SeekFrom::Start(0)).map_err(cannot)?;
         if !tokens.is_empty() {
-            context.complain(&format!("going on with {}", path.display()));
+            context.complain(&format!("resuming the receive of {}", path.display()));
         }
         let gauge = Gauge::Position(file.try_clone().map_err(cannot)?);
         let at = format!("receiving {}", path.display());
@@ -121,10 +121,10 @@ impl Source {
         })
     }
 
-    /// Receives it; the exit code, and what went wrong with the file.
+    /// Receives it; returns the exit code, and the file's error if any.
     fn pour(self, receive: impl FnOnce() -> Outcome) -> Result<(u8, Option<String>), Stop> {
         let received = receive();
-        // A thread that still writes finds nobody who reads.
+        // A thread that still writes gets a broken pipe and ends.
         drop(self.input);
         let made = self.thread.map(JoinHandle::join);
         drop(self.meter);
@@ -141,7 +141,7 @@ impl Source {
     }
 }
 
-/// The tokens of what was begun to be received into a dataset and those below it.
+/// The resume tokens of the target dataset and its descendants.
 fn tokens(target: &str, context: &mut Context) -> Vec<ResumeToken> {
     const TOKEN: &str = "receive_resume_token";
     let dataset = target.split('@').next().unwrap_or_default();
@@ -151,7 +151,7 @@ fn tokens(target: &str, context: &mut Context) -> Vec<ResumeToken> {
         kinds: KindSet::HEADS,
         properties: PropertySelection::Named(vec![TOKEN.to_owned()]),
     };
-    // Where nothing is, nothing was begun.
+    // If the dataset does not exist, there is no interrupted receive.
     let Ok(listing) = context.ask_datasets(request) else {
         return Vec::new();
     };
@@ -162,7 +162,7 @@ fn tokens(target: &str, context: &mut Context) -> Vec<ResumeToken> {
     texts.collect()
 }
 
-/// Those that may be for a file: of a package all of them.
+/// The tokens that may belong to a file: for a package all of them.
 fn tokens_of_file(file: &File, mut tokens: Vec<ResumeToken>) -> Vec<ResumeToken> {
     if tokens.is_empty() {
         return tokens;

@@ -83,7 +83,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     Ok(0)
 }
 
-/// A file that a stream is written to.
+/// A file to which a stream is written.
 struct Writing<'a> {
     target: String,
     place: &'a StreamFile,
@@ -106,7 +106,7 @@ impl Writing<'_> {
         Meter::start(gauge, total, at, self.is_quiet)
     }
 
-    /// What an earlier command has left.
+    /// Examines what an earlier command left.
     fn look(&mut self, context: &mut Context) -> Result<Found, Stop> {
         let length = self
             .file
@@ -125,16 +125,14 @@ impl Writing<'_> {
         let partial = self.place.partial.display();
         if let Found::Cut(cut) = &found {
             let (kept, length) = (nicebytes(cut.bytes), nicebytes(length));
-            context.complain(&format!("going on behind {kept} of {length} in {partial}"));
+            context.complain(&format!("resuming at {kept} of {length} in {partial}"));
         } else if matches!(found, Found::Beginning) {
-            context.complain(&format!(
-                "{partial} cannot be gone on with: beginning again"
-            ));
+            context.complain(&format!("{partial} cannot be resumed: starting over"));
         }
         Ok(found)
     }
 
-    /// Whether a file that is whole, but for its name, is what is asked for.
+    /// Checks that a complete file without its final name is the requested stream.
     fn check_name(&self, asked: &Send) -> Result<(), Stop> {
         let mut file = &self.file;
         let at_start = file.seek(SeekFrom::Start(0));
@@ -148,7 +146,7 @@ impl Writing<'_> {
         }
     }
 
-    /// Has the stream, or the rest of one, written.
+    /// Writes the stream, or the rest of one.
     fn write(&self, asked: Send, cut: Option<Cut>, context: &mut Context) -> Result<(), Stop> {
         let cannot = |error: std::io::Error| self.failed(&error);
         let kept = cut.as_ref().map_or(0, |cut| cut.bytes);
@@ -182,7 +180,7 @@ impl Writing<'_> {
                 meter.set_total(kept + bytes);
             }
         });
-        // The end of the pipe: nobody else writes to it.
+        // Close our end of the pipe, the only one left, so that the thread sees its end.
         drop(output);
         let joined = joined.map(JoinHandle::join);
         drop(meter);
@@ -209,7 +207,7 @@ impl Writing<'_> {
         }
     }
 
-    /// What asks for the rest of a stream, if that is of what is asked for.
+    /// The request for the rest of a stream. An error if the file has a different stream.
     fn resuming(&self, asked: &Send, cut: &Cut) -> Result<Send, Stop> {
         let is_same = cut.token.to_name == asked.target.as_bytes()
             && cut.token.from_guid.is_some() == asked.from.is_some();
@@ -225,7 +223,7 @@ impl Writing<'_> {
         })
     }
 
-    /// Reads all that was written.
+    /// Reads the complete file and verifies it.
     fn verify(&self) -> Result<(), Stop> {
         let cannot = |error: std::io::Error| self.failed(&error);
         let length = self.file.metadata().map_err(cannot)?.len();
@@ -244,7 +242,7 @@ impl Writing<'_> {
     }
 }
 
-/// What joins the rest of a stream with its beginning.
+/// A thread that joins the rest of a stream to its beginning.
 struct Joining {
     thread: JoinHandle<Result<u64, StreamError>>,
     pipe: rustix::fd::OwnedFd,
@@ -266,7 +264,7 @@ impl Joining {
         Ok(Self { thread, pipe })
     }
 
-    /// The pipe is standard output now: what is left is the thread.
+    /// Drops the pipe, which is standard output now, and returns the thread.
     fn hand_over(self) -> JoinHandle<Result<u64, StreamError>> {
         self.thread
     }

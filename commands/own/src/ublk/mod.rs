@@ -1,4 +1,4 @@
-//! `cenote ublk`: volumes as disks of this machine.
+//! `cenote ublk`: volumes as block devices of this machine.
 
 mod status;
 
@@ -30,7 +30,7 @@ pub const COMMAND: Command = Command {
 
 fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     let operands = arguments.operands.iter();
-    // What is no text is no name of a volume.
+    // Operands that are not UTF-8 do not name a volume.
     let words: Vec<&str> = operands.map(|word| word.to_str().unwrap_or("?")).collect();
     match words.as_slice() {
         ["serve"] => usage("which volumes?"),
@@ -74,7 +74,7 @@ fn serve(volumes: &[&str], arguments: &Arguments, context: &mut Context) -> Outc
     Ok(code)
 }
 
-/// Prints where a disk is.
+/// Prints the path of a block device.
 fn print(disk: &UblkDisk, context: &mut Context) -> u8 {
     match &disk.link {
         Some(link) => {

@@ -10,7 +10,7 @@ use cenote_words::format::json::{Json, Object};
 use cenote_words::format::number::nicebytes;
 use cenote_words::format::table::{Column, table};
 
-/// Prints which volumes are disks of this machine, and which should be.
+/// Prints which volumes are block devices of this machine, and which should be.
 pub fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     let act = UblkAct::Status;
     let status = match context.ask(Request::Ublk { act }) {

@@ -1,4 +1,4 @@
-//! Copies what is no zeros between an image and a volume.
+//! Copies the non-zero data between an image and a volume.
 
 use crate::reading::stop::Stop;
 use cenote_words::progress::Progress;
@@ -6,34 +6,33 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes that are copied at once.
+/// Bytes per copy operation.
 const PIECE: u64 = 1 << 20;
-/// What is looked at for zeros.
+/// The granularity of the search for zeros.
 const HOLE: usize = 64 << 10;
-/// Pieces under way.
+/// Pieces copied in parallel.
 const THREADS: usize = 8;
 
-/// Why a copy ends that a signal stopped.
+/// The error of a copy that a signal stopped.
 pub const INTERRUPTED: &str = "interrupted by a signal";
 
-/// Fills a buffer from a place.
+/// Fills a buffer from an offset.
 pub type ReadAt<'a> = dyn Fn(u64, &mut [u8]) -> Result<(), String> + Sync + 'a;
-/// Writes bytes at a place.
+/// Writes bytes at an offset.
 pub type WriteAt<'a> = dyn Fn(u64, &[u8]) -> Result<(), String> + Sync + 'a;
 
-/// Copies what is no zeros, several pieces at once; the target is all zeros.
+/// Copies non-zero data, several pieces in parallel; the target must be all zeros.
 pub struct Copy<'a> {
     pub read: &'a ReadAt<'a>,
     pub write: &'a WriteAt<'a>,
-    /// Whether a signal ends it.
+    /// Set by a signal, which ends the copy.
     pub stop: &'a Stop,
 }
 
 impl Copy<'_> {
-    /// Bytes that were no zeros.
+    /// Returns the number of bytes that were copied.
     ///
-    /// # Errors
-    /// What failed first, or that a signal came.
+    /// The first failure, or that a signal arrived.
     pub fn run(
         &self,
         ranges: Vec<Range<u64>>,

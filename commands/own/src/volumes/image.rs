@@ -1,7 +1,7 @@
-//! `cenote volume import` and `export`: between a volume and an image.
+//! `cenote volume import` and `export`: copy between a volume and an image.
 //!
-//! Raw images are copied here, several pieces at once, and what is zero stays a hole. What has
-//! another format is left to `qemu-img`, which is a client of the daemon's NBD server then.
+//! Raw images are copied here, several pieces in parallel, and zeros stay holes. `qemu-img` copies
+//! other formats, as a client of the daemon's NBD server.
 
 use super::copy::{Copy, INTERRUPTED};
 use super::part::{PartFile, about, target};
@@ -24,16 +24,16 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// How often it is looked whether `qemu-img` has ended.
+/// How often to check whether `qemu-img` has ended.
 const POLL: std::time::Duration = std::time::Duration::from_millis(20);
-/// Bytes of what it complains about that are kept.
+/// How many bytes of its error output to keep.
 const SAID_MAX: u64 = 64 << 10;
-/// Bytes of a line of its progress that are kept.
+/// How many bytes of a progress line to keep.
 const LINE_MAX: usize = 64;
-/// Sizes of volumes are multiples of a block, whatever its size is.
+/// A multiple of every block size, as volumes need.
 const SIZE_UNIT: u64 = 1 << 20;
 
-/// Beginnings of images that are not raw, and what `qemu-img` calls them.
+/// Magic numbers of images that are not raw, and `qemu-img`'s names of their formats.
 const FORMATS: [(&[u8], &str); 5] = [
     (b"QFI\xfb", "qcow2"),
     (b"KDMV", "vmdk"),
@@ -50,7 +50,7 @@ fn style(arguments: &Arguments) -> Style {
     }
 }
 
-/// The format that was named.
+/// The format given by the user.
 fn named_format(arguments: &Arguments) -> Result<Option<String>, Stop> {
     match arguments.last("format").map(|word| word.to_str()) {
         None => Ok(None),
@@ -61,7 +61,7 @@ fn named_format(arguments: &Arguments) -> Result<Option<String>, Stop> {
     }
 }
 
-/// The format of an image by its beginning.
+/// The format of an image, by its magic number.
 fn recognized(file: &File) -> io::Result<&'static str> {
     let mut beginning = Vec::new();
     file.take(16).read_to_end(&mut beginning)?;
@@ -70,7 +70,7 @@ fn recognized(file: &File) -> io::Result<&'static str> {
     Ok(found.map_or("raw", |(_, format)| format))
 }
 
-/// Why `qemu-img` does not run.
+/// An error if `qemu-img` cannot be run.
 fn not_run(error: &io::Error) -> Stop {
     Stop::Failed(format!(
         "cannot run qemu-img: {error}. Images that are not raw need it; on Debian it is in the \
@@ -78,7 +78,7 @@ fn not_run(error: &io::Error) -> Stop {
     ))
 }
 
-/// What `qemu-img` knows of an image.
+/// `qemu-img`'s information about an image.
 fn information(path: &Path, format: &str) -> Result<String, Stop> {
     let mut command = Command::new("qemu-img");
     command
@@ -95,7 +95,7 @@ fn information(path: &Path, format: &str) -> Result<String, Stop> {
     }
 }
 
-/// The bytes of the disk in an image.
+/// The size of the disk in an image, in bytes.
 fn size_in(path: &Path, format: &str, file: &File) -> Result<u64, Stop> {
     if format == "raw" {
         let size = rustix::fs::seek(file, SeekFrom::End(0));
@@ -107,7 +107,7 @@ fn size_in(path: &Path, format: &str, file: &File) -> Result<u64, Stop> {
     size.ok_or_else(|| about(path, &"qemu-img does not say its size"))
 }
 
-/// Refuses an image that would bring in other files of this machine.
+/// Refuses an image that refers to other files of this machine.
 fn check_alone(path: &Path, file: &File, format: &str) -> Result<(), Stop> {
     if format == "raw" {
         return Ok(());
@@ -168,12 +168,12 @@ pub fn import(image: &str, volume: &str, arguments: &Arguments, context: &mut Co
     Ok(0)
 }
 
-/// Watches for signals, so that what was begun is undone.
+/// Watches for signals, so that an incomplete volume or image can be removed.
 fn watch() -> Result<Signal, Stop> {
     Signal::on_signals().map_err(|error| Stop::Failed(error.to_string()))
 }
 
-/// Destroys a new volume that has only a part of an image; what is to be said.
+/// Destroys a new volume whose import failed; returns the message.
 fn undone(volume: &str, error: Stop, context: &mut Context) -> Stop {
     let Stop::Failed(text) = error else {
         return error;
@@ -199,7 +199,7 @@ fn undone(volume: &str, error: Stop, context: &mut Context) -> Stop {
     })
 }
 
-/// An image that is read.
+/// An image to read.
 struct Source<'a> {
     path: &'a Path,
     file: &'a File,
@@ -208,7 +208,7 @@ struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Copies the image into a volume, all of whose other bytes are zeros then; bytes that were no
+    /// Copies the image into a volume and zeroes the rest of it. Returns how many bytes were not
     /// zeros.
     fn copy_to(
         &self,
@@ -219,7 +219,7 @@ impl Source<'_> {
     ) -> Result<u64, Stop> {
         let io = |error: DeviceError| Stop::Failed(error.to_string());
         if !is_new {
-            // Behind the image, too: the end of another disk is no part of this one.
+            // Also after the end of the image: old data must not remain there.
             device.zero(0, device.size()).map_err(io)?;
         }
         let progress = Progress::new(style, Some(self.size));
@@ -248,7 +248,7 @@ impl Source<'_> {
     }
 }
 
-/// The share of the work that `qemu-img -p` says is done, in per cent: `    (12.50/100%)`.
+/// The progress that `qemu-img -p` reports, in per cent: `    (12.50/100%)`.
 fn percent_in(line: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(line).ok()?.trim();
     let number = text.strip_prefix('(')?.strip_suffix("/100%)")?;
@@ -256,7 +256,7 @@ fn percent_in(line: &[u8]) -> Option<f64> {
     (0.0..=100.0).contains(&percent).then_some(percent)
 }
 
-/// Shows how far `qemu-img` is. It overwrites one line, which is no use in a log.
+/// Shows the progress of `qemu-img`. It overwrites one line, which is no use in a log.
 fn follow(output: impl Read, (progress, size): (&Progress, u64)) {
     let mut line = Vec::new();
     for byte in io::BufReader::new(output).bytes() {
@@ -274,7 +274,7 @@ fn follow(output: impl Read, (progress, size): (&Progress, u64)) {
     }
 }
 
-/// Has `qemu-img` convert an image of this size; a signal ends it.
+/// Runs `qemu-img convert` for an image of this size; a signal ends it.
 fn convert(
     options: &[&str],
     from_to: [&str; 2],
@@ -292,7 +292,8 @@ fn convert(
         scope.spawn(|| output.map(|output| follow(output, shown)));
         let reader = scope.spawn(|| {
             let Some(mut errors) = errors else { return };
-            // What it says is only shown: a part is enough, and the rest must not block it.
+            // The output is only shown, so a part is enough. Drain the rest, so that it cannot
+            // block.
             let _ = errors.by_ref().take(SAID_MAX).read_to_end(&mut said);
             let _ = io::copy(&mut errors, &mut io::sink());
         });
@@ -300,7 +301,7 @@ fn convert(
             match child.try_wait() {
                 Ok(Some(status)) => break Ok(status),
                 Ok(None) if signal.is_set() => {
-                    // It may have ended by itself.
+                    // It may have ended already.
                     let _ = child.kill();
                     break child.wait();
                 }
@@ -322,7 +323,7 @@ fn convert(
     }
 }
 
-/// Makes the volume, or checks one that is there; whether it was made.
+/// Creates the volume, or checks an existing one. Returns whether it is new.
 fn prepare(
     volume: &str,
     size: u64,
@@ -383,7 +384,7 @@ pub fn export(volume: &str, image: &str, arguments: &Arguments, context: &mut Co
         let copied = match format.as_str() {
             "raw" => export_raw(device.as_ref(), &part, &progress, &signal),
             format => {
-                // It has a lock of its own, which on network file systems is the same.
+                // qemu-img takes its own lock, which conflicts with ours on network file systems.
                 part.unlock();
                 let (uri, name) = (device.path().to_string_lossy(), part.path.to_string_lossy());
                 let words = ["-f", "raw", "-O", format];

@@ -1,4 +1,4 @@
-//! An image that is being made, under another name until it is complete.
+//! An image that is being written, under a temporary name until it is complete.
 
 use cenote_words::context::{Stop, failed};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
@@ -13,7 +13,8 @@ pub fn about(path: &Path, error: &dyn std::fmt::Display) -> Stop {
     Stop::Failed(format!("{}: {error}", path.display()))
 }
 
-/// Where an image is made that is called `path`: behind a link, and nowhere but in a file.
+/// The path of the image to create. Links are followed, and the target must be a regular file or
+/// new.
 pub fn target(path: PathBuf, is_forced: bool) -> Result<PathBuf, Stop> {
     let found = match fs::symlink_metadata(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(path),
@@ -30,7 +31,7 @@ pub fn target(path: PathBuf, is_forced: bool) -> Result<PathBuf, Stop> {
             "{} exists; use -f to overwrite it, or name another file",
             path.display()
         )),
-        // It would be replaced by a file of its name.
+        // The rename would replace it by a regular file.
         (false, _) => failed(format!(
             "{} is not a regular file, and export makes files. To copy a volume to a device, \
              serve it with 'cenote nbd serve' and use nbdcopy or qemu-img",
@@ -39,14 +40,14 @@ pub fn target(path: PathBuf, is_forced: bool) -> Result<PathBuf, Stop> {
     }
 }
 
-/// `IMAGE.part`, which only one export writes to.
+/// `IMAGE.part`, locked by one export.
 pub struct PartFile {
     pub path: PathBuf,
     pub file: File,
 }
 
 impl PartFile {
-    /// Makes the file, or takes one that an export left that was killed.
+    /// Creates the file, or reuses one that a killed export left.
     pub fn create(image: &Path) -> Result<Self, Stop> {
         let mut path = image.as_os_str().to_owned();
         path.push(".part");
@@ -56,13 +57,13 @@ impl PartFile {
         let file = File::from(opened.map_err(|error| about(&path, &error))?);
         let other = "another export writes to it; wait until it ends, or name another image";
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            // A file system without locks.
+            // `NOLCK` and so on: the file system has no locks.
             Ok(()) | Err(Errno::NOLCK | Errno::NOTSUP | Errno::NOSYS) => {}
             Err(Errno::WOULDBLOCK) => return Err(about(&path, &other)),
             Err(errno) => return Err(about(&path, &errno)),
         }
         let known = file.metadata().map_err(|error| about(&path, &error))?;
-        // The other one may have ended and renamed it before it was locked.
+        // The other export may have ended and renamed the file before we locked it.
         let named = fs::symlink_metadata(&path).map_err(|_| about(&path, &other))?;
         if !known.is_file() || (known.dev(), known.ino()) != (named.dev(), named.ino()) {
             return Err(about(&path, &other));
@@ -71,13 +72,13 @@ impl PartFile {
         Ok(Self { path, file })
     }
 
-    /// Lets another program lock the file.
+    /// Releases the lock, so that another program can lock the file.
     pub fn unlock(&self) {
-        // It was not locked where that is not possible.
+        // Fails only where the file system has no locks.
         let _ = flock(&self.file, FlockOperation::Unlock);
     }
 
-    /// Gives the image its name; it is durable then.
+    /// Gives the image its final name, durably.
     pub fn finish(self, image: &Path) -> Result<(), Stop> {
         let synced = self.file.sync_all();
         let renamed = synced.and_then(|()| fs::rename(&self.path, image));
@@ -93,7 +94,7 @@ impl PartFile {
 
     /// Removes the file.
     pub fn discard(self) {
-        // It may not even be there.
+        // It may not exist.
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -1,22 +1,22 @@
 //! Images whose contents are partly in other files.
 //!
-//! An image may name a backing file, a data file or extents, and `qemu-img` reads what it names,
-//! with the rights of whoever runs it. An image from elsewhere could so put any file of this
-//! machine into a volume that its sender then reads. So such images are refused, by their own
-//! headers, before `qemu-img` opens them.
+//! An image may name a backing file, a data file or extents. `qemu-img` reads these files with its
+//! user's rights. So an image from elsewhere could copy any file of this machine into a volume that
+//! its sender can read. Such images are refused, based on their headers, before `qemu-img` opens
+//! them.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Bytes of a header that are looked at.
+/// Bytes of a header to examine.
 const HEADER: usize = 80;
-/// Bytes of a vmdk's description that are looked at.
+/// Bytes of a vmdk's description to examine.
 const DESCRIPTION: usize = 64 << 10;
-/// Where a vmdk has its description, if its header does not say another place.
+/// The default offset of a vmdk's description.
 const DESCRIPTION_AT: u64 = 512;
 
-/// Up to `length` bytes from `offset` on, with zeros behind the end.
+/// Reads up to `length` bytes at `offset`; zeros after the end of the file.
 fn read(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
     let (mut bytes, mut done) = (vec![0; length], 0);
     while done < length {
@@ -36,7 +36,7 @@ fn number<const BYTES: usize>(header: &[u8], at: usize) -> [u8; BYTES] {
         .expect("it lies in the header")
 }
 
-/// What an image of this format has in other files, if anything.
+/// Which part of an image of this format is in other files, if any.
 pub fn other_files(file: &File, format: &str) -> io::Result<Option<&'static str>> {
     let header = read(file, 0, HEADER)?;
     let big = |at: usize| u64::from_be_bytes(number(&header, at));
@@ -63,7 +63,7 @@ pub fn other_files(file: &File, format: &str) -> io::Result<Option<&'static str>
             }
             Ok(None)
         }
-        // A description alone.
+        // Only a description, without data.
         _ if format == "vmdk" => Ok(Some("its extents")),
         _ => Ok(None),
     }
@@ -89,7 +89,7 @@ mod tests {
         bytes
     }
 
-    /// An image named a file of the host, and its contents were in the volume.
+    /// Previously, an image could name a file of the host and so import its contents.
     #[test]
     fn images_that_name_other_files_are_recognized() {
         let (two, three) = (&[0, 0, 0, 2][..], &[0, 0, 0, 3][..]);

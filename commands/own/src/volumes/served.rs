@@ -1,4 +1,4 @@
-//! Volumes that the daemon serves for one command, which is their client.
+//! Volumes that the daemon serves to one command as its client.
 
 use crate::nbd::address::uris;
 use cenote_control::model::{
@@ -11,17 +11,17 @@ use cenote_words::context::{Context, Outcome, Stop, failed, mismatch};
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a command's socket has behind the daemon's, before the number of its process.
+/// The suffix of a command's socket, between the daemon's path and the process number.
 const SUFFIX: &str = ".nbd.";
 
-/// Connections that one server takes, but for some that others may need, and those to one volume.
+/// Connections per server, minus some in reserve, and connections per volume.
 const CONNECTIONS_MAX: usize = 240;
 const CONNECTIONS: usize = 4;
 
-/// Volumes that are connected.
+/// The connected volumes.
 pub struct Served {
     pub devices: Vec<(String, Arc<NbdDevice>)>,
-    /// The socket that they are served on.
+    /// The socket on which they are served.
     address: String,
 }
 
@@ -34,17 +34,17 @@ fn ask(act: NbdAct, context: &mut Context) -> Result<Vec<NbdServer>, Stop> {
     }
 }
 
-/// The socket of one command, beside that of the daemon.
+/// The socket of one command, beside the daemon's.
 ///
-/// On the daemon's own server the volume would be there for others, too, and what another command
-/// or the user began to serve would end with this one.
+/// On the daemon's own server, other clients could use the volume, too. And ending this command
+/// would end what another command or the user serves there.
 fn socket_of(process: u32) -> String {
     let socket = socket_of_process();
     let socket = std::path::absolute(&socket).unwrap_or(socket);
     format!("{}{SUFFIX}{process}", socket.display())
 }
 
-/// The command whose socket this is.
+/// The process number of the command that owns a socket.
 fn process_of(address: &str) -> Option<u32> {
     let (start, process) = address.rsplit_once(SUFFIX)?;
     let process = process.parse().ok()?;
@@ -57,16 +57,16 @@ fn withdraw(address: String, context: &mut Context) -> Result<(), Stop> {
         force: true,
     };
     let request = Request::Nbd { act };
-    // The first one fails where the daemon was restarted since the last.
+    // The first request fails if the daemon has been restarted since the last one.
     let asked = context.ask(request.clone());
     match asked.or_else(|_| context.ask(request)) {
-        // It ended with its pool, or with the volume.
+        // It ended already, with its pool or volume.
         Ok(_) | Err(ControlError::Refused(Refusal::Nbd(NbdRefusal::NotServed { .. }))) => Ok(()),
         Err(error) => failed(error.to_string()),
     }
 }
 
-/// Ends what commands left that were killed.
+/// Ends the servers of killed commands.
 fn withdraw_left(context: &mut Context) -> Result<(), Stop> {
     for server in ask(NbdAct::Status, context)? {
         for address in server.addresses {
@@ -80,7 +80,7 @@ fn withdraw_left(context: &mut Context) -> Result<(), Stop> {
 }
 
 impl Served {
-    /// Has the daemon serve volumes, and connects to them.
+    /// Asks the daemon to serve volumes, and connects to them.
     pub fn begin(
         names: &[String],
         is_read_only: bool,
@@ -131,7 +131,8 @@ impl Served {
             let uri = uris
                 .first()
                 .ok_or("the daemon's NBD server has no address")?;
-            // QEMU's programs, which get the address of a single volume, do not know the option.
+            // Only with many volumes: QEMU's programs, which get the URI of a single volume, do not
+            // know the option.
             let uri = match connections < CONNECTIONS {
                 true => &format!("{uri}&connections={connections}"),
                 false => uri,
@@ -149,7 +150,7 @@ impl Served {
         Ok(())
     }
 
-    /// Makes everything durable, and has the daemon serve the volumes no longer.
+    /// Flushes all data and ends the server.
     pub fn end(self, context: &mut Context) -> Outcome {
         let mut failure = None;
         for (name, device) in self.devices {

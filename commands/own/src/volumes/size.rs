@@ -1,9 +1,9 @@
-//! How large a volume is.
+//! The size of a volume.
 
 use cenote_control::model::{ControlError, Depth, KindSet, Part, PropertySelection, Request};
 use cenote_words::context::{Context, Stop, failed};
 
-/// Whether a dataset is there, and its size if it is a volume.
+/// The size of a volume; `None` if the dataset does not exist.
 pub fn size_of(name: &str, context: &mut Context) -> Result<Option<u64>, Stop> {
     let mut found = None;
     let request = Request::DatasetList {

@@ -54,7 +54,7 @@ pub(super) fn recompress(words: &[String]) -> Outcome {
     finish(out)
 }
 
-/// The function of a value of the property `compression`, with a level if it takes one.
+/// The function for a value of the property `compression`, with a level if it takes one.
 fn target(name: &str, level: Option<i32>) -> Result<Target, Stop> {
     let invalid = || Stop::Failed(format!("Invalid compression type {name}."));
     let level_range = || Stop::Failed(format!("{name} has no level {}", level.unwrap_or(0)));
@@ -77,7 +77,7 @@ fn target(name: &str, level: Option<i32>) -> Result<Target, Stop> {
             Ok(level @ 1..=9) => gzip(level),
             _ => return Err(invalid()),
         },
-        // The levels of zstd are written as names, too: those of the property.
+        // zstd levels can also be part of the name, as in the property.
         Some(("zstd", digits)) => {
             let level = match digits.strip_prefix("fast-") {
                 Some(fast) => fast.parse::<i32>().map(|level| -level),

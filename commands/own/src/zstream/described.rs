@@ -1,17 +1,17 @@
-//! What describes `zstream`: its usage, its commands, its manual page.
+//! The description of `zstream`: its usage, its commands, its manual page.
 
 use cenote_words::command::Other;
 use cenote_words::manual::{Page, Roff, examples_section, exit_status};
 
-/// The section of the manual that it is in.
+/// Its manual section.
 const SECTION: u8 = 8;
 
-/// The name by which the program is called for this.
+/// The name under which the binary runs it.
 pub const NAME: &str = "zstream";
 /// An old name of `zstream dump`.
 pub const DUMP_NAME: &str = "zstreamdump";
 
-/// What describes it.
+/// The description.
 pub const OTHER: Other = Other {
     name: NAME,
     alias: DUMP_NAME,
@@ -19,7 +19,7 @@ pub const OTHER: Other = Other {
     page,
 };
 
-/// What a wrong command line and `help` print.
+/// Printed for a wrong command line and for `help`.
 pub const USAGE: &str = "\
 usage: zstream command args ...
 Available commands are:
@@ -48,7 +48,7 @@ pub const TOPICS: [(&str, &str); 5] = [
     ),
     (
         "recompress",
-        "Compress the blocks of a stream anew. -l: the level.",
+        "Recompress the blocks of a stream. -l: the level.",
     ),
     ("token", "Print what a resume token says."),
     (

@@ -1,4 +1,4 @@
-//! `zstream dump`: what is in a stream.
+//! `zstream dump`: prints the contents of a stream.
 
 use super::ends::{Outcome, Stop, finish, input, parse, stop};
 use cenote_stream::dump::{Options, dump};

@@ -1,30 +1,30 @@
-//! What the commands share: options, their input and output, and how they end.
+//! Shared code of the commands: options, input and output, and errors.
 
 use cenote_stream::StreamError;
 use cenote_words::getopt::{Grammar, Parsed};
 use std::error::Error;
 use std::io::{self, IsTerminal, Write};
 
-/// Why a command ends without having done what it should.
+/// Why a command ended early.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// Say this, if anything, then how the command is used.
+    /// Print this, if not empty, then the usage.
     Usage(String),
-    /// Say this.
+    /// Print this.
     Failed(String),
-    /// Nobody reads our output any more, who had enough of it.
+    /// The reader of our output has closed it.
     OutputClosed,
 }
 
 pub(super) type Outcome = Result<(), Stop>;
 
-/// Takes options apart.
+/// Parses options.
 pub(super) fn parse(letters: &'static str, words: &[String]) -> Result<Parsed, Stop> {
     let parsed = Grammar::letters(letters).parse(words);
     parsed.map_err(|error| Stop::Usage(error.to_string()))
 }
 
-/// Standard input, unless somebody sits there who is about to type.
+/// Standard input, unless it is a terminal.
 pub(super) fn input() -> Result<io::StdinLock<'static>, Stop> {
     let input = io::stdin().lock();
     match input.is_terminal() {
@@ -37,7 +37,7 @@ pub(super) fn input() -> Result<io::StdinLock<'static>, Stop> {
     }
 }
 
-/// Standard output, for bytes that no terminal understands.
+/// Standard output, unless it is a terminal: streams are binary.
 pub(super) fn output() -> Result<io::BufWriter<io::StdoutLock<'static>>, Stop> {
     let output = io::stdout().lock();
     match output.is_terminal() {
@@ -50,7 +50,7 @@ pub(super) fn output() -> Result<io::BufWriter<io::StdoutLock<'static>>, Stop> {
     }
 }
 
-/// What is said of a stream that cannot be read or written.
+/// The message for a stream that cannot be read or written.
 pub(super) fn stop(error: &StreamError) -> Stop {
     match error {
         StreamError::Write { source, .. } if source.kind() == io::ErrorKind::BrokenPipe => {
@@ -62,7 +62,7 @@ pub(super) fn stop(error: &StreamError) -> Stop {
     }
 }
 
-/// An error with what is behind it.
+/// An error with its sources.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut next = error.source();
@@ -74,7 +74,7 @@ pub fn chain(error: &dyn Error) -> String {
     text
 }
 
-/// Writes out what is buffered.
+/// Flushes buffered output.
 pub(super) fn finish(mut output: impl Write) -> Outcome {
     let flushed = output.flush();
     flushed.map_err(|source| stop(&StreamError::Write { offset: 0, source }))

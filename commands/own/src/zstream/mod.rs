@@ -1,7 +1,7 @@
-//! `zstream`: the command of OpenZFS that looks into send streams and changes them.
+//! `zstream`: OpenZFS's command to examine and change send streams.
 //!
-//! Its words, its output and its messages are OpenZFS's; so are exit codes, except that a stream
-//! which is damaged or cut gives 1 where OpenZFS's program says 0, since scripts cannot tell
+//! Its command line, output and messages are OpenZFS's, and so are exit codes, with one exception.
+//! A damaged or truncated stream gives 1 where OpenZFS gives 0, because scripts could not notice it
 //! otherwise. It needs neither a pool nor a daemon.
 
 mod change;
@@ -18,7 +18,7 @@ use ends::Stop;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-/// The commands, as a wrong word may mean them.
+/// The commands, for suggestions.
 fn known() -> impl Iterator<Item = &'static str> {
     TOPICS.iter().map(|(name, _)| *name).chain(["help"])
 }

@@ -1,4 +1,4 @@
-//! `zstream token`: what a resume token says.
+//! `zstream token`: prints the contents of a resume token.
 
 use super::ends::{Outcome, Stop, finish, stop};
 use cenote_dsl::resume_token::list_from_text;

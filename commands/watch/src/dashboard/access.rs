@@ -1,18 +1,18 @@
-//! Who may do what.
+//! Access control.
 //!
-//! Anybody who reaches the port may look, as any user of the machine may look at the daemon.
-//! Whoever comes by the unix socket is the daemon's user or root, and may also read what is
-//! private: command lines, events, addresses. Whoever has given the token may do both, and may
-//! act.
+//! Every client that reaches the port may view the dashboard, as every local user may query the
+//! daemon. Requests on the unix socket come from the daemon's user or root. They may also read
+//! private data: command lines, events, addresses. A client that has logged in with the token may
+//! also act.
 //!
-//! The token is compared by its digest, so that neither its length nor its beginning shows in the
-//! time. A login makes a session: 32 random bytes in a cookie that no script reads and that no
-//! other site sends along (`HttpOnly`, `SameSite=Strict`), and another 32 that each form carries.
-//! Both are forgotten after twelve hours, or when the daemon ends. Wrong tokens are slowed down
-//! for all.
+//! The token is compared by its digest, so that the time reveals neither its length nor its
+//! beginning. A login creates a session: 32 random bytes in a cookie, and another 32 in each form.
+//! Scripts cannot read the cookie, and other sites' requests do not send it (`HttpOnly`,
+//! `SameSite=Strict`). A session ends after twelve hours, or with the daemon. Logins with wrong
+//! tokens are rate-limited, for all clients together.
 //!
-//! A page of another site can make a browser look up a name of its own and reach a loopback address
-//! with it (DNS rebinding). So a server that listens on loopback answers only to names of it.
+//! A page of another site can make a browser resolve the site's own name to a loopback address (DNS
+//! rebinding). So a server on a loopback address answers only to names of the loopback.
 
 use std::fs;
 use std::net::IpAddr;
@@ -27,18 +27,18 @@ use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-/// The cookie.
+/// The cookie's name.
 const COOKIE: &str = "cenote_session";
 /// How long a session lasts.
 const LIFETIME: Duration = Duration::from_secs(12 * 3600);
-/// Sessions at once; the oldest makes room.
+/// The maximum number of sessions; a new one replaces the oldest.
 const SESSIONS_MAX: usize = 64;
-/// Wrong tokens that are taken in [`WRONG_PERIOD`].
+/// How many wrong tokens are accepted in [`WRONG_PERIOD`].
 const WRONG_MAX: usize = 10;
 const WRONG_PERIOD: Duration = Duration::from_secs(60);
-/// The least characters of a token: 128 bits as hexadecimal digits are 32.
+/// The minimum length of a token: 128 bits have 32 hexadecimal digits.
 const TOKEN_MIN: usize = 16;
-/// The longest file with a token.
+/// The maximum size of a token file.
 const TOKEN_FILE_MAX: u64 = 4096;
 
 /// The SHA-256 of a secret.
@@ -49,45 +49,45 @@ fn fingerprint(secret: &[u8]) -> Fingerprint {
 }
 
 struct Session {
-    /// Of the cookie's value.
+    /// The fingerprint of the cookie's value.
     cookie: Fingerprint,
-    /// What forms carry.
+    /// The secret in the session's forms.
     form: String,
     begun: Instant,
 }
 
-/// Who makes a request.
+/// The rights of a request's sender.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Visitor {
-    /// Whether they may read what is private.
+    /// Whether they may read private data.
     pub is_owner: bool,
-    /// What their forms carry, once they have logged in.
+    /// The secret in their forms, if they have logged in.
     pub form: Option<String>,
-    /// Whether they could log in.
+    /// Whether logging in is possible.
     pub can_log_in: bool,
 }
 
 /// Why a login fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LoginError {
-    /// There is no token to log in with.
+    /// The daemon has no token.
     NoToken,
-    /// It is another one.
+    /// The token is wrong.
     Wrong,
-    /// There were too many wrong ones.
+    /// There were too many wrong tokens.
     TooMany,
-    /// No random bytes are to be had.
+    /// The system has no random bytes.
     NoRandom,
 }
 
-/// Sessions, and what makes them.
+/// The sessions, and the token to create them.
 pub struct Access {
     token: Option<Fingerprint>,
     sessions: Mutex<Vec<Session>>,
     wrong: Mutex<Vec<Instant>>,
 }
 
-/// Reads the token of a file: its first line.
+/// Reads a token: the first line of a file.
 pub fn read_token(path: &Path) -> Result<Zeroizing<String>, String> {
     let shown = path.display();
     let refused = |why: String| format!("--dashboard-token-file {shown}: {why}");
@@ -120,7 +120,7 @@ fn random() -> Option<String> {
 }
 
 impl Access {
-    /// With a token, or without one: then nobody can log in.
+    /// Without a token, logging in is not possible.
     pub fn new(token: Option<&str>) -> Self {
         Self {
             token: token.map(|token| fingerprint(token.as_bytes())),
@@ -129,7 +129,8 @@ impl Access {
         }
     }
 
-    /// Who makes this request. Those who came by the unix socket are owners without a session.
+    /// The rights of the request's sender. On the unix socket every client is an owner, without a
+    /// session.
     pub fn visitor(&self, request: &PageRequest, by_socket: bool) -> Visitor {
         let cookie = cookie_of(request).map(|value| fingerprint(value.as_bytes()));
         let mut sessions = self.sessions.lock().unwrap_or_else(PoisonError::into_inner);
@@ -145,7 +146,7 @@ impl Access {
         }
     }
 
-    /// Whether a form was made for this visitor.
+    /// Whether the form was created for this visitor.
     pub fn has_form(visitor: &Visitor, given: &str) -> bool {
         let Some(form) = &visitor.form else {
             return false;
@@ -154,7 +155,7 @@ impl Access {
         form.ct_eq(&given).into()
     }
 
-    /// Begins a session: the value of `Set-Cookie`.
+    /// Creates a session; returns the value of `Set-Cookie`.
     pub fn log_in(&self, token: &str) -> Result<String, LoginError> {
         let expected = self.token.ok_or(LoginError::NoToken)?;
         {
@@ -186,7 +187,7 @@ impl Access {
         ))
     }
 
-    /// Ends the session of a request: the value of `Set-Cookie`.
+    /// Ends the session of a request; returns the value of `Set-Cookie`.
     pub fn log_out(&self, request: &PageRequest) -> String {
         if let Some(value) = cookie_of(request) {
             let cookie = fingerprint(value.as_bytes());
@@ -197,7 +198,7 @@ impl Access {
     }
 }
 
-/// The session's cookie. HTTP/2 may have a header for each one (RFC 9113, 8.2.3).
+/// The session's cookie. HTTP/2 may have one header per cookie (RFC 9113, 8.2.3).
 fn cookie_of(request: &PageRequest) -> Option<&str> {
     let headers = request.headers.iter();
     let cookies = headers.filter(|(name, _)| name == "cookie");
@@ -208,7 +209,7 @@ fn cookie_of(request: &PageRequest) -> Option<&str> {
     })
 }
 
-/// Whether a `Host` header names this machine's loopback: `localhost`, or an address of it.
+/// Whether a `Host` header names this machine's loopback: `localhost` or a loopback address.
 pub fn is_loopback_host(host: &str) -> bool {
     let name = match host.strip_prefix('[') {
         Some(rest) => rest.split(']').next().unwrap_or_default(),
@@ -261,7 +262,7 @@ mod tests {
             .headers
             .push(("cookie".to_owned(), cookie.to_owned()));
         assert!(access.visitor(&several, false).is_owner);
-        // The secret of forms is no cookie.
+        // The secret of forms does not work as a cookie.
         let other = request(&format!("cenote_session={form}"));
         assert!(!access.visitor(&other, false).is_owner);
         access.log_out(&own);

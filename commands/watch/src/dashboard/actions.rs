@@ -1,7 +1,7 @@
-//! What can be done from the dashboard: scrubs, clearing errors, snapshots; and nothing else.
+//! The dashboard's actions: scrubs, clearing errors, snapshots. There are no others.
 //!
-//! A form becomes one request of [`control`](cenote_control), which the daemon carries out as it
-//! would for its own user, with the command that does the same in the pool's history.
+//! A form becomes one [`control`](cenote_control) request. The daemon executes it as for its own
+//! user, and records the equivalent command in the pool's history.
 
 use cenote_control::model::{
     Access as Class, Change, ControlError, Request, Response, ScanCommand, SnapshotChange,
@@ -10,18 +10,18 @@ use cenote_control::model::{
 use super::layout::field;
 use super::recorder::Asker;
 
-/// An action that a form asks for.
+/// An action that a form requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Action {
-    /// The pool, whose page is shown next.
+    /// The pool, whose page is shown afterwards.
     pub pool: String,
-    /// What is to be changed.
+    /// The change.
     change: Change,
-    /// The command that does the same.
+    /// The equivalent command.
     command: String,
 }
 
-/// Reads a form; why not, in words.
+/// Parses a form. The error is a message for the user.
 pub fn read(body: &str) -> Result<Action, String> {
     let given = |name: &str| field(body, name).filter(|value| !value.is_empty());
     let pool = given("pool").ok_or("the form names no pool")?;
@@ -81,13 +81,13 @@ fn scan(pool: &str, command: ScanCommand) -> Change {
     }
 }
 
-/// Does it: what is to be said about it.
+/// Performs the action; returns a message for the user.
 pub fn carry_out(action: &Action, asker: &Asker<'_>) -> Result<String, ControlError> {
     let request = Request::Change {
         change: action.change.clone(),
         command: action.command.clone(),
     };
-    // What is no change would be carried out without a note in the history.
+    // A request that is not a change would leave no record in the history.
     assert_eq!(request.access(), Class::Change, "{}", action.command);
     match asker.ask(request, |_| {})? {
         Response::Failures { failures, .. } => match failures.into_iter().next() {

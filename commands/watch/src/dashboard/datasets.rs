@@ -1,4 +1,4 @@
-//! The datasets of a pool: their space as a picture, and a table with what the cache does for them.
+//! The datasets of a pool: a picture of their space, and a table with their cache hits.
 
 use std::collections::HashMap;
 
@@ -14,9 +14,9 @@ use super::recorder::Asker;
 use cenote_words::context::mismatch;
 use cenote_words::format::number::{counted, nicebytes, ratio};
 
-/// Datasets on a page.
+/// Datasets per page.
 const PAGE: usize = 200;
-/// Rectangles of the picture; the rest is one.
+/// Rectangles in the picture; the last one is for all remaining datasets.
 const PLACES_MAX: usize = 40;
 
 const PROPERTIES: [&str; 9] = [
@@ -54,16 +54,16 @@ fn datasets(pool: &str, asker: &Asker<'_>) -> Result<Vec<Dataset>, ControlError>
     }
 }
 
-/// What the cache does for a dataset, since the pool was imported.
+/// A dataset's use of the cache since the pool was imported.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cached {
     bytes: u64,
-    /// Lookups of its readers, and those of them that were found in memory.
+    /// Lookups of its readers, and how many of them were hits.
     lookups: u64,
     hits: u64,
 }
 
-/// It, by the names of datasets.
+/// The cache use of each dataset, by name.
 fn cached(pool: &str, asker: &Asker<'_>) -> Result<HashMap<String, Cached>, ControlError> {
     let names = vec!["cenote_dataset_cache_".to_owned()];
     let mut figures = Figures::default();
@@ -102,7 +102,7 @@ fn bytes(row: &Dataset, name: &str) -> u64 {
     value.unwrap_or(0)
 }
 
-/// What a dataset takes itself, without those below it.
+/// The space used by a dataset itself, without its descendants.
 fn own(row: &Dataset) -> u64 {
     ["usedbydataset", "usedbysnapshots", "usedbyrefreservation"]
         .map(|name| bytes(row, name))
@@ -142,7 +142,7 @@ pub fn page(pool: &str, query: Option<&str>, asker: &Asker<'_>) -> Result<Markup
     })
 }
 
-/// A treemap of what datasets take themselves.
+/// A treemap of the space that datasets themselves use.
 fn picture(pool: &str, rows: &[Dataset]) -> Markup {
     let mut sizes: Vec<(String, u64)> = rows
         .iter()
@@ -193,7 +193,7 @@ fn picture(pool: &str, rows: &[Dataset]) -> Markup {
     }
 }
 
-/// Whether a text of 15 units finds room: a character takes some 9 of them.
+/// Whether a text of 15 units height fits: a character is about 9 units wide.
 fn fits(text: &str, place: &Place) -> bool {
     place.height > 28.0 && text.chars().count() as f64 * 9.0 < place.width - 12.0
 }

@@ -1,8 +1,8 @@
 //! Graphs and pictures of space as SVG.
 //!
-//! Lines are drawn in a box of fixed units that the page stretches; words stand outside of it, in
-//! HTML, so that they keep their size on any screen. What a picture shows is said in its label, and
-//! the figures are in the caption or in a table beside it.
+//! Lines are drawn in a box of fixed units that the page stretches. Text is outside of it, in HTML,
+//! so that it keeps its size on any screen. The label describes the picture, and the figures are in
+//! the caption or in an adjacent table.
 
 use maud::{Markup, html};
 
@@ -15,16 +15,16 @@ use cenote_words::format::number::{nicebytes, nicenum};
 pub const STEPS: usize = 240;
 const HEIGHT: f32 = 100.0;
 
-/// What is counted.
+/// The unit of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Things in a second.
+    /// Operations per second.
     Operations,
-    /// Bytes in a second.
+    /// Bytes per second.
     BytesRate,
     /// Bytes.
     Bytes,
-    /// Per cent: the graph ends at 100.
+    /// Per cent: the graph's maximum is 100.
     Percent,
 }
 
@@ -47,9 +47,9 @@ impl Unit {
 /// A line of a graph.
 #[derive(Clone, Copy, Debug)]
 pub struct Curve {
-    /// What it is called.
+    /// The legend.
     pub name: &'static str,
-    /// Which values.
+    /// The values.
     pub series: Series,
 }
 
@@ -57,17 +57,17 @@ pub struct Curve {
 pub struct Graph<'a> {
     /// Its heading.
     pub title: &'a str,
-    /// Its lines, two at most.
+    /// Its lines, at most two.
     pub curves: &'a [Curve],
-    /// What is counted.
+    /// The unit.
     pub unit: Unit,
-    /// Where time begins and ends, in words.
+    /// The labels of the start and the end of time.
     pub ends: (String, String),
-    /// The same in seconds since 1970.
+    /// The start and the end in seconds since 1970.
     pub times: (u64, u64),
 }
 
-/// What each step has, in words, for the script that shows what is under the pointer.
+/// The text for each step, for the script that shows the values under the pointer.
 fn values_in_words(graph: &Graph<'_>, steps: &[Option<Values>]) -> String {
     let (from, until) = graph.times;
     let width = u128::from(until.saturating_sub(from));
@@ -102,7 +102,7 @@ fn summary(steps: &[Option<Values>], curve: Curve) -> Option<[f32; 3]> {
     Some([(sum / known.len() as f64) as f32, most, last])
 }
 
-/// The line of a curve: a stroke for each run of steps that have a value.
+/// The path of a curve: a stroke for each run of steps with values.
 fn path(steps: &[Option<Values>], curve: Curve, top: f32) -> String {
     let mut path = String::new();
     let mut is_open = false;
@@ -191,7 +191,7 @@ fn curve_class(place: usize) -> &'static str {
     }
 }
 
-/// A bar that is filled so far. What it says must stand beside it.
+/// A progress bar. Its value must be in an adjacent text.
 pub fn bar(part: u64, total: u64) -> Markup {
     let filled = match total {
         0 => 0.0,
@@ -200,7 +200,7 @@ pub fn bar(part: u64, total: u64) -> Markup {
     stack(&[("own", filled)])
 }
 
-/// A bar of several parts, each in per cent of its width.
+/// A bar of several parts, each in per cent of the bar's width.
 pub fn stack(parts: &[(&'static str, f64)]) -> Markup {
     let mut places = Vec::new();
     let mut x = 0.0;
@@ -258,7 +258,7 @@ pub fn treemap(sizes: &[u64], area: Place) -> Vec<Place> {
     places
 }
 
-/// How far from a square the worst of a row is.
+/// How far the worst rectangle of a row is from a square.
 fn worst(row: &[f64], side: f64) -> f64 {
     let sum: f64 = row.iter().sum();
     let depth = (sum / side).max(1e-12);
@@ -269,7 +269,7 @@ fn worst(row: &[f64], side: f64) -> f64 {
     row.iter().map(ratio).fold(0.0, f64::max)
 }
 
-/// Puts a row along the shorter side; what is left of the area.
+/// Places a row along the shorter side; returns the remaining area.
 fn lay(row: &[f64], rest: Place, places: &mut Vec<Place>) -> Place {
     let sum: f64 = row.iter().sum();
     let is_column = rest.width >= rest.height;

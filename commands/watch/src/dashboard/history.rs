@@ -1,10 +1,11 @@
-//! What pools did: a day in memory in steps of 10 seconds, a year on disk in steps of 5 minutes.
+//! The activity of pools: a day in memory in steps of 10 seconds, a year on disk in steps of 5
+//! minutes.
 //!
-//! On disk each pool has a ring of records of one size, `history/GUID.ring` in the daemon's state
-//! directory. A record stands at the place that its time names, so the file is as large as a year
-//! at most, needs no index, and nothing is ever moved. Each record is written with one call and
-//! bears a checksum: one that is torn, or is of an earlier year, counts as absent. So a daemon that
-//! is killed loses the steps that it had not written, and nothing else.
+//! On disk each pool has a ring of fixed-size records, `history/GUID.ring` in the daemon's state
+//! directory. The time of a record determines its position. So the file never exceeds a year, needs
+//! no index, and records never move. Each record is written with one call and has a checksum. A
+//! torn record, or one of an earlier year, counts as absent. So a killed daemon loses only the
+//! steps that it had not written.
 //!
 //! ```text
 //!         0            16       24      28      32                40
@@ -14,8 +15,8 @@
 //! ```
 //!
 //! All of it is little-endian. `check` is the beginning of the SHA-256 of the guid and the record.
-//! A number that was not known is a NaN. Files of pools that have not been here for longest are
-//! removed when there are more than [`FILES_MAX`].
+//! An unknown number is a NaN. If there are more than [`FILES_MAX`] files, those of the pools that
+//! were absent longest are removed.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::{self, File, OpenOptions};
@@ -34,15 +35,15 @@ const DAY_POINTS: usize = 8640;
 const THIN_STEP: u64 = 300;
 /// Records of a pool on disk: 366 days.
 const SLOTS: u64 = 366 * 86_400 / THIN_STEP;
-/// Pools that are remembered at once.
+/// Maximum number of pools in memory.
 const POOLS_MAX: usize = 32;
-/// Files that are kept: 64 of 4.2 MB.
+/// Maximum number of files: 64 of 4.2 MB.
 const FILES_MAX: usize = 64;
 /// Bytes of the head, and of each record.
 const RECORD: usize = 40;
 const MAGIC: &[u8; 16] = b"cenote history 1";
 
-/// What is remembered.
+/// The recorded values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Series {
     /// Blocks read in a second.
@@ -86,7 +87,7 @@ pub struct History {
 }
 
 impl History {
-    /// A history that keeps its year in this directory; without one it has its day only.
+    /// A history that stores its year in this directory; without one it has only a day.
     pub fn new(directory: Option<PathBuf>) -> Self {
         Self {
             directory,
@@ -94,8 +95,8 @@ impl History {
         }
     }
 
-    /// Adds what pools did up to this time: names, guids and values. Pools that are not among them
-    /// leave the memory; their files stay.
+    /// Adds a point: names, guids and values of pools. Other pools are removed from memory; their
+    /// files stay.
     pub fn add(&self, time: u64, fresh: &[(String, u64, Values)]) {
         let mut written = Vec::new();
         {
@@ -116,13 +117,13 @@ impl History {
                 }));
             }
         }
-        // The disk may be slow: readers do not wait for it.
+        // Not under the lock: readers must not wait for a slow disk.
         for (guid, point) in written {
             self.write(guid, &point);
         }
     }
 
-    /// Writes what there is of the steps that are not over: the next daemon continues.
+    /// Writes the incomplete steps, so that the next daemon can continue them.
     pub fn finish(&self) {
         let unfinished: Vec<(u64, Point)> = {
             let pools = self.pools.lock().unwrap_or_else(PoisonError::into_inner);
@@ -147,8 +148,7 @@ impl History {
         }
     }
 
-    /// What a pool did from a time on, in this many steps until another; a step without a figure
-    /// is absent.
+    /// The activity of a pool between two times, in this many steps; a step without data is `None`.
     pub fn steps(&self, pool: &str, from: u64, until: u64, steps: usize) -> Vec<Option<Values>> {
         let mut thin = Vec::new();
         let (guid, recent) = {
@@ -164,7 +164,7 @@ impl History {
         if from + THIN_STEP < begin
             && let Some(directory) = &self.directory
         {
-            // A file that cannot be read is the same as none: a gap.
+            // An unreadable file counts as empty: the graph has a gap.
             thin = read(directory, guid, from, begin.saturating_sub(1)).unwrap_or_default();
         }
         let width = (until - from).max(1);
@@ -177,7 +177,7 @@ impl History {
             }
         };
         for point in thin {
-            // It is the mean of all of its step.
+            // The point is the mean of its whole step.
             let last = point.time + THIN_STEP - 1;
             put(point.time, last.min(begin.saturating_sub(1)), point.values);
         }
@@ -190,9 +190,9 @@ impl History {
 }
 
 impl PoolHistory {
-    /// Adds a point. When a step of the disk is over, that is due to be written.
+    /// Adds a point. Returns the step for the disk if it is complete.
     fn add(&mut self, point: Point) -> Option<(u64, Point)> {
-        // The clock was set back: what it says twice counts once.
+        // If the clock was set back, new points replace the old ones of the same time.
         while self.day.back().is_some_and(|last| last.time >= point.time) {
             self.day.pop_back();
         }
@@ -208,7 +208,7 @@ impl PoolHistory {
         due
     }
 
-    /// What the disk has of a step, which is the last one.
+    /// The mean of the last step, for the disk.
     fn thin(&self, step: u64) -> Option<Point> {
         let own = self.day.iter().rev();
         let own = own.take_while(|point| point.time / THIN_STEP == step);
@@ -219,7 +219,7 @@ impl PoolHistory {
     }
 }
 
-/// The mean of what is known of each number; none if there is nothing.
+/// The mean of the known values of each number; `None` if there are no points.
 fn mean(all: &[Values]) -> Option<Values> {
     if all.is_empty() {
         return None;
@@ -267,7 +267,7 @@ fn encode(guid: u64, point: &Point) -> [u8; RECORD] {
     bytes
 }
 
-/// A record, if it is whole.
+/// A record, if its checksum is correct.
 fn decode(guid: u64, bytes: &[u8; RECORD]) -> Option<Point> {
     if check(guid, &bytes[..36]) != bytes[36..] {
         return None;
@@ -322,11 +322,11 @@ fn check_head(file: &File, guid: u64, path: &Path) -> io::Result<()> {
     let path = path.display();
     Err(io::Error::new(
         io::ErrorKind::InvalidData,
-        format!("{path} is no history that this version writes; move it away to begin anew"),
+        format!("{path} is not a history of this version; move it away to start a new one"),
     ))
 }
 
-/// Removes the files that were written longest ago, so that one more finds room.
+/// Removes the oldest files to make room for one more.
 fn make_room(directory: &Path) -> io::Result<()> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -343,7 +343,7 @@ fn make_room(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The records from a time to another.
+/// The records between two times.
 fn read(directory: &Path, guid: u64, from: u64, until: u64) -> io::Result<Vec<Point>> {
     let path = file_of(directory, guid);
     let file = File::open(&path)?;
@@ -354,13 +354,13 @@ fn read(directory: &Path, guid: u64, from: u64, until: u64) -> io::Result<Vec<Po
     let mut points = Vec::new();
     let mut step = first;
     while step <= until / THIN_STEP {
-        // To the end of the file, and then from its beginning.
+        // To the end of the ring, and then from its beginning.
         let run = (until / THIN_STEP - step + 1).min(SLOTS - step % SLOTS);
         let mut bytes = vec![0; run as usize * RECORD];
         let length = read_at(&file, &mut bytes, place_of(step * THIN_STEP))?;
         let (records, _) = bytes[..length].as_chunks::<RECORD>();
         let whole = records.iter().filter_map(|record| decode(guid, record));
-        // What stands there may be of the year before.
+        // Old positions may still have records of the previous year.
         points.extend(whole.filter(|point| (from..=until).contains(&point.time)));
         step += run;
     }
@@ -368,7 +368,7 @@ fn read(directory: &Path, guid: u64, from: u64, until: u64) -> io::Result<Vec<Po
     Ok(points)
 }
 
-/// Reads what there is: the file ends with the last record that was written.
+/// Reads up to the end of the file: it ends with the last record written so far.
 fn read_at(file: &File, bytes: &mut [u8], place: u64) -> io::Result<usize> {
     let mut length = 0;
     while length < bytes.len() {
@@ -414,7 +414,7 @@ mod tests {
         assert_eq!(history.steps("other", from, from + 40, 2), [None, None]);
     }
 
-    /// Killed at any moment: what was written is there again, the rest is a gap.
+    /// If the daemon is killed at any moment, written records survive and the rest is a gap.
     #[test]
     fn a_year_outlives_the_daemon() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -440,7 +440,8 @@ mod tests {
         assert!(size <= (SLOTS + 1) * RECORD as u64, "{size}");
     }
 
-    /// The unfinished step was lost, and a step of the disk was a dot in the graph of an hour.
+    /// Previously, the incomplete step was lost, and a step from the disk was a single dot in an
+    /// hour's graph.
     #[test]
     fn an_hour_has_no_gap_over_a_restart() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -479,7 +480,7 @@ mod tests {
                 .expect("read")
                 .is_empty()
         );
-        // The same place a year later.
+        // The same position one year later.
         write(place, 7, &point(START + year, 3.0)).expect("written");
         let found = read(place, 7, START, START + year).expect("read");
         let times: Vec<u64> = found.iter().map(|point| point.time).collect();

@@ -1,4 +1,4 @@
-//! What all pages have: the frame, words for states, tables, links.
+//! The common parts of all pages: the frame, state labels, tables, links.
 
 use cenote_advisor::{Finding, Severity};
 use maud::{DOCTYPE, Markup, html};
@@ -7,8 +7,7 @@ use super::super::top::table::Tone;
 use super::access::Visitor;
 use cenote_words::format::date::{Form, date};
 
-/// The pages that can be reached from everywhere: their paths, names, and whether they are for
-/// owners only.
+/// The pages in the navigation: their paths, names, and whether only owners may see them.
 const PLACES: [(&str, &str, bool); 4] = [
     ("/", "Overview", false),
     ("/caches", "Caches", false),
@@ -75,7 +74,7 @@ pub fn page(title: &str, path: &str, visitor: &Visitor, body: Markup) -> Markup 
     }
 }
 
-/// The class of a tone.
+/// The CSS class of a tone.
 pub fn class_of(tone: Tone) -> &'static str {
     match tone {
         Tone::Plain => "plain",
@@ -85,12 +84,12 @@ pub fn class_of(tone: Tone) -> &'static str {
     }
 }
 
-/// A word that says how something is.
+/// A word for a state.
 pub fn state(word: &str, tone: Tone) -> Markup {
     html! { span.state.(class_of(tone)) { (word) } }
 }
 
-/// What somebody should know of a pool, the worst first.
+/// The findings about a pool, the worst first.
 pub fn findings(found: &[Finding]) -> Markup {
     let class = |severity: Severity| match severity {
         Severity::Note => "good",
@@ -158,8 +157,7 @@ pub fn moment(seconds: u64) -> String {
     date(seconds, Form::Ctime, &zone())
 }
 
-/// A text as part of a path or query: everything but letters, digits and `-_.~` is written as `%`
-/// with two digits.
+/// Percent-encodes a text for a path or query: everything but letters, digits and `-_.~`.
 pub fn encoded(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {
@@ -173,7 +171,7 @@ pub fn encoded(text: &str) -> String {
     encoded
 }
 
-/// The reverse, also of `+` for a blank in forms; `None` if that is no text.
+/// Decodes percent-encoding, in forms also `+` for a space; `None` if the result is not UTF-8.
 pub fn decoded(text: &str, is_form: bool) -> Option<String> {
     let mut bytes = Vec::new();
     let mut rest = text.bytes();
@@ -198,7 +196,7 @@ pub fn field(text: &str, name: &str) -> Option<String> {
     decoded(value, true)
 }
 
-/// Where a pool's page is.
+/// The path of a pool's page.
 pub fn pool_path(pool: &str) -> String {
     format!("/pool/{}", encoded(pool))
 }
@@ -236,7 +234,7 @@ mod tests {
         );
     }
 
-    /// What a colour is on: text needs 4.5 to 1, lines and areas 3 to 1 (WCAG 2.2, AA).
+    /// Contrast: text needs 4.5 to 1, lines and areas 3 to 1 (WCAG 2.2, AA).
     #[test]
     fn contrast_is_enough_in_light_and_dark() {
         let css = include_str!("style.css");
@@ -269,7 +267,7 @@ mod tests {
         );
     }
 
-    /// The relation of two colours' luminances.
+    /// The contrast ratio of two colours.
     fn contrast(one: u32, other: u32) -> f64 {
         let part = |colour: u32, shift: u32| {
             let value = f64::from((colour >> shift) & 0xff) / 255.0;

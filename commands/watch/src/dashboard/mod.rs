@@ -1,12 +1,12 @@
-//! The dashboard: what the daemon does, as pages for a browser.
+//! The dashboard: the daemon's activity as pages for a browser.
 //!
-//! [`recorder`] looks at the daemon every ten seconds and [`history`] remembers; pages are made of
-//! that and of the daemon's answers when somebody asks for them, whole, on the server. They work
-//! without a script; `refresh.js` only replaces their contents. Nothing is fetched from elsewhere,
-//! and the headers of each answer forbid it. [`access`] says who may see and do what, [`actions`]
-//! what can be done.
+//! [`recorder`] samples the daemon every ten seconds, and [`history`] stores the samples. Each
+//! request for a page renders it on the server, from the samples and the daemon's answers. The
+//! pages work without scripts; `refresh.js` only replaces their contents. Pages load nothing from
+//! other servers, and the headers of each answer forbid it. [`access`] decides the rights of each
+//! visitor, and [`actions`] performs the changes.
 //!
-//! All HTML is made by `maud`, which escapes what is put in.
+//! `maud` generates all HTML and escapes its data.
 
 mod access;
 mod actions;
@@ -38,16 +38,16 @@ use layout::{decoded, field, page};
 use recorder::{Asker, Recorder};
 
 const HTML: &str = "text/html; charset=utf-8";
-/// What a browser may do with a page: nothing from elsewhere, no inline script or style.
+/// The content security policy: nothing from other servers, no inline scripts or styles.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; \
                       img-src data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// By which way requests come.
+/// Where a request came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Door {
     /// The unix socket, to which only the daemon's user and root can connect.
     Socket,
-    /// A port.
+    /// A TCP port.
     Port(SocketAddr),
 }
 
@@ -58,8 +58,8 @@ pub struct Dashboard {
 }
 
 impl Dashboard {
-    /// The dashboard of this service; with a token, whoever knows it can act. The state directory
-    /// gets a year of history.
+    /// The dashboard of this service. With a token, users that know it can act. The state directory
+    /// stores a year of history.
     pub fn new(
         service: Arc<dyn Service>,
         token: Option<Zeroizing<String>>,
@@ -72,17 +72,17 @@ impl Dashboard {
         }
     }
 
-    /// Looks at the daemon from now on.
+    /// Starts sampling the daemon.
     pub fn start(&self) -> std::io::Result<()> {
         self.recorder.start()
     }
 
-    /// Keeps what the history has not written yet: nobody is served any more.
+    /// Saves the unwritten part of the history. Called once the server has stopped.
     pub fn end(&self) {
         self.recorder.history.finish();
     }
 
-    /// Answers a request that came by this door.
+    /// Answers a request from this door.
     pub fn answer(&self, request: &PageRequest, door: Door) -> PageAnswer {
         if let Some(refused) = refused(request, door) {
             return refused;
@@ -165,13 +165,13 @@ impl Dashboard {
         }
     }
 
-    /// What forms ask for that only a session may send.
+    /// Handles forms, which need a session.
     fn act(&self, path: &str, request: &PageRequest, visitor: &Visitor) -> PageAnswer {
         let body = String::from_utf8_lossy(&request.body);
         let form = field(&body, "form").unwrap_or_default();
         if !Access::has_form(visitor, &form) {
             let text = "This form is not valid any more, or you are not logged in. \
-                        Log in, open the page anew and try again.";
+                        Log in, reload the page and try again.";
             return message(403, "Not allowed", text, visitor);
         }
         match path {
@@ -198,7 +198,7 @@ impl Dashboard {
     }
 }
 
-/// A page of a pool.
+/// The pages of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PoolPage {
     Status,
@@ -206,7 +206,7 @@ enum PoolPage {
     History,
 }
 
-/// The pool of a path, and which of its pages.
+/// The pool in a path, and which of its pages.
 fn pool_of(path: &str) -> Option<(String, PoolPage)> {
     let rest = path.strip_prefix("/pool/")?;
     let (name, page) = match rest.split_once('/') {
@@ -219,7 +219,7 @@ fn pool_of(path: &str) -> Option<(String, PoolPage)> {
     Some((name, page))
 }
 
-/// Requests that another site has a browser make.
+/// Refuses requests that another site made the browser send.
 fn refused(request: &PageRequest, door: Door) -> Option<PageAnswer> {
     let visitor = Visitor::default();
     if let Door::Port(address) = door
@@ -303,7 +303,7 @@ fn failed(error: &ControlError, visitor: &Visitor) -> PageAnswer {
 fn login(visitor: &Visitor, error: Option<LoginError>) -> PageAnswer {
     let (status, text) = match error {
         None => (200, ""),
-        Some(LoginError::NoToken) => (403, "Nobody can log in: the daemon has no token."),
+        Some(LoginError::NoToken) => (403, "Logging in is not possible: the daemon has no token."),
         Some(LoginError::Wrong) => (403, "This is not the token."),
         Some(LoginError::TooMany) => (429, "Too many wrong tokens. Wait a minute."),
         Some(LoginError::NoRandom) => (503, "The system gives no random bytes."),

@@ -1,4 +1,4 @@
-//! The pages of caches, of clients, of alarms, and of a pool's history.
+//! The pages about caches, clients, alarms, and a pool's history.
 
 use std::collections::VecDeque;
 
@@ -14,10 +14,10 @@ use super::recorder::{Asker, Recorder};
 use cenote_words::context::mismatch;
 use cenote_words::format::number::{nicebytes, nicenum};
 
-/// Records of a history, and events, that are listed: the newest.
+/// How many of the newest history records and events to list.
 const RECORDS_MAX: usize = 200;
 
-/// What the caches hold and what they were asked for.
+/// The contents of the caches, and their lookups.
 pub fn caches(recorder: &Recorder) -> Markup {
     let found = recorder.with(|between| {
         html! {
@@ -109,7 +109,7 @@ fn cache_lookups(between: Between<'_>) -> Markup {
     }
 }
 
-/// Mounts, sites, and for owners connections to volumes.
+/// Mounts, sites and, for owners, connections to volumes.
 pub fn clients(recorder: &Recorder, asker: &Asker<'_>) -> Result<Markup, ControlError> {
     let Response::Mounts { mounts } = asker.ask(Request::MountList, |_| {})? else {
         return Err(mismatch());
@@ -123,7 +123,7 @@ pub fn clients(recorder: &Recorder, asker: &Asker<'_>) -> Result<Markup, Control
     };
     let is_private = servers.is_none();
     let found = recorder.with(|between| {
-        // The mounts of now with the counters of the last two looks.
+        // The current mounts, with the counters of the last two samples.
         let sample = Sample {
             mounts: mounts.clone(),
             ..between.now.clone()
@@ -165,7 +165,7 @@ pub fn clients(recorder: &Recorder, asker: &Asker<'_>) -> Result<Markup, Control
         (table("Mounted file systems", &heads, body))
         h2 { "Volumes" }
         @if is_private {
-            p { "Who uses volumes is shown to the daemon's user only." }
+            p { "Clients of volumes are visible only to the daemon's user." }
         } @else {
             (connections(&servers.unwrap_or_default()))
         }
@@ -222,7 +222,7 @@ fn connections(servers: &[cenote_control::model::NbdServer]) -> Markup {
     table("Connections to volumes, since each began", &heads, body)
 }
 
-/// The ways of alarms.
+/// The channels of alarms.
 pub fn alarms(asker: &Asker<'_>) -> Result<Markup, ControlError> {
     let act = AlarmAct::List;
     let Response::Alarms { file, ways } = asker.ask(Request::Alarms { act }, |_| {})? else {
@@ -260,7 +260,7 @@ pub fn alarms(asker: &Asker<'_>) -> Result<Markup, ControlError> {
     })
 }
 
-/// The commands that changed a pool, and the events about it.
+/// The history of a pool's commands, and its events.
 pub fn history(pool: &str, asker: &Asker<'_>) -> Result<Markup, ControlError> {
     let (mut records, mut events) = (VecDeque::new(), VecDeque::new());
     let request = Request::History {
@@ -310,7 +310,7 @@ pub fn history(pool: &str, asker: &Asker<'_>) -> Result<Markup, ControlError> {
     })
 }
 
-/// Adds to the newest, and drops the oldest.
+/// Adds the newest element and drops the oldest.
 fn keep<T>(kept: &mut VecDeque<T>, fresh: T) {
     if kept.len() == RECORDS_MAX {
         kept.pop_front();

@@ -1,4 +1,4 @@
-//! The first page: all pools, and what is wrong with them.
+//! The first page: all pools, and their problems.
 
 use cenote_control::model::{ControlError, PoolStatus, Request, Response};
 use maud::{Markup, html};
@@ -72,7 +72,7 @@ fn daemon(between: Between<'_>) -> Markup {
     }
 }
 
-/// What programs and devices do with a pool.
+/// The I/O rates of a pool.
 pub fn rates_text(rates: Option<Rates>) -> String {
     match rates {
         None => "not known yet".to_owned(),
@@ -86,7 +86,7 @@ pub fn rates_text(rates: Option<Rates>) -> String {
     }
 }
 
-/// How full a pool is: allocated and size.
+/// A pool's allocated space and size.
 pub fn space(recorder: &Recorder, pool: &str) -> (u64, u64) {
     let of = |between: Between<'_>| {
         let number = |name: &str| pool_number(between, name, pool).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The page of a pool: its health, vdevs, graphs, cache, log, stores, errors, and what can be done.
+//! The page of a pool: its health, vdevs, graphs, cache, log, stores, errors and actions.
 
 use std::collections::HashMap;
 
@@ -20,7 +20,7 @@ use cenote_words::format::number::{duration, nicebytes, nicenum, percent};
 use cenote_words::stores;
 use cenote_words::vdev_rows::{Section, rows, spare_word, state_word};
 
-/// Errors of the past that are listed.
+/// Maximum number of earlier errors to list.
 const ERRORS_MAX: usize = 20;
 
 /// The page.
@@ -87,7 +87,7 @@ fn graphs_section(name: &str, query: Option<&str>, recorder: &Recorder) -> Marku
     }
 }
 
-/// A button that asks for an action.
+/// A button for an action.
 fn button(pool: &str, form: &str, action: &str, text: &str) -> Markup {
     html! {
         form method="post" action="/action" {
@@ -340,7 +340,7 @@ fn errors(pool: &str, asker: &Asker<'_>) -> Markup {
     table(&format!("Errors of {pool}, the newest first"), &heads, body)
 }
 
-/// Where a message about what was done is shown.
+/// The path of a page that shows the result of an action.
 pub fn done_path(pool: &str, text: &str) -> String {
     format!("{}?done={}", pool_path(pool), encoded(text))
 }

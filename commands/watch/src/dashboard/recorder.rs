@@ -1,7 +1,7 @@
-//! What the dashboard knows of the last seconds: it looks every ten seconds, and remembers.
+//! Samples the daemon every ten seconds, and keeps the last two samples and the history.
 //!
-//! Pages take their rates from the last two looks, so that a page that somebody opens has figures
-//! at once, and many viewers cost no more than one.
+//! Pages show rates between the last two samples. So a newly opened page has figures at once, and
+//! many viewers cost no more than one.
 
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +16,7 @@ use super::super::sample::{Between, Sample};
 use super::super::top::screens::wall_clock;
 use super::history::{History, STEP, Series, Values};
 
-/// What is looked at: what costs little, and not the datasets, of which there may be many.
+/// The sampled measurements: cheap ones, without datasets, of which there may be many.
 const NAMES: [&str; 10] = [
     "cenote_daemon_",
     "cenote_memory_",
@@ -30,7 +30,7 @@ const NAMES: [&str; 10] = [
     "cenote_http_",
 ];
 
-/// Takes the parts of an answer.
+/// Receives the parts of an answer.
 pub struct Parts<'a>(pub &'a mut dyn FnMut(Part));
 
 impl Reply for Parts<'_> {
@@ -48,7 +48,7 @@ impl Reply for Parts<'_> {
     }
 }
 
-/// This process as somebody who asks.
+/// This process as the sender of a request.
 pub fn own_peer() -> Peer {
     Peer {
         uid: rustix::process::geteuid().as_raw(),
@@ -56,23 +56,23 @@ pub fn own_peer() -> Peer {
     }
 }
 
-/// The last two looks.
+/// The last two samples.
 #[derive(Default)]
 struct Looks {
     before: Option<Arc<Sample>>,
     now: Option<Arc<Sample>>,
 }
 
-/// Looks, and remembers.
+/// Samples the daemon and stores the results.
 pub struct Recorder {
     service: Arc<dyn Service>,
-    /// What pools did.
+    /// The history of pools.
     pub history: History,
     looks: Mutex<Looks>,
 }
 
 impl Recorder {
-    /// One that has not looked yet.
+    /// A recorder without samples.
     pub fn new(service: Arc<dyn Service>, history: History) -> Arc<Self> {
         Arc::new(Self {
             service,
@@ -81,7 +81,7 @@ impl Recorder {
         })
     }
 
-    /// Looks from now on, until the process ends.
+    /// Starts sampling, until the process ends.
     pub fn start(self: &Arc<Self>) -> std::io::Result<()> {
         let recorder = Arc::clone(self);
         let builder = thread::Builder::new().name("dashboard-looks".to_owned());
@@ -90,7 +90,7 @@ impl Recorder {
                 if let Err(error) = recorder.look() {
                     log::warn!("the dashboard's history has a gap: {error}");
                 }
-                // On full steps: two daemons of one pool's life write the same places.
+                // On multiples of the step, so that successive daemons write to the same positions.
                 let into = wall_clock() % STEP;
                 thread::sleep(Duration::from_secs(STEP - into));
             }
@@ -98,7 +98,7 @@ impl Recorder {
         builder.spawn(work).map(drop)
     }
 
-    /// Looks once.
+    /// Takes one sample.
     pub fn look(&self) -> Result<(), ControlError> {
         let mut figures = Figures::default();
         let names = NAMES.iter().map(|&name| name.to_owned()).collect();
@@ -125,7 +125,7 @@ impl Recorder {
         Ok(())
     }
 
-    /// Calls with the last two looks; not before there was one.
+    /// Calls with the last two samples; `None` before the first one.
     pub fn with<T>(&self, call: impl FnOnce(Between<'_>) -> T) -> Option<T> {
         let (before, now) = {
             let looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
@@ -134,7 +134,7 @@ impl Recorder {
         Some(call(Between::new(before.as_deref(), &now)))
     }
 
-    /// What is remembered of the last step.
+    /// The values of the last step, for the history.
     fn values(&self) -> Vec<(String, u64, Values)> {
         let of = |between: Between<'_>| {
             let pools = between.now.figures.series("cenote_pool_info", &[]);
@@ -149,7 +149,7 @@ impl Recorder {
     }
 }
 
-/// The values of one pool; what is not known is no number.
+/// The values of one pool; unknown ones are NaN.
 fn values_of(between: Between<'_>, pool: &str) -> Values {
     let mut values = [f32::NAN; 7];
     let mut put = |series: Series, value: Option<u64>| {
@@ -173,14 +173,14 @@ fn values_of(between: Between<'_>, pool: &str) -> Values {
     values
 }
 
-/// Asks on behalf of a visitor: an owner may read what is private, others may look.
+/// Sends requests for a visitor: owners may read private data.
 pub struct Asker<'a> {
     service: &'a dyn Service,
     is_owner: bool,
 }
 
 impl<'a> Asker<'a> {
-    /// For an owner, or for anybody.
+    /// For an owner, or for any other visitor.
     pub fn new(recorder: &'a Recorder, is_owner: bool) -> Self {
         Self {
             service: recorder.service.as_ref(),
@@ -188,7 +188,7 @@ impl<'a> Asker<'a> {
         }
     }
 
-    /// Asks something whose answer comes in parts.
+    /// Sends a request whose answer has parts.
     pub fn ask(
         &self,
         request: Request,

@@ -1,4 +1,4 @@
-//! The dashboard as a whole, over canned answers.
+//! Tests the whole dashboard with canned answers.
 
 use super::*;
 use cenote_control::model::{MountEntry, Part, Request, Response};
@@ -10,7 +10,7 @@ use super::super::sample::testing::{pool, sample};
 
 const TOKEN: &str = "0123456789abcdef";
 
-/// A daemon with one pool, which remembers what it was asked to change.
+/// A daemon with one pool, which records the requested changes.
 #[derive(Default)]
 struct Canned {
     looks: Mutex<u64>,
@@ -149,7 +149,7 @@ fn header<'a>(answer: &'a PageAnswer, name: &str) -> Option<&'a str> {
     found.map(|(_, value)| value.as_str())
 }
 
-/// The cookie of a new session and what its forms carry.
+/// The cookie of a new session and the secret of its forms.
 fn logged_in(dashboard: &Dashboard) -> (String, String) {
     let answer = dashboard.answer(&post("/login", &format!("token={TOKEN}"), &[]), port());
     assert_eq!(answer.status, 303);
@@ -162,7 +162,7 @@ fn logged_in(dashboard: &Dashboard) -> (String, String) {
     (cookie, form)
 }
 
-/// Every link of every page leads to a page, and every page has what assistive programs need.
+/// Every link on every page leads to a page, and every page has what assistive programs need.
 #[test]
 fn all_pages_are_whole_and_no_link_is_dead() {
     let (dashboard, _) = dashboard(None);
@@ -226,7 +226,7 @@ fn check_page(path: &str, page: &str) {
             assert!(is_named, "{path}: <{element}{tag}>");
         }
     }
-    // Each field that is seen has a label.
+    // Each visible field has a label.
     for found in page.split("<input ").skip(1) {
         let tag = found.split('>').next().unwrap_or_default();
         if tag.contains("type=\"hidden\"") {
@@ -263,7 +263,7 @@ fn strangers_see_no_private_page_and_no_form() {
     assert!(clients.contains("0.0.0.0:80 /mirror"), "{clients}");
     let answer = dashboard.answer(&post("/action", "pool=tank&action=scrub", &[]), port());
     assert_eq!(answer.status, 403);
-    // Not even the daemon's own user without a session.
+    // Without a session even the daemon's own user may not act.
     let answer = dashboard.answer(
         &post("/action", "pool=tank&action=scrub", &[]),
         Door::Socket,
@@ -284,7 +284,7 @@ fn a_session_with_its_form_acts() {
     assert_eq!(place, "/pool/tank?done=Done%3A%20zpool%20scrub%20tank");
     let page = text(&dashboard.answer(&request(place, &cookie), port()));
     assert!(page.contains("Done: zpool scrub tank"), "{page}");
-    // Nobody else is made to read what a link says.
+    // The text of a link is not shown without a session.
     let page = text(&dashboard.answer(&request(place, &[]), port()));
     assert!(!page.contains("Done: zpool scrub tank"), "{page}");
     for body in ["pool=tank&action=clear", "form=0&pool=tank&action=clear"] {
@@ -329,7 +329,7 @@ fn a_wrong_token_is_said_and_opens_nothing() {
     assert!(text(&answer).contains("This is not the token."));
 }
 
-/// A page of another site that had its name point to loopback read everything.
+/// Previously, another site could read everything with a name that resolved to loopback.
 #[test]
 fn loopback_answers_to_its_own_names_only() {
     let (dashboard, _) = dashboard(None);

@@ -1,4 +1,4 @@
-//! Parts of pages that several of them have: graphs of a pool, what is under way.
+//! Parts that several pages share: a pool's graphs, and running work.
 
 use cenote_advisor::limits::Limits;
 use cenote_advisor::{Facts, Finding, findings};
@@ -15,7 +15,7 @@ use super::history::{History, Series};
 use super::recorder::Asker;
 use cenote_words::format::number::{duration, nicebytes};
 
-/// The spans of time that graphs show: their words in queries, names and seconds.
+/// The time spans of graphs: their words in queries, names and seconds.
 pub const SPANS: [(&str, &str, u64); 5] = [
     ("hour", "hour", 3600),
     ("day", "day", 86_400),
@@ -24,7 +24,7 @@ pub const SPANS: [(&str, &str, u64); 5] = [
     ("year", "year", 365 * 86_400),
 ];
 
-/// The span of a query; an hour, if it says none.
+/// The span in a query; by default an hour.
 pub fn span_of(query: Option<&str>) -> (&'static str, u64) {
     let word = query.and_then(|query| super::layout::field(query, "span"));
     let found = SPANS.iter().find(|(key, ..)| Some(*key) == word.as_deref());
@@ -67,7 +67,7 @@ const HITS: [Curve; 1] = [Curve {
     series: Series::Hits,
 }];
 
-/// The graph of a pool's bytes, for the overview.
+/// The graph of a pool's throughput, for the overview.
 pub fn rates_graph(history: &History, pool: &str, seconds: u64) -> Markup {
     let until = wall_clock();
     let steps = history.steps(pool, until.saturating_sub(seconds), until, STEPS);
@@ -116,7 +116,7 @@ pub fn pool_number(between: Between<'_>, name: &str, pool: &str) -> Option<u64> 
     found.next().map(|series| series.number())
 }
 
-/// What somebody should know of a pool, the worst first.
+/// The findings about a pool, the worst first.
 pub fn findings_of(status: &PoolStatus, capacity: Option<u64>, asker: &Asker<'_>) -> Vec<Finding> {
     let facts = Facts {
         capacity,
@@ -128,7 +128,7 @@ pub fn findings_of(status: &PoolStatus, capacity: Option<u64>, asker: &Asker<'_>
     found
 }
 
-/// When a pool was made.
+/// When a pool was created.
 fn created(pool: &str, asker: &Asker<'_>) -> Option<u64> {
     let request = Request::DatasetList {
         roots: vec![pool.to_owned()],
@@ -146,7 +146,7 @@ fn created(pool: &str, asker: &Asker<'_>) -> Option<u64> {
     asked.ok().and(found)
 }
 
-/// Something that is under way.
+/// Running work.
 struct Work {
     name: String,
     progress: Progress,
@@ -155,7 +155,7 @@ struct Work {
 }
 
 impl Work {
-    /// How long it still takes.
+    /// The remaining time.
     fn left(&self) -> String {
         match self.progress.seconds_left() {
             _ if self.is_paused => ", paused".to_owned(),
@@ -165,7 +165,7 @@ impl Work {
     }
 }
 
-/// What is under way in a pool, each with a bar and the time left.
+/// Running work in a pool, each with a bar and the remaining time.
 pub fn under_way(status: &PoolStatus) -> Markup {
     let works = works(status);
     html! {

@@ -1,16 +1,16 @@
-//! What was found out about one pool.
+//! The state of one pool and the findings about it.
 
 use cenote_advisor::{Finding, Severity};
 use cenote_control::model::{ErrorRecord, PoolStatus};
 
-/// What was found out about one pool.
+/// The state of one pool and the findings about it.
 pub struct Health {
     pub status: PoolStatus,
-    /// Per cent of its space that is in use, where that is known.
+    /// Used space in per cent, if known.
     pub capacity: Option<u64>,
     /// The worst first.
     pub findings: Vec<Finding>,
-    /// What went wrong earlier, the newest first.
+    /// Earlier errors, the newest first.
     pub history: Vec<ErrorRecord>,
 }
 

@@ -1,12 +1,12 @@
-//! `cenote health`: one screen that says what is wrong with each pool, and what to do.
+//! `cenote health`: what is wrong with each pool and what to do, on one screen.
 //!
-//! `zpool status -x` shows one condition, the first that holds, and calls a pool healthy that was
-//! never scrubbed, is nearly full, or has no redundancy to repair from. Here each finding is a
-//! line of its own, with the device that it is about and the command that mends it. The exit code
-//! is that of the worst finding, for cron and monitors.
+//! `zpool status -x` shows only the first condition that applies. It reports a pool as healthy that
+//! was never scrubbed, is nearly full, or has no redundancy for repairs. Here each finding has a
+//! line of its own, with the device concerned and the command that fixes it. The exit code is that
+//! of the worst finding, for cron and monitors.
 //!
-//! The crate `advisor` knows what is a finding, from what the daemon says alone; `smart` asks
-//! `smartctl`, where that is installed, what the disks think of themselves.
+//! The crate `advisor` derives the findings from the daemon's answers alone. `smart` asks
+//! `smartctl`, where that is installed, about the disks' own health.
 
 mod found;
 mod report;
@@ -34,9 +34,8 @@ pub const COMMAND: Command = Command {
             of the last scrub, and asks smartctl about disks where it is installed; the last\n\
             errors of each device are listed, those before a restart too. The exit\n\
             code is 0 when all is well, 1 when something wants attention, 2 when data is\n\
-            damaged or one more failure would lose some, 3 when nobody could be asked, the\n\
-            daemon died, nobody knows whether one did, or a pool is missing: it should be\n\
-            imported, and is not.",
+            damaged or one more failure would lose some, 3 when the daemon cannot be asked,\n\
+            died or may have died, or when a pool that should be imported is missing.",
     flags: &[
         JSON,
         option(
@@ -63,7 +62,7 @@ pub const COMMAND: Command = Command {
     run: Run::Asking(run),
 };
 
-/// The exit code when the daemon cannot be asked, or a pool that was named is not there.
+/// The exit code if the daemon cannot be asked, or a named pool does not exist.
 const UNKNOWN: u8 = 3;
 
 fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
@@ -128,7 +127,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     }))
 }
 
-/// What is wrong with a pool.
+/// The findings about a pool.
 fn judge(
     status: PoolStatus,
     (limits, asks_disks): (Limits, bool),
@@ -152,20 +151,20 @@ fn judge(
     }
 }
 
-/// The pools that should be imported and are not: all, or those of these names.
+/// The pools that should be imported and are not: all, or those with these names.
 fn missing_of(names: &[String], context: &mut Context) -> Vec<MissingPool> {
     let mut missing = context.missing();
     if !names.is_empty() {
         missing.retain(|pool| names.contains(&pool.name));
         if missing.is_empty() {
-            // Nobody asked about them.
+            // The user did not ask about the missing pools, so they do not set the exit code.
             context.forget_death();
         }
     }
     missing
 }
 
-/// The pools' states, and what to say of those that could not be asked about.
+/// The states of pools, and messages about the failed ones.
 fn ask(names: &[String], context: &mut Context) -> Result<(Vec<PoolStatus>, Vec<String>), String> {
     let request = Request::PoolStatus {
         pools: names.to_vec(),
@@ -178,13 +177,13 @@ fn ask(names: &[String], context: &mut Context) -> Result<(Vec<PoolStatus>, Vec<
             Ok((pools, failures.into_iter().map(said).collect()))
         }
         Ok(_) => Err(format!("cenote health: {}", mismatch())),
-        // All commands say the same of this.
+        // All commands print this message unchanged.
         Err(error @ ControlError::DaemonDied { .. }) => Err(error.to_string()),
         Err(error) => Err(format!("cenote health: {error}")),
     }
 }
 
-/// What went wrong with a pool, the newest first; nothing if the daemon does not say.
+/// Earlier errors of a pool, the newest first; empty if the daemon does not answer.
 fn history(pool: &str, context: &mut Context) -> Vec<ErrorRecord> {
     let request = Request::ErrorHistory {
         pool: pool.to_owned(),
@@ -198,7 +197,7 @@ fn history(pool: &str, context: &mut Context) -> Vec<ErrorRecord> {
     }
 }
 
-/// How full a pool is, in per cent.
+/// Used space of a pool, in per cent.
 fn capacity(pool: &str, context: &mut Context) -> Option<u64> {
     let request = Request::PoolList {
         pools: vec![pool.to_owned()],
@@ -214,7 +213,7 @@ fn capacity(pool: &str, context: &mut Context) -> Option<u64> {
     }
 }
 
-/// When a pool was made, in seconds.
+/// When a pool was created, in seconds since the epoch.
 fn created(pool: &str, context: &mut Context) -> Option<u64> {
     let request = Request::DatasetList {
         roots: vec![pool.to_owned()],

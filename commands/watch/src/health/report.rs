@@ -1,4 +1,4 @@
-//! The findings on a screen, and in JSON.
+//! The findings as text and as JSON.
 
 use super::found::Health;
 use cenote_advisor::Severity;
@@ -9,8 +9,8 @@ use cenote_words::format::json::{Json, Object};
 use cenote_words::format::number::counted;
 use cenote_words::missing;
 
-/// One paragraph for each pool, with so many earlier errors; with `quiet` only for those that are
-/// not well.
+/// One paragraph per pool, with at most `history` earlier errors; with `quiet` only for pools with
+/// findings.
 pub fn text(healths: &[Health], quiet: bool, history: u64, context: &Context) -> String {
     let mut text = String::new();
     for health in healths {
@@ -41,7 +41,7 @@ pub fn text(healths: &[Health], quiet: bool, history: u64, context: &Context) ->
     text
 }
 
-/// The paragraph for a pool that should be imported, and is not.
+/// The paragraph about a pool that should be imported and is not.
 pub fn missing(pool: &MissingPool, context: &Context) -> String {
     let why = missing::why(pool, &context.zone);
     let advice = missing::advice(pool);
@@ -53,7 +53,7 @@ pub fn missing(pool: &MissingPool, context: &Context) -> String {
     )
 }
 
-/// A line about what went wrong earlier.
+/// A line about an earlier error.
 fn past(record: &ErrorRecord, context: &Context) -> String {
     let when = date(record.last, Form::Ctime, &context.zone);
     let device = match record.device.is_empty() {
@@ -67,7 +67,7 @@ fn past(record: &ErrorRecord, context: &Context) -> String {
     )
 }
 
-/// What went wrong, in words.
+/// A description of an error.
 pub fn in_words(kind: ErrorKind) -> String {
     match kind {
         ErrorKind::Errors {
@@ -118,7 +118,7 @@ fn headline(health: &Health, severity: Severity, context: &Context) -> String {
     format!("{}: {word} ({state}{full}{scanned})\n", status.name)
 }
 
-/// The same for programs.
+/// The findings for programs.
 pub fn json(healths: &[Health], missing: &[MissingPool]) -> Json {
     let mut pools = Object::new();
     for health in healths {

@@ -1,7 +1,7 @@
-//! What disks think of themselves, as `smartctl` (smartmontools) tells it in JSON.
+//! The disks' own view of their health, as JSON from `smartctl` (smartmontools).
 //!
-//! The tool is not needed: where it is not installed, or a device is no disk, nothing is said.
-//! A disk that sleeps is not woken (`-n standby`).
+//! The tool is optional: where it is not installed, or a device is not a disk, there are no
+//! findings. Sleeping disks are not woken (`-n standby`).
 
 use cenote_advisor::{Finding, Severity};
 use cenote_control::model::{Vdev, VdevKind, VdevNaming, VdevTree};
@@ -9,14 +9,14 @@ use cenote_words::format::number::counted;
 use serde_json::Value;
 use std::process::{Command, Stdio};
 
-/// Attributes of ATA disks whose raw value counts sectors that failed.
+/// Attributes of ATA disks whose raw value counts failed sectors.
 const SECTORS: [(u64, &str); 3] = [
     (5, "sectors were replaced by spare ones"),
     (197, "sectors cannot be read for now"),
     (198, "sectors cannot be read"),
 ];
 
-/// What is wrong with the disks of a pool.
+/// The problems of a pool's disks.
 pub fn findings(tree: &VdevTree) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut stack: Vec<&Vdev> = vec![&tree.root];
@@ -38,7 +38,7 @@ pub fn findings(tree: &VdevTree) -> Vec<Finding> {
     found
 }
 
-/// The tool's answer about a device; none where there is no tool or no answer.
+/// The tool's answer about a device; `None` without tool or answer.
 fn ask(path: &str) -> Option<Value> {
     let mut command = Command::new("smartctl");
     command.args(["-j", "-n", "standby", "-H", "-A", "--", path]);
@@ -46,7 +46,7 @@ fn ask(path: &str) -> Option<Value> {
     serde_json::from_slice(&output.ok()?.stdout).ok()
 }
 
-/// What an answer of `smartctl -j -H -A` says is wrong.
+/// The problems in an answer of `smartctl -j -H -A`.
 fn judge(answer: &Value) -> Vec<String> {
     let mut found = Vec::new();
     if answer["smart_status"]["passed"] == Value::Bool(false) {

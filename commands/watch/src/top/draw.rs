@@ -1,7 +1,7 @@
-//! Drawing the state into a terminal of any size.
+//! Draws the state into a terminal of any size.
 //!
-//! Columns leave a narrow terminal by their rank, the sparklines leave a low one. Colour only
-//! repeats what a word says: without it nothing is lost.
+//! Narrow terminals omit columns by rank, low ones omit the sparklines. Colour only repeats what a
+//! word says, so nothing is lost without it.
 
 use ratatui::Frame;
 use ratatui::layout::{Alignment, Rect};
@@ -15,11 +15,11 @@ use super::table::{Cell, Row, Table, Tone};
 use cenote_words::format::harmless::harmless;
 use cenote_words::format::number::{counted, duration, nicebytes, percent};
 
-/// Below this nothing can be shown.
+/// The minimum size to show anything.
 const SIZE_MIN: (u16, u16) = (24, 5);
-/// From this height on there are sparklines.
+/// The minimum height for sparklines.
 const GRAPH_HEIGHT_MIN: u16 = 14;
-/// Lines of a sparkline.
+/// Height of a sparkline in lines.
 const GRAPH_HEIGHT: u16 = 2;
 
 const HELP: &str = "\
@@ -39,7 +39,7 @@ Rates are of the last interval. WAIT is the mean time of
 a request; QUEUE has requests that wait or are carried out.
 Any key closes this window.";
 
-/// How things look.
+/// The appearance.
 #[derive(Clone, Copy, Debug)]
 pub struct Looks {
     /// Whether there is colour.
@@ -99,14 +99,14 @@ pub fn draw(frame: &mut Frame<'_>, state: &mut State, looks: Looks) {
     }
 }
 
-/// What is left for the table: the last line is the bottom's.
+/// The remaining height for the table, without the last line.
 fn rest_height(area: Rect, state: &State) -> u16 {
     let has_graphs = area.height >= GRAPH_HEIGHT_MIN && state.history().is_some();
     let graphs = if has_graphs { GRAPH_HEIGHT } else { 0 };
     area.height.saturating_sub(2 + graphs + 1)
 }
 
-/// A bar of so many characters.
+/// A bar of `width` characters.
 pub fn bar(part: u64, total: u64, width: usize) -> String {
     let filled = match total {
         0 => 0,
@@ -145,7 +145,7 @@ fn tabs(frame: &mut Frame<'_>, area: Rect, state: &State, looks: Looks) {
             true => looks.colour(Color::Cyan).add_modifier(Modifier::REVERSED),
             false => Style::default(),
         };
-        // In a narrow terminal the names of the others are left out.
+        // Narrow terminals show only the name of the current one.
         let text = match is_shown || area.width >= 60 {
             true => format!(" {} {} ", index + 1, screen.name()),
             false => format!(" {} ", index + 1),
@@ -198,7 +198,7 @@ fn graphs(frame: &mut Frame<'_>, area: Rect, history: &History, looks: Looks) {
     }
 }
 
-/// The columns that fit, with their widths: the first takes what the others leave.
+/// The columns that fit, with their widths: the first one gets the remaining width.
 fn columns(table: &Table, width: u16) -> Vec<(usize, u16)> {
     let mut places: Vec<usize> = (0..table.columns.len()).collect();
     places.sort_by_key(|place| (table.columns[*place].rank, *place));
@@ -224,7 +224,7 @@ fn columns(table: &Table, width: u16) -> Vec<(usize, u16)> {
     widths
 }
 
-/// A text of this width: cut with a sign, or filled up.
+/// A text of exactly this width: truncated with a mark, or padded.
 fn fitted(text: &str, width: usize, is_number: bool) -> String {
     let length = text.chars().count();
     if length <= width {
@@ -237,7 +237,7 @@ fn fitted(text: &str, width: usize, is_number: bool) -> String {
     format!("{kept}~")
 }
 
-/// The same of a path, of which the end tells more: disks often differ only there.
+/// As [`fitted`], for a path: keeps the end, because disks often differ only there.
 fn fitted_path(path: &str, width: usize) -> String {
     let length = path.chars().count();
     if length <= width {
@@ -323,11 +323,11 @@ fn table(frame: &mut Frame<'_>, area: Rect, state: &mut State, looks: Looks) {
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-/// Why there is no row.
+/// Why there are no rows.
 fn nothing(state: &State) -> &'static str {
     match (state.scope(), state.screen) {
         (Some(Scope::Vdev(..)), _) => "no requests: this is no leaf, or it is gone",
-        (Some(Scope::Dataset(_)), _) => "nobody asks: it is not mounted, or is a volume",
+        (Some(Scope::Dataset(_)), _) => "no requests: it is not mounted, or is a volume",
         (_, Screen::Pools) => "no pool is imported: 'zpool import' shows which there are",
         (_, Screen::Devices) => "no devices",
         (_, Screen::Datasets) => "no datasets",
@@ -428,7 +428,7 @@ mod tests {
         assert!(text.contains("every 2.00 s, by name"), "{text}");
     }
 
-    /// Any size: nothing panics, and the name is the last that goes.
+    /// Draws any size without panic, and the name is the last column to disappear.
     #[test]
     fn every_size_of_terminal_is_drawn() {
         for screen in ['1', '2', '3', '4', '?'] {
@@ -491,7 +491,7 @@ mod tests {
         assert_eq!(fitted("ab", 4, true), "  ab");
     }
 
-    /// Of two disks in a narrow terminal both said `/dev/disk/by-id/a~`.
+    /// In a narrow terminal, two disks were both shown as `/dev/disk/by-id/a~`.
     #[test]
     fn of_a_path_the_end_is_shown() {
         let row = |path: &str| Row {

@@ -1,8 +1,8 @@
 //! The loop of `cenote top` in a terminal.
 //!
-//! A thread of its own asks the daemon, over a connection of its own. So keys are obeyed while an
-//! answer takes its time, and a daemon that hangs can still be left. Each answer replaces the one
-//! that nobody has looked at yet.
+//! A separate thread queries the daemon, over a connection of its own. So keys work while an answer
+//! is slow, and the user can quit while the daemon hangs. The thread drops an answer if the
+//! previous one has not been shown yet.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,21 +19,21 @@ use super::draw::{Looks, draw};
 use super::state::{State, Wish};
 use cenote_words::context::{Context, Daemon};
 
-/// How long keys are waited for before the loop looks for an answer.
+/// How long to wait for keys before checking for an answer.
 const TICK: Duration = Duration::from_millis(100);
 
-/// What the thread that asks is told.
+/// Commands for the thread that queries the daemon.
 enum Order {
-    /// Ask now.
+    /// Query now.
     Look,
-    /// Ask in this rhythm.
+    /// Query at this interval.
     Pace(Duration),
 }
 
-/// Makes a connection to the daemon.
+/// Opens a connection to the daemon.
 type Connect = fn() -> Box<dyn Daemon>;
 
-/// Shows the state until the user leaves. Whether a signal ended it.
+/// Shows the state until the user quits. Returns whether a signal ended it.
 pub fn run(mut state: State, looks: Looks, connect: Connect) -> io::Result<bool> {
     let stop = Arc::new(AtomicBool::new(false));
     for signal in [SIGHUP, SIGINT, SIGTERM] {
@@ -52,7 +52,7 @@ pub fn run(mut state: State, looks: Looks, connect: Connect) -> io::Result<bool>
         looks,
         (&received, &orders, &stop),
     );
-    // Whatever happened: the shell gets its terminal back as it was.
+    // Restore the shell's terminal, also after an error.
     let restored = ratatui::try_restore();
     let ended = ended?;
     restored?;
@@ -81,13 +81,13 @@ fn show(
             is_old = false;
         }
         if event::poll(TICK)? {
-            // A resize asks for nothing but to be drawn.
+            // A resize only needs a redraw.
             is_old = true;
             let wish = match event::read()? {
                 Event::Key(key) => state.key(key),
                 _ => Wish::Nothing,
             };
-            // The thread ends with this function, so it is there to listen.
+            // The thread ends only with this function, so sending cannot fail.
             let _ = match wish {
                 Wish::Quit => return Ok(false),
                 Wish::Nothing => Ok(()),
@@ -102,7 +102,7 @@ fn show(
     }
 }
 
-/// Asks the daemon again and again, until nobody listens.
+/// Queries the daemon periodically until the receiver is dropped.
 fn ask(
     answers: &SyncSender<Result<Sample, String>>,
     orders: &Receiver<Order>,
@@ -114,7 +114,8 @@ fn ask(
     loop {
         let answer = Sample::take(&mut |request, part| context.ask_in_parts(request, part));
         let answer = answer.map_err(|error| error.to_string());
-        // One that finds the place taken is dropped: the loop has not drawn for a whole interval.
+        // Drop the answer if the previous one is still there: the loop has not drawn for a whole
+        // interval.
         if let Err(TrySendError::Disconnected(_)) = answers.try_send(answer) {
             return;
         }

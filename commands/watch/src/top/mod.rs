@@ -1,8 +1,8 @@
-//! `cenote top`: what the pools do at this moment, in a terminal or as text.
+//! `cenote top`: the current activity of pools, in a terminal or as text.
 //!
 //! Samples of the daemon's answers ([`super::sample`]) become tables ([`screens`], [`table`]).
-//! [`state`] has what the user looks at and what keys do, [`draw`] puts it into a terminal,
-//! [`live`] is the loop. `--batch` prints the same tables.
+//! [`state`] is what the user sees and what keys do, [`draw`] renders it, [`live`] is the loop.
+//! `--batch` prints the same tables.
 
 mod draw;
 mod live;
@@ -30,8 +30,8 @@ pub const COMMAND: Command = Command {
     synopsis: "[-i SECONDS] [-s ORDER] [-b ROUNDS] [-j] [POOL]",
     about: "In a terminal: '?' explains the keys. Rates are of the last interval, never means\n\
             since the daemon started. With --batch or --json it prints text. Mounts and\n\
-            connections to volumes are the clients; who may not use the daemon's socket\n\
-            sees mounts only. $NO_COLOR turns colours off.",
+            connections to volumes are the clients; without access to the daemon's socket\n\
+            you see mounts only. $NO_COLOR turns colours off.",
     flags: flags! {
         'i' "interval" "SECONDS" "ask the daemon this often; default 2";
         's' "sort" "ORDER" "order of rows: name (the default), operations, bytes, space";
@@ -41,11 +41,11 @@ pub const COMMAND: Command = Command {
     run: Run::Asking(run),
 };
 
-/// What the command line says.
+/// The command line.
 struct Wanted {
     interval: Duration,
     sort: Sort,
-    /// How many rounds are printed; `None` for no end.
+    /// How many rounds to print; `None` for no limit.
     rounds: Option<u64>,
     is_json: bool,
     pool: Option<String>,
@@ -109,7 +109,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
             "this is no terminal that can be drawn on. 'cenote top --batch 1' prints text",
         );
     }
-    // Before the screen is taken: a wrong name belongs into the shell.
+    // Check before taking the terminal, so that an error is printed in the shell.
     let sample = sample(context)?;
     check_pool(&sample, &wanted)?;
     let has_colour = (context.variable)("NO_COLOR").is_none_or(|value| value.is_empty());
@@ -142,7 +142,7 @@ fn check_pool(sample: &Sample, wanted: &Wanted) -> Result<(), Stop> {
     }
 }
 
-/// Rounds as text or as lines of JSON.
+/// Prints rounds as text or as lines of JSON.
 fn print(wanted: &Wanted, context: &mut Context) -> Outcome {
     let scope = wanted.pool.clone().map(Scope::Pool);
     let mut before = sample(context)?;

@@ -1,4 +1,4 @@
-//! What the screens show: tables of pools, vdevs, datasets and clients, and of one of them.
+//! The contents of the screens: tables of pools, vdevs, datasets and clients, and of a single one.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -29,7 +29,7 @@ pub enum Screen {
 }
 
 impl Screen {
-    /// All, in the order of their keys.
+    /// All screens, in the order of their keys.
     pub const ALL: [Self; 4] = [Self::Pools, Self::Devices, Self::Datasets, Self::Clients];
 
     /// Its name.
@@ -43,7 +43,7 @@ impl Screen {
     }
 }
 
-/// What was gone into.
+/// What the user has opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// A pool, by name.
@@ -55,7 +55,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// What it is called.
+    /// Its display name.
     pub fn name(&self) -> &str {
         match self {
             Self::Pool(name) | Self::Vdev(_, _, name) | Self::Dataset(name) => name,
@@ -147,7 +147,7 @@ const OPERATIONS: &[Column] = &[
     column("99%", "latency_99_ns", 6, 2),
 ];
 
-/// The table of a screen, within what was gone into.
+/// The table of a screen, within a scope.
 pub fn table(screen: Screen, scope: Option<&Scope>, between: Between<'_>) -> Table {
     match (screen, scope) {
         (_, Some(Scope::Vdev(pool, guid, _))) => classes(pool, guid, between),
@@ -159,7 +159,7 @@ pub fn table(screen: Screen, scope: Option<&Scope>, between: Between<'_>) -> Tab
     }
 }
 
-/// How a pool's health is.
+/// The tone of a pool's health.
 pub fn health_tone(health: PoolHealth) -> Tone {
     match health {
         PoolHealth::Online => Tone::Good,
@@ -168,7 +168,7 @@ pub fn health_tone(health: PoolHealth) -> Tone {
     }
 }
 
-/// How a vdev's state is.
+/// The tone of a vdev's state.
 pub fn state_tone(state: VdevState) -> Tone {
     match state {
         VdevState::Online => Tone::Good,
@@ -187,7 +187,7 @@ fn rates(rates: Option<Rates>) -> [Cell; 4] {
     ]
 }
 
-/// How far a scan is: `scrub 12.3%, 1:02:03 left`.
+/// The progress of a scan: `scrub 12.3%, 1:02:03 left`.
 pub fn scan_text(scan: &Scan, now: u64) -> Option<String> {
     let name = match scan.kind {
         ScanKind::Scrub => "scrub",
@@ -208,7 +208,7 @@ pub fn scan_text(scan: &Scan, now: u64) -> Option<String> {
     })
 }
 
-/// How far a scan is, and how fast it was since this import.
+/// The progress of a scan, and its speed since this import.
 pub fn scan_progress(scan: &Scan, now: u64) -> Progress {
     let elapsed = now.saturating_sub(scan.pass_start);
     let elapsed = elapsed.saturating_sub(scan.paused_seconds).max(1);
@@ -220,7 +220,7 @@ pub fn scan_progress(scan: &Scan, now: u64) -> Progress {
     }
 }
 
-/// What is under way in a pool.
+/// The running work in a pool.
 pub fn activity(pool: &PoolStatus, now: u64) -> String {
     let mut texts: Vec<String> = Vec::new();
     let share = |done: u64, total: u64| match total {
@@ -253,7 +253,7 @@ pub fn activity(pool: &PoolStatus, now: u64) -> String {
     texts.join("; ")
 }
 
-/// The seconds since 1970 that the user's clock shows.
+/// The current time in seconds since 1970.
 pub fn wall_clock() -> u64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     since.map_or(0, |time| time.as_secs())
@@ -301,7 +301,7 @@ fn pools(scope: Option<&Scope>, between: Between<'_>) -> Table {
     }
 }
 
-/// What is under way on a vdev.
+/// The running work on a vdev.
 pub fn vdev_activity(vdev: &Vdev) -> String {
     let mut texts = Vec::new();
     if vdev.is_rebuilding {
@@ -343,7 +343,7 @@ fn devices(scope: Option<&Scope>, between: Between<'_>) -> Table {
         };
         let mut root = row(&pool.vdevs.root, pool.name.clone(), 0, pool.health.word());
         root.cells[1] = Cell::State(pool.health.word().to_owned(), health_tone(pool.health));
-        // The pool's own figures are not among those of its vdevs.
+        // The pool's figures are not the sum of those of its vdevs.
         let own = self::rates(between.pool(&pool.name));
         root.cells[4..8].clone_from_slice(&own);
         rows.push(root);
@@ -500,7 +500,7 @@ fn clients(scope: Option<&Scope>, between: Between<'_>) -> Table {
     }
 }
 
-/// The values of a label among series, in order of name.
+/// The values of a label in some series, in order of name.
 fn values(between: Between<'_>, name: &str, wanted: &[(&str, &str)], label: &str) -> Vec<String> {
     let found = between.now.figures.series(name, wanted);
     let mut values: Vec<String> = found.map(|series| series.label(label).to_owned()).collect();

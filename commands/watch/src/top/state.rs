@@ -1,8 +1,7 @@
-//! What the user looks at, and what keys do to it.
+//! What the user sees, and the effect of keys.
 //!
-//! Nothing here knows a terminal or a daemon: keys and samples come in, and what is to be shown
-//! follows. A row is known again by its key, so the selection stays with a pool or a disk while the
-//! order changes around it.
+//! This module knows neither terminal nor daemon: it maps keys and samples to what is shown. Rows
+//! have keys, so the selection stays on a pool or a disk when the order changes.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
@@ -13,32 +12,32 @@ use super::super::sample::{Between, Rates, Sample};
 use super::screens::{self, Scope, Screen};
 use super::table::{Sort, Table};
 
-/// Rates that are kept of each pool, for sparklines.
+/// Rates kept per pool, for sparklines.
 pub const HISTORY_MAX: usize = 240;
 /// The shortest and the longest interval.
 pub const INTERVALS: [Duration; 2] = [Duration::from_millis(250), Duration::from_secs(60)];
 
-/// What a key asks of those outside.
+/// What a key requests of the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     /// Nothing.
     Nothing,
     /// Leave.
     Quit,
-    /// Look now.
+    /// Query now.
     Look,
-    /// Look in another rhythm.
+    /// Change the interval.
     Pace(Duration),
 }
 
 /// The rates of the last rounds, the newest last.
 pub type History = VecDeque<Rates>;
 
-/// All of it.
+/// The state of the program.
 pub struct State {
     /// The screen.
     pub screen: Screen,
-    /// What was gone into, the innermost last.
+    /// The opened scopes, the innermost last.
     pub scopes: Vec<Scope>,
     /// The key of the selected row.
     pub selected: Option<String>,
@@ -46,26 +45,26 @@ pub struct State {
     pub offset: usize,
     /// The order of rows.
     pub sort: Sort,
-    /// Whether it is turned round.
+    /// Whether the order is reversed.
     pub is_reversed: bool,
-    /// Nothing new is shown.
+    /// Whether new samples are dropped.
     pub is_paused: bool,
-    /// The keys are explained.
+    /// Whether the help is shown.
     pub has_help: bool,
     /// How often the daemon is asked.
     pub interval: Duration,
-    /// Why the daemon does not answer.
+    /// The daemon's error, if it does not answer.
     pub trouble: Option<String>,
     /// The sample before the one shown.
     before: Option<Sample>,
     /// The sample that is shown.
     now: Option<Sample>,
-    /// Of all pools under "", and of each pool under its name.
+    /// The history of all pools under "", and of each pool under its name.
     histories: HashMap<String, History>,
 }
 
 impl State {
-    /// A state that has seen nothing.
+    /// A state without samples.
     pub fn new(interval: Duration, pool: Option<String>) -> Self {
         Self {
             screen: Screen::Pools,
@@ -84,31 +83,31 @@ impl State {
         }
     }
 
-    /// What happened in the last round, once there was an answer.
+    /// The activity of the last round, once there is an answer.
     pub fn between(&self) -> Option<Between<'_>> {
         let now = self.now.as_ref()?;
         Some(Between::new(self.before.as_ref(), now))
     }
 
-    /// What was gone into last.
+    /// The innermost scope.
     pub fn scope(&self) -> Option<&Scope> {
         self.scopes.last()
     }
 
-    /// The table that is shown.
+    /// The current table.
     pub fn table(&self) -> Option<Table> {
         let mut table = screens::table(self.screen, self.scope(), self.between()?);
         table.sort(self.sort, self.is_reversed);
         Some(table)
     }
 
-    /// The rates of what is looked at: of the pool that was gone into, or of all.
+    /// The rates of the current scope's pool, or of all pools.
     pub fn history(&self) -> Option<&History> {
         self.histories.get(self.scope().map_or("", Scope::pool))
     }
 
-    /// Takes an answer of the daemon. While it pauses, answers are dropped: the next one that is
-    /// taken is compared with the last that was.
+    /// Takes an answer of the daemon. A paused state drops answers, and later compares the next one
+    /// with the last one taken.
     pub fn take(&mut self, answer: Result<Sample, String>) {
         if self.is_paused {
             return;
@@ -117,7 +116,7 @@ impl State {
             Ok(sample) => {
                 self.before = self.now.take();
                 self.now = Some(sample);
-                // What was not looked at while nobody answered is no rate of a second.
+                // After an error, the growth covers more than one interval and is not a rate.
                 if self.trouble.take().is_some() {
                     self.before = None;
                 }
@@ -146,7 +145,7 @@ impl State {
             fresh.push((pool.name.clone(), rates));
         }
         fresh.push((String::new(), sum));
-        // A pool that is exported takes its history with it.
+        // Remove the histories of exported pools.
         self.histories
             .retain(|name, _| fresh.iter().any(|(known, _)| known == name));
         for (name, rates) in fresh {
@@ -158,7 +157,7 @@ impl State {
         }
     }
 
-    /// Does what a key says.
+    /// Handles a key.
     pub fn key(&mut self, key: KeyEvent) -> Wish {
         if key.kind == KeyEventKind::Release {
             return Wish::Nothing;
@@ -203,7 +202,7 @@ impl State {
     }
 
     fn show(&mut self, screen: Screen) {
-        // Of one disk or dataset there is one table only.
+        // A disk or dataset has only one table.
         while matches!(self.scope(), Some(Scope::Vdev(..) | Scope::Dataset(_))) {
             self.scopes.pop();
         }
@@ -212,7 +211,7 @@ impl State {
         self.offset = 0;
     }
 
-    /// Another screen or another row.
+    /// Changes the screen or the row.
     fn go(&mut self, code: KeyCode) {
         let of_screen = |steps: usize| {
             let place = Screen::ALL.iter().position(|screen| *screen == self.screen);
@@ -235,7 +234,7 @@ impl State {
         }
     }
 
-    /// The place of the selected row; the first one, if that is gone.
+    /// The index of the selected row; the first one if that is gone.
     pub fn selected_place(&self, table: &Table) -> usize {
         let key = self.selected.as_deref();
         let place = table
@@ -254,7 +253,7 @@ impl State {
         self.selected = row.map(|row| row.key.clone());
     }
 
-    /// Goes into the selected row.
+    /// Opens the selected row.
     fn enter(&mut self) {
         let Some(table) = self.table() else { return };
         let Some(row) = table.rows.get(self.selected_place(&table)) else {
@@ -287,7 +286,7 @@ impl State {
         self.offset = 0;
     }
 
-    /// Goes out again.
+    /// Closes the innermost scope.
     fn leave(&mut self) {
         let Some(left) = self.scopes.pop() else {
             return;
@@ -310,7 +309,7 @@ mod tests {
     use super::*;
     use std::time::Instant;
 
-    /// A state that has seen two samples, two seconds apart.
+    /// A state with two samples, two seconds apart.
     fn state() -> State {
         let start = Instant::now();
         let mut state = State::new(Duration::from_secs(2), None);
@@ -337,7 +336,7 @@ mod tests {
         press(&mut state, &[KeyCode::Down, KeyCode::Down, KeyCode::Enter]);
         assert_eq!(state.scope().map(Scope::name), Some("sda"));
         assert_eq!(state.scopes.len(), 2);
-        // There is nothing further in.
+        // There is nothing further to open.
         press(&mut state, &[KeyCode::Enter]);
         assert_eq!(state.scopes.len(), 2);
         press(&mut state, &[KeyCode::Esc]);
@@ -353,7 +352,7 @@ mod tests {
         assert_eq!(state.scope(), Some(&Scope::Dataset("tank/home".to_owned())));
         press(&mut state, &[KeyCode::Esc, KeyCode::End, KeyCode::Enter]);
         assert_eq!(state.scope(), None);
-        // Another screen leaves the dataset.
+        // Another screen closes the dataset.
         press(
             &mut state,
             &[KeyCode::Home, KeyCode::Enter, KeyCode::Char('1')],
@@ -376,7 +375,7 @@ mod tests {
         assert_eq!(state.trouble.as_deref(), Some("gone"));
     }
 
-    /// Ten minutes without an answer, and one as large as all of them, are no rate of a second.
+    /// The growth during ten minutes without an answer is not a rate.
     #[test]
     fn after_a_silence_rates_begin_anew() {
         let mut state = state();

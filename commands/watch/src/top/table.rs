@@ -1,7 +1,7 @@
-//! A screen as a table: columns with their names, cells with what they mean.
+//! A screen as a table: columns with names, cells with meanings.
 //!
-//! The terminal, the text of `--batch` and JSON are three forms of it. So a column is declared once
-//! and cannot say something else in one of them.
+//! The terminal, the text of `--batch` and JSON are three formats of it. So a column is declared
+//! once and has the same meaning in all of them.
 
 use cenote_words::format::harmless::harmless;
 use cenote_words::format::json::{Json, Object};
@@ -14,9 +14,9 @@ pub struct Column {
     pub header: &'static str,
     /// The member in JSON.
     pub key: &'static str,
-    /// Characters; that of the first text column is the least.
+    /// The width in characters; for the first text column the minimum.
     pub width: u16,
-    /// Which columns stay in a narrow terminal: those with the smaller numbers.
+    /// The priority in a narrow terminal: columns with lower numbers stay.
     pub rank: u8,
 }
 
@@ -30,26 +30,26 @@ pub const fn column(header: &'static str, key: &'static str, width: u16, rank: u
     }
 }
 
-/// How something is.
+/// How to judge a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Tone {
-    /// Nothing to say.
+    /// Neutral.
     #[default]
     Plain,
     /// Well.
     Good,
-    /// Somebody should look.
+    /// Needs attention.
     Warning,
-    /// Somebody must act.
+    /// Needs action.
     Bad,
 }
 
-/// What a cell says.
+/// The contents of a cell.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cell {
     /// Words.
     Text(String),
-    /// A word that says how something is.
+    /// A state with its tone.
     State(String, Tone),
     /// Bytes.
     Bytes(Option<u64>),
@@ -57,11 +57,11 @@ pub enum Cell {
     BytesRate(Option<u64>),
     /// A number of things.
     Count(Option<u64>),
-    /// Errors: none is good.
+    /// Errors: 0 is good.
     Errors(u64),
     /// Nanoseconds.
     Time(Option<u64>),
-    /// So much of a whole.
+    /// A part and the whole.
     Share(u64, u64),
     /// Per cent.
     Percent(Option<u64>),
@@ -85,7 +85,7 @@ pub fn time(nanoseconds: u64) -> String {
 }
 
 impl Cell {
-    /// For people.
+    /// Formatted for people.
     pub fn text(&self) -> String {
         let of = |number: &Option<u64>, form: fn(u64) -> String| match number {
             Some(number) => form(*number),
@@ -104,12 +104,12 @@ impl Cell {
         }
     }
 
-    /// Whether it stands at the right of its column.
+    /// Whether it is right aligned.
     pub fn is_number(&self) -> bool {
         !matches!(self, Self::Text(_) | Self::State(..))
     }
 
-    /// How it is.
+    /// Its tone.
     pub fn tone(&self) -> Tone {
         match self {
             Self::State(_, tone) => *tone,
@@ -123,7 +123,7 @@ impl Cell {
         }
     }
 
-    /// By this rows are sorted.
+    /// The number by which rows are sorted.
     pub fn number(&self) -> u64 {
         match self {
             Self::Text(_) | Self::State(..) => 0,
@@ -137,7 +137,7 @@ impl Cell {
         }
     }
 
-    /// Exactly; `None` for what is not known.
+    /// The exact value; `None` if unknown.
     fn json(&self) -> Option<Json> {
         Some(match self {
             Self::Text(text) | Self::State(text, _) => Json::Text(text.clone()),
@@ -156,11 +156,11 @@ impl Cell {
 /// A row.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// By which it is known again in the next round.
+    /// Identifies the row in the next round.
     pub key: String,
     /// The pool that it belongs to.
     pub pool: String,
-    /// How deep it is in a tree.
+    /// Its depth in a tree.
     pub depth: usize,
     /// A cell for each column.
     pub cells: Vec<Cell>,
@@ -175,10 +175,10 @@ pub struct Table {
     pub rows: Vec<Row>,
 }
 
-/// By what rows are sorted.
+/// The order of rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Sort {
-    /// As they come: by name, a tree as it is built.
+    /// Unsorted: by name, or the order of the tree.
     #[default]
     Name,
     /// Operations in a second.
@@ -190,7 +190,7 @@ pub enum Sort {
 }
 
 impl Sort {
-    /// All, in the order in which a key goes through them.
+    /// All orders, in the sequence through which a key steps.
     pub const ALL: [Self; 4] = [Self::Name, Self::Operations, Self::Bytes, Self::Space];
 
     /// Its word.
@@ -203,7 +203,7 @@ impl Sort {
         }
     }
 
-    /// The columns whose sum it is.
+    /// The columns whose sum is the sort key.
     fn keys(self) -> &'static [&'static str] {
         match self {
             Self::Name => &[],
@@ -215,7 +215,7 @@ impl Sort {
 }
 
 impl Table {
-    /// Sorts siblings, the largest first; by name, the first letter first.
+    /// Sorts siblings: numbers in descending order, names in ascending order.
     pub fn sort(&mut self, sort: Sort, reversed: bool) {
         let places: Vec<usize> = self
             .columns
@@ -232,7 +232,7 @@ impl Table {
         let mut groups = families(rows);
         sort_families(&mut groups, &|one, other| {
             let order = match sort {
-                // They came sorted.
+                // The rows are already in order of name.
                 Sort::Name => std::cmp::Ordering::Equal,
                 _ => weight(other).cmp(&weight(one)),
             };
@@ -244,7 +244,7 @@ impl Table {
         flatten(groups, &mut self.rows);
     }
 
-    /// For `--batch`: a header and a line for each row, columns as wide as they must be.
+    /// For `--batch`: a header and a line for each row, columns as wide as necessary.
     pub fn text(&self) -> String {
         let cell = |row: &Row, place: usize| {
             let indent = if place == 0 { row.depth * 2 } else { 0 };
@@ -278,7 +278,7 @@ impl Table {
         text
     }
 
-    /// The rows as objects; what is not known is absent.
+    /// The rows as objects; unknown values are absent.
     pub fn json(&self) -> Json {
         let object = |row: &Row| {
             let mut object = Object::new();
@@ -296,14 +296,14 @@ impl Table {
     }
 }
 
-/// A row with those below it.
+/// A row with its descendants.
 struct Family {
     row: Row,
     children: Vec<Family>,
 }
 
-/// Rows in the order of a tree as that tree. A row that is deeper than one below the row before it
-/// counts as its child.
+/// Converts rows in the order of a tree into that tree. A row that is too deep counts as a child of
+/// the row before it.
 fn families(rows: Vec<Row>) -> Vec<Family> {
     let mut open: Vec<Family> = Vec::new();
     let mut done: Vec<Family> = Vec::new();

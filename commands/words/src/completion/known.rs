@@ -1,4 +1,4 @@
-//! The words of a kind: from the tables, and from the daemon if one is running.
+//! The candidates of each kind: from the tables, and from the daemon if one is running.
 
 use super::operands::Operand;
 use crate::context::Context;
@@ -9,21 +9,21 @@ use cenote_control::model::{
 };
 use std::time::Duration;
 
-/// What a shell is to complete itself.
+/// Asks the shell to complete file names itself.
 pub const FILES: &str = ":files";
-/// The same of directories only.
+/// Asks the shell to complete directories.
 const DIRECTORIES: &str = ":directories";
 
-/// What the names of features as properties of a pool begin with.
+/// The prefix of features as properties of a pool.
 const FEATURE: &str = "feature@";
 
-/// How long datasets are listed.
+/// How long to list datasets.
 const LIMIT: Duration = Duration::from_millis(500);
 
-/// What is known of the line.
+/// What is known of the line that is being completed.
 #[derive(Debug)]
 pub struct Candidates<'a> {
-    /// What there is of the word.
+    /// The typed part of the current word.
     pub current: &'a str,
     /// The operands before it.
     pub operands: &'a [String],
@@ -91,7 +91,7 @@ fn pools(context: &mut Context) -> Vec<String> {
     }
 }
 
-/// Datasets one level below what there is of the name: a pool may have many thousands.
+/// Lists datasets one level below the typed part: a pool may have many thousands.
 fn datasets(kinds: KindSet, current: &str, context: &mut Context) -> Vec<String> {
     let list = |root: Option<&str>, kinds, context: &mut Context| {
         let request = Request::DatasetList {
@@ -117,7 +117,7 @@ fn datasets(kinds: KindSet, current: &str, context: &mut Context) -> Vec<String>
         };
     }
     let root = current.rfind('/').map(|end| &current[..end]);
-    // A volume lies below file systems, and a snapshot belongs to either.
+    // Volumes are below file systems, and both have snapshots.
     let heads = list(root, KindSet::HEADS, context);
     let is_past = !kinds.meets(KindSet::HEADS);
     let mark = match kinds.has(DatasetKind::Snapshot) {
@@ -148,7 +148,7 @@ fn properties(table: &'static [PropertyInfo], with_value: bool, current: &str) -
         return Vec::new();
     };
     let words = info.values.split('|').map(str::trim);
-    // What stands for other words (`<size>`, `512 to 1M, power of 2`) is none.
+    // Placeholders (`<size>`, `512 to 1M, power of 2`) are not values.
     let words = words.filter(|word| {
         !word.is_empty()
             && word
@@ -159,8 +159,7 @@ fn properties(table: &'static [PropertyInfo], with_value: bool, current: &str) -
     words.map(|word| format!("{name}={word}")).collect()
 }
 
-/// The words that a form in a table of values stands for: `gzip-[1-9]` for nine, and
-/// `sha256[,verify]` for two.
+/// Expands a form in a table of values: `gzip-[1-9]` into nine words, `sha256[,verify]` into two.
 fn spelled_out(form: &str) -> Vec<String> {
     let parts = form.strip_suffix(']').and_then(|form| form.split_once('['));
     let Some((lead, choice)) = parts else {
@@ -169,7 +168,7 @@ fn spelled_out(form: &str) -> Vec<String> {
     if choice.starts_with(',') {
         return vec![lead.to_owned(), format!("{lead}{choice}")];
     }
-    // The table has only numbers there.
+    // The ranges in the table are all numbers.
     let ranges = choice.split(',').filter_map(|part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));
         Some(first.parse::<u16>().ok()?..=last.parse().ok()?)
@@ -178,7 +177,7 @@ fn spelled_out(form: &str) -> Vec<String> {
     numbers.map(|number| format!("{lead}{number}")).collect()
 }
 
-/// Features by their names, of which there is this much.
+/// Features whose names begin with the typed part.
 fn features(typed: &str, with_value: bool) -> Vec<String> {
     let named = |mark: &str| {
         let names = crate::FEATURES.iter();

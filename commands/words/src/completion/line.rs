@@ -1,4 +1,4 @@
-//! A command line up to the cursor: which options and operands stand before the current word.
+//! A command line up to the cursor: its options and operands before the current word.
 
 use crate::flag::Flag;
 
@@ -13,20 +13,20 @@ pub enum Wanted {
     Operand,
 }
 
-/// A command line that somebody is writing.
+/// An unfinished command line.
 #[derive(Debug)]
 pub struct Line {
     /// The operands before the current word.
     pub operands: Vec<String>,
     /// What the current word is.
     pub wanted: Wanted,
-    /// What of the current word is not the value or operand itself: `--device=`, `a,b,`.
+    /// The part of the current word before the value or operand itself: `--device=`, `a,b,`.
     lead: String,
     rest: String,
 }
 
 impl Line {
-    /// Reads the words behind the name of a command with these options.
+    /// Parses the words after the name of a command with these options.
     pub fn read(flags: &[Flag], before: &[String], current: &str) -> Self {
         let mut operands = Vec::new();
         let mut pending: Option<Flag> = None;
@@ -67,7 +67,8 @@ impl Line {
         line
     }
 
-    /// Of a list, only the last part is completed. A comma in the value of a property is no end.
+    /// In a list, only the last item is completed. In a property's value, a comma does not end an
+    /// item.
     fn leave_list(&mut self) {
         let is_list = !self.rest.starts_with('/') && !self.rest.contains('=');
         if let Some(end) = self.rest.rfind(',').filter(|_| is_list) {
@@ -77,12 +78,12 @@ impl Line {
         }
     }
 
-    /// What is to be completed.
+    /// The text to complete.
     pub fn current(&self) -> &str {
         &self.rest
     }
 
-    /// A candidate with what stands before it in its word.
+    /// A candidate with the part of its word that precedes it.
     pub fn whole(&self, found: &str) -> String {
         match found.starts_with(':') {
             true => found.to_owned(),
@@ -91,7 +92,7 @@ impl Line {
     }
 }
 
-/// The option at the end of a word whose value is the next word.
+/// The option at the end of a word, if the next word is its value.
 fn waits_for_value(flags: &[Flag], word: &str) -> Option<Flag> {
     if word.starts_with("--") {
         let found = flags.iter().find(|flag| flag.is(word));

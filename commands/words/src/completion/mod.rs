@@ -1,13 +1,13 @@
 //! Completion of command lines in bash, zsh and fish.
 //!
-//! A shell's script knows nothing of our commands. It hands the words up to the cursor to
-//! `cenote complete`, which answers from the tables that command lines are read with, so that the
-//! two cannot differ. An answer is a line for each candidate, with a tab and a description behind
-//! some; `:files` and `:directories` ask the shell for names of files.
+//! The scripts for the shells know nothing of our commands. They pass the words up to the cursor to
+//! `cenote complete`. Its answers come from the tables from which command lines are parsed, so the
+//! two cannot differ. An answer is one line per candidate, some with a tab and a description;
+//! `:files` and `:directories` ask the shell to complete file names.
 //!
-//! Names of pools, datasets and devices come from the daemon, if one is running: nothing here
-//! starts one, opens a device, or waits longer than somebody notices. An error prints nothing:
-//! messages would stand in the middle of a command line.
+//! The daemon provides names of pools, datasets and devices, if it is running. Completion starts no
+//! daemon, opens no device, and has a time limit too short to notice. Errors print nothing, because
+//! messages would appear in the middle of the user's command line.
 
 mod known;
 mod line;
@@ -24,7 +24,7 @@ use crate::texts::question;
 use known::{Candidates, answer};
 use line::{Line, Wanted};
 
-/// The word by which scripts call.
+/// The word by which scripts call the command.
 pub const WORD: &str = "complete";
 
 /// The command.
@@ -90,7 +90,7 @@ pub fn complete(table: &Table, arguments: &[OsString], context: &mut Context) ->
     0
 }
 
-/// The program of a command line, by its path or as the first word behind `cenote`.
+/// The program of a command line: by its path, or the first word after `cenote`.
 fn program(words: &[String]) -> Option<(&str, &[String])> {
     let (path, rest) = words.split_first()?;
     let name = path.rsplit('/').next().unwrap_or(path);
@@ -128,7 +128,7 @@ fn candidates(table: &Table, words: &[String], context: &mut Context) -> Vec<Str
     found.into_iter().filter(fits).collect()
 }
 
-/// A candidate with its description, of which shells show a line.
+/// A candidate with its description; shells show one line of it.
 fn row(name: &str, text: &str) -> String {
     let text = text.split(['\n', '\t']).next().unwrap_or_default();
     format!("{name}\t{text}")

@@ -1,6 +1,6 @@
-//! Which kinds of word a synopsis and a table of options ask for.
+//! Which kinds of words a synopsis and a table of options expect.
 //!
-//! `<filesystem|volume|snapshot>` says it as well as a second table would, and is what people read.
+//! A second table would repeat what `<filesystem|volume|snapshot>` already says to the user.
 
 use crate::command::{forms, verbs};
 use crate::flag::Flag;
@@ -13,11 +13,11 @@ pub enum Operand {
     Pool,
     /// A dataset of these kinds.
     Dataset(KindSet),
-    /// A dataset, of which a new snapshot is to be named.
+    /// A dataset for which a new snapshot will be named.
     NewSnapshot,
-    /// A property of the pool's vdevs or of the program's, with `=` and a value or without.
+    /// A property of the pool's vdevs or of the program, optionally with `=` and a value.
     Property {
-        /// Whether it is one of pools and vdevs.
+        /// Whether it is a property of pools and vdevs.
         of_pool: bool,
         /// Whether a value follows.
         with_value: bool,
@@ -39,7 +39,7 @@ pub enum Operand {
     Word(String),
 }
 
-/// A part of a synopsis: what its words may be, and whether it is left out or repeated.
+/// A part of a synopsis: the kinds of its words, and whether it is optional or repeatable.
 #[derive(Debug)]
 struct Part {
     kinds: Vec<Operand>,
@@ -47,7 +47,7 @@ struct Part {
     is_repeated: bool,
 }
 
-/// What the operand behind `count` others may be, by the synopsis of a subcommand.
+/// The kinds of the operand after `count` others, from the synopsis of a subcommand.
 pub fn of_synopsis(program: &str, command: &str, lines: &[&str], count: usize) -> Vec<Operand> {
     let mut found = Vec::new();
     for synopsis in synopses(lines) {
@@ -63,7 +63,7 @@ pub fn of_synopsis(program: &str, command: &str, lines: &[&str], count: usize) -
     found
 }
 
-/// The synopses, each as its lines: one that begins with a space continues the one before.
+/// The synopses, each as its lines: a line that begins with a space continues the previous one.
 fn synopses<'a>(lines: &[&'a str]) -> Vec<Vec<&'a str>> {
     let mut all: Vec<Vec<&str>> = Vec::new();
     for line in lines {
@@ -75,7 +75,7 @@ fn synopses<'a>(lines: &[&'a str]) -> Vec<Vec<&'a str>> {
     all
 }
 
-/// The parts that may stand at a place, when all before are filled.
+/// The parts that may be at a position once all parts before it are filled.
 fn reached(parts: &[Part], count: usize) -> Vec<usize> {
     let skipping = |from: usize| {
         let mut all = Vec::new();
@@ -103,7 +103,7 @@ fn reached(parts: &[Part], count: usize) -> Vec<usize> {
     now
 }
 
-/// OpenZFS's synopses have brackets that are never closed, so each line is read by itself.
+/// Some brackets in OpenZFS's synopses are never closed, so each line is parsed by itself.
 fn parts(program: &str, command: &str, synopsis: &[&str]) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     let lines = synopsis
@@ -128,7 +128,7 @@ fn parts(program: &str, command: &str, synopsis: &[&str]) -> Vec<Part> {
     parts
 }
 
-/// Words of a synopsis; what stands in brackets is one.
+/// The words of a synopsis; text in brackets is one word.
 fn groups(synopsis: &str) -> Vec<String> {
     let (mut all, mut word, mut depth) = (Vec::new(), String::new(), 0_usize);
     for c in synopsis.chars() {
@@ -158,7 +158,7 @@ fn kinds(program: &str, command: &str, text: &str) -> Vec<Operand> {
             with_value,
         }];
     }
-    // Pools to be imported would have to be looked for on all devices.
+    // Finding pools to import would need a search of all devices.
     if command == "import" || has("newpool") || has("interval") || has("tag") {
         return Vec::new();
     }
@@ -211,7 +211,7 @@ fn datasets(text: &str) -> Vec<Operand> {
     found
 }
 
-/// What the value of an option may be.
+/// The kinds of the value of an option.
 pub fn of_value(program: &str, command: &str, flag: &Flag) -> Vec<Operand> {
     let value = flag.value.unwrap_or_default();
     let of_pool = program == "zpool" && flag.short != Some('O');
@@ -245,7 +245,7 @@ pub fn of_value(program: &str, command: &str, flag: &Flag) -> Vec<Operand> {
     }
 }
 
-/// The words that a help text lists behind its last colon.
+/// The words that a help text lists after its last colon.
 fn words_of_help(help: &str) -> Vec<Operand> {
     let Some((_, list)) = help.rsplit_once(':') else {
         return Vec::new();
@@ -255,7 +255,7 @@ fn words_of_help(help: &str) -> Vec<Operand> {
     words.map(|word| Operand::Word(word.to_owned())).collect()
 }
 
-/// What an operand of one of our own commands may be, which write kinds in capitals.
+/// The kinds of an operand of our own commands, whose synopses have kinds in capitals.
 pub fn of_command(command: &str, synopsis: &'static str, operands: &[String]) -> Vec<Operand> {
     let forms = forms(command, synopsis);
     let verbs = verbs(&forms);
@@ -265,7 +265,7 @@ pub fn of_command(command: &str, synopsis: &'static str, operands: &[String]) ->
             false => verbs.into_iter().map(Operand::Word).collect(),
         };
     };
-    // 'status | sync | verify POOL|URL': what follows the last verb is for all of them.
+    // 'status | sync | verify POOL|URL': the words after the last verb apply to all verbs.
     let with: Vec<&str> = match forms
         .iter()
         .position(|form| form.starts_with(first.as_str()))

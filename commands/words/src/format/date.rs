@@ -22,7 +22,7 @@ pub enum Form {
     Locale,
 }
 
-/// Formats `seconds` since the epoch, or shows the number itself when no calendar has it.
+/// Formats `seconds` since the epoch, or prints the number if it is outside the calendar.
 pub fn date(seconds: u64, form: Form, zone: &TimeZone) -> String {
     let timestamp = i64::try_from(seconds).ok();
     let Some(timestamp) = timestamp.and_then(|s| Timestamp::from_second(s).ok()) else {

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// A text without control characters, which names on a disk may hold and a terminal obeys.
+/// The text with control characters replaced by `?`. Names on a disk may have them, and terminals
+/// act on them.
 pub fn harmless(text: &str) -> Cow<'_, str> {
     let is_harmful = |c: char| c.is_control() && c != '\n' && c != '\t';
     match text.contains(is_harmful) {
@@ -11,7 +12,7 @@ pub fn harmless(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// A name with control characters, backslashes and bytes that are no UTF-8 as escapes.
+/// A name with control characters, backslashes and invalid UTF-8 escaped.
 pub fn escaped(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     for chunk in name.utf8_chunks() {

@@ -1,4 +1,4 @@
-//! JSON on one line, with the order of keys kept: OpenZFS's order is part of its output.
+//! JSON on one line. Keys keep their order, because OpenZFS's order is part of its output.
 
 use std::fmt::Write;
 
@@ -32,7 +32,7 @@ impl Object {
         self.0.push((key.to_owned(), value.into()));
     }
 
-    /// Adds all members of `other` but the one called `key`.
+    /// Adds all members of `other` except `key`.
     pub fn extend_without(&mut self, key: &str, other: Object) {
         self.0
             .extend(other.0.into_iter().filter(|(name, _)| name != key));
@@ -43,7 +43,7 @@ impl Object {
         self.0.extend(other.0);
     }
 
-    /// Gives the member `key` another value, if there is one.
+    /// Replaces the value of the member `key`, if it exists.
     pub fn replace(&mut self, key: &str, value: impl Into<Json>) {
         if let Some((_, old)) = self.0.iter_mut().find(|(name, _)| name == key) {
             *old = value.into();

@@ -1,4 +1,4 @@
-//! How numbers, dates, tables and JSON look (cli/contract.md 2-4).
+//! Formats of numbers, dates, tables and JSON (cli/contract.md 2-4).
 
 pub mod date;
 pub mod harmless;

@@ -1,8 +1,8 @@
-//! Sizes, counts, ratios and durations for people.
+//! Human-readable sizes, counts, ratios and durations.
 //!
-//! OpenZFS rounds so that a size takes at most five characters, and tools parse what it prints, so
-//! the rule is kept to the digit: whole multiples of a unit print as integers, everything else
-//! with as many decimals (two at most) as fit.
+//! OpenZFS rounds sizes to at most five characters, and tools parse its output. So we follow its
+//! rule to the digit. Whole multiples of a unit print as integers, everything else with as many
+//! decimals (two at most) as fit.
 
 pub use cenote_advisor::numbers::{counted, duration, nicebytes, nicenum};
 
@@ -72,7 +72,7 @@ mod tests {
         assert_eq!(duration(86_400 * 2 + 3599), "2 days 00:59:59");
     }
 
-    /// Compares with the library of OpenZFS where it is installed.
+    /// Compares with OpenZFS's library where it is installed.
     #[test]
     fn agrees_with_libzfs() {
         let script = r#"

@@ -9,7 +9,7 @@ use super::json::{Json, Object};
 use super::number::{nicebytes, nicenum, ratio};
 use super::table::Column;
 
-/// How values are to be shown.
+/// How to format values.
 #[derive(Clone, Debug)]
 pub struct Style {
     /// Exact numbers (`-p`).
@@ -20,7 +20,7 @@ pub struct Style {
     pub zone: TimeZone,
 }
 
-/// A property to be shown: one of a table, or one named by the user.
+/// A property to print: one of a table, or a user property.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// The full name.
@@ -46,7 +46,7 @@ impl Wanted {
         }
     }
 
-    /// What its number means.
+    /// The unit of its number.
     pub fn unit(&self) -> Unit {
         match self.info {
             Some(info) => info.unit,
@@ -54,7 +54,7 @@ impl Wanted {
         }
     }
 
-    /// Its column in a list.
+    /// Its column in a listing.
     pub fn column(&self, exact: bool) -> Column {
         let Some(info) = self.info else {
             let parametric = properties::parametric_unit(&self.name).is_some();
@@ -78,7 +78,7 @@ impl Wanted {
     }
 }
 
-/// The value in words.
+/// The formatted value.
 pub fn show(value: &Value, unit: Unit, style: &Style) -> String {
     match value {
         Value::None => "-".to_owned(),
@@ -108,7 +108,7 @@ fn show_number(number: u64, unit: Unit, style: &Style) -> String {
     }
 }
 
-/// The value of a property that may not be there.
+/// The formatted value of a property that may be missing.
 pub fn show_property(property: Option<&Property>, wanted: &Wanted, style: &Style) -> String {
     property.map_or("-".to_owned(), |p| show(&p.value, wanted.unit(), style))
 }
@@ -134,7 +134,7 @@ pub fn json_property(property: Option<&Property>, wanted: &Wanted, style: &Style
     json_pair(json, source)
 }
 
-/// With `--json-int` what reads as an integer is one, as in the reference.
+/// With `--json-int`, a value that parses as an integer is one, as in the reference.
 fn json_value(value: Option<&Value>, text: &str, unit: Unit, style: &Style) -> Json {
     let numeric = matches!(value, Some(Value::Number(_))) && unit != Unit::Ratio;
     match text.parse::<u64>() {

@@ -1,8 +1,8 @@
-//! Text in addresses.
+//! Percent-encoding.
 
 use std::fmt::Write;
 
-/// Text as it stands in a URI; a `/` stays where it separates.
+/// Percent-encodes text for a URI; a `/` stays as separator.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for byte in text.bytes() {

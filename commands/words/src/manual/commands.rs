@@ -43,7 +43,7 @@ const ENVIRONMENT: [(&str, &str); 5] = [
     ),
 ];
 
-/// Our commands that links call by names of OpenZFS's.
+/// OpenZFS's names of our commands, which links to the binary have.
 const OTHER_NAMES: [(&str, &str); 4] = [
     ("arcstat", "arcstat"),
     ("zarcstat", "arcstat"),
@@ -51,7 +51,7 @@ const OTHER_NAMES: [(&str, &str); 4] = [
     ("zarcsummary", "arc-summary"),
 ];
 
-/// How an option is written at the head of its entry.
+/// How an option is written in the heading of its entry.
 fn spelling(flag: &Flag) -> String {
     let mut words = Vec::new();
     words.extend(flag.short.map(|letter| format!("-{letter}")));
@@ -74,7 +74,7 @@ fn options<'a>(roff: &mut Roff, title: &str, flags: impl IntoIterator<Item = &'a
     }
 }
 
-/// A help text as a sentence: it begins with a capital, unless with a name, and ends with a stop.
+/// A help text as a sentence: with a capital unless it begins with a name, and with a full stop.
 fn sentence(text: &str) -> String {
     let mut text = text.to_owned();
     let word = text.split([' ', ':']).next().unwrap_or_default();
@@ -96,7 +96,7 @@ pub fn exit_status(roff: &mut Roff, codes: &[(&str, &str)]) {
     }
 }
 
-/// Programs, their subcommands under all names, and what else links call.
+/// The pages of all programs, their subcommands under all names, and the small programs.
 pub fn of_programs(table: &Table) -> Vec<Page> {
     let mut pages = Vec::new();
     for program in table.programs {
@@ -119,7 +119,7 @@ pub fn of_programs(table: &Table) -> Vec<Page> {
     pages
 }
 
-/// A page that is another one of its section.
+/// A page that refers to another page of its section.
 fn alias_of(alias: &str, name: &str, section: u8) -> Page {
     Page {
         name: alias.to_owned(),
@@ -206,7 +206,7 @@ fn properties_of(program: &str) -> &'static [&'static str] {
     }
 }
 
-/// A summary as NAME has it: it begins with a small letter.
+/// A summary in the form of the NAME section: it begins with a small letter.
 fn lowered(summary: &str) -> String {
     let mut summary = summary.to_owned();
     if summary.is_char_boundary(1) {

@@ -1,17 +1,17 @@
-//! Examples of pages: a command line, and what it is for.
+//! Examples on manual pages: a command line, and its purpose.
 //!
-//! They are in `examples.txt`: the name of a page, below it command lines that are indented by two
-//! blanks, and below each what it does, indented by four. A test reads the lines with the options
-//! of their commands, and looks for pages that have none.
+//! They are in `examples.txt`. The name of a page is followed by command lines indented by two
+//! spaces. Below each is its purpose, indented by four. A test parses the lines with the options of
+//! their commands, and reports pages without examples.
 
 use super::roff::Roff;
 
 const TEXT: &str = include_str!("examples.txt");
 
-/// A command line, and what it does.
+/// A command line, and its purpose.
 pub type Example = (&'static str, &'static str);
 
-/// The examples by the names of pages.
+/// The examples of each page.
 pub fn all() -> Vec<(&'static str, Vec<Example>)> {
     let mut all: Vec<(&str, Vec<Example>)> = Vec::new();
     let mut command = "";

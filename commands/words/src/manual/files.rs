@@ -1,4 +1,4 @@
-//! The pages about files that administrators write.
+//! The pages about configuration files.
 
 use super::examples;
 use super::page::Page;

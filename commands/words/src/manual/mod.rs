@@ -1,10 +1,10 @@
-//! Manual pages, made from the tables that command lines are read with and help is printed from.
+//! Manual pages, generated from the tables for parsing command lines and printing help.
 //!
-//! A page that somebody writes beside the code is wrong after a year. So there is no page in the
-//! repository: `cenote man` makes all of them, under the names that people type, from the table of
-//! each command ([`crate::command::Command`], [`crate::program::Topic`]), the tables of
-//! properties, features and settings. What a page needs and no table had, is a table here, which a
-//! test compares with the code: [`property_texts`].
+//! Manual pages written by hand go out of date. So the repository has none. `cenote man` generates
+//! all of them, under the names that users type. They come from the table of each command
+//! ([`crate::command::Command`], [`crate::program::Topic`]), and from the tables of properties,
+//! features and settings. Texts that only the pages need are in a table here, which a test compares
+//! with the code: [`property_texts`].
 //!
 //! Deliberately absent: tutorials. They are in `docs/`.
 
@@ -95,7 +95,7 @@ fn run(table: &Table, arguments: &Arguments, context: &mut Context) -> Outcome {
     }
 }
 
-/// Writes the pages; on failure which file, and why.
+/// Writes the pages. The error names the file that failed, and why.
 fn write(pages: &[Page], directory: &Path) -> Result<(), (PathBuf, std::io::Error)> {
     for page in pages {
         let (name, section) = (&page.name, page.section);

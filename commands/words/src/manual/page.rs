@@ -1,6 +1,6 @@
 //! One page.
 
-/// What a page is in a directory of manual pages.
+/// A page as it is installed in a directory of manual pages.
 #[derive(Debug)]
 pub struct Page {
     /// Its name, without its section.

@@ -1,4 +1,4 @@
-//! The pages about properties and features, under the names that OpenZFS's have.
+//! The pages about properties and features, under OpenZFS's names.
 
 use super::examples;
 use super::page::Page;
@@ -99,7 +99,7 @@ fn of_kind(kind: &Kind) -> Page {
     }
 }
 
-/// What a property means, its values, whether it can be set, and what is different here.
+/// What a property means, its values, whether it can be set, and how it differs here.
 fn explained(info: &PropertyInfo, kind: &Kind) -> String {
     let found = kind.texts.iter().find(|(name, _)| *name == info.name);
     let mut text = found.map_or(String::new(), |(_, text)| (*text).to_owned());

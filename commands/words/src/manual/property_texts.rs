@@ -1,4 +1,4 @@
-//! What each property means, in a line: for the manual pages about properties.
+//! The meaning of each property, in one line, for the manual pages about properties.
 //!
 //! A test compares the names with the tables of `control`.
 
@@ -138,7 +138,7 @@ pub const POOL: &[Text] = &[
     ("multihost", "Whether the pool writes heartbeats, so that no second system imports it."),
     ("checkpoint", "Space that the checkpoint keeps."),
     ("load_guid", "A number of this import of the pool."),
-    ("autotrim", "Whether devices are told which space is freed, all the time."),
+    ("autotrim", "Whether freed space is trimmed continuously."),
     ("compatibility", "The sets of features that may be enabled."),
     ("bcloneused", "Space of cloned blocks."),
     ("bclonesaved", "Space that cloned blocks saved."),

@@ -1,7 +1,7 @@
 //! Writing a manual page in the macros of man(7).
 //!
-//! Every text is escaped here, so that nothing in a table can become a request, and so that quotes
-//! and dashes of commands can be copied from the page.
+//! All text is escaped here. So nothing in a table can become a request, and the quotes and dashes
+//! of commands can be copied from the page.
 
 /// A page that is being written.
 #[derive(Debug)]
@@ -9,7 +9,7 @@ pub struct Roff {
     text: String,
 }
 
-/// What readers see of a section of the manual.
+/// The title of a section of the manual.
 fn volume(section: u8) -> &'static str {
     match section {
         1 => "User Commands",
@@ -19,7 +19,7 @@ fn volume(section: u8) -> &'static str {
     }
 }
 
-/// Text as roff prints it unchanged.
+/// Text escaped so that roff prints it unchanged.
 pub fn escaped(text: &str) -> String {
     let mut escaped = String::new();
     for c in text.chars() {
@@ -30,7 +30,7 @@ pub fn escaped(text: &str) -> String {
             '`' => escaped.push_str("\\(ga"),
             '^' => escaped.push_str("\\(ha"),
             '~' => escaped.push_str("\\(ti"),
-            // A line break, a tab and the like are for the caller to decide.
+            // The caller handles line breaks, tabs and the like.
             c if c.is_control() => escaped.push(' '),
             c if c.is_ascii() => escaped.push(c),
             c => escaped.push_str(&format!("\\[u{:04X}]", u32::from(c))),
@@ -75,7 +75,7 @@ impl Roff {
         self.text.push_str(".fi\n");
     }
 
-    /// Prose: empty lines divide paragraphs, and indented lines are examples.
+    /// Prose: empty lines separate paragraphs, and indented lines are examples.
     pub fn prose(&mut self, text: &str) {
         let mut is_example = false;
         for line in text.lines() {
@@ -109,7 +109,7 @@ impl Roff {
         }
     }
 
-    /// References to other pages, in one paragraph.
+    /// References to other pages, as one paragraph.
     pub fn see_also(&mut self, pages: &[(String, u8)]) {
         self.section("SEE ALSO");
         let last = pages.len().saturating_sub(1);

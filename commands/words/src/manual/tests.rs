@@ -1,9 +1,9 @@
-//! That the tables of texts are whole.
+//! Checks that the tables of texts are complete.
 
 use super::*;
 use cenote_control::model::properties::{DATASET, POOL, PropertyInfo, VDEV};
 
-/// What a property means stood nowhere in the program; the tables here must not fall behind.
+/// The meanings of properties were missing; these tables must stay complete.
 #[test]
 fn every_property_is_explained_once() {
     let pairs: [(&[PropertyInfo], &[property_texts::Text]); 3] = [

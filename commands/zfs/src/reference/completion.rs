@@ -1,4 +1,4 @@
-//! Candidates for lines that people write, with the invented pool behind them.
+//! Completion of command lines, with the canned pool behind it.
 
 use super::Canned;
 use cenote_control::model::{Part, Request, Response};
@@ -26,7 +26,7 @@ fn found(line: &str) -> Vec<String> {
     found_by(Canned::tank(), line)
 }
 
-/// What is behind the last space is completed.
+/// Completes the text after the last space.
 #[test]
 fn commands_and_options_come_from_the_tables() {
     assert_eq!(found("zpool sc"), ["scrub"]);
@@ -80,11 +80,11 @@ fn verbs_and_files() {
     assert!(found("zpool create new mirr").contains(&"mirror".to_owned()));
     assert!(found("zpool create new mirr").contains(&":files".to_owned()));
     assert_eq!(found("zpool create -R /m"), [":directories"]);
-    // Importable pools would have to be looked for on all devices.
+    // Finding importable pools would need a search of all devices.
     assert!(found("zpool import ").is_empty());
 }
 
-/// `compression=gzip-[1-9]` was offered, which is no value.
+/// Previously, `compression=gzip-[1-9]` was offered, which is not a value.
 #[test]
 fn values_are_spelled_out() {
     let all = found("zfs set compression=");
@@ -105,7 +105,7 @@ fn values_are_spelled_out() {
     assert_eq!(found("zpool get feature@lz"), ["feature@lz4_compress"]);
 }
 
-/// Every value that is offered is one: no form of several words is left.
+/// Every offered value is valid: forms for several values are expanded.
 #[test]
 fn no_form_is_offered_as_a_word() {
     use cenote_control::model::properties::{DATASET, POOL};
@@ -118,7 +118,7 @@ fn no_form_is_offered_as_a_word() {
     }
 }
 
-/// There is no daemon, and none is asked to start.
+/// No daemon runs, and completion must not start one.
 struct Nobody;
 
 impl Daemon for Nobody {

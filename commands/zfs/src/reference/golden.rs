@@ -1,4 +1,4 @@
-//! Real pools: what OpenZFS printed of the golden pools while they were imported.
+//! Real pools: what OpenZFS printed about the golden pools while they were imported.
 
 use std::path::PathBuf;
 
@@ -80,7 +80,7 @@ fn recorded_properties_come_out_as_they_were() {
         assert_eq!(ran.out, section(&sections, "zfs list"), "{kind}");
         let ran = run("zpool get all -Hp", world);
         let expected = section(&sections, "zpool get all");
-        // The health of a pool comes from the pool itself, which is not recorded apart.
+        // A pool's health is derived from the pool itself and is not recorded separately.
         let health = |text: &str| -> Vec<String> {
             let other = |line: &&str| !line.contains("\thealth\t");
             text.lines().filter(other).map(str::to_owned).collect()

@@ -1,4 +1,4 @@
-//! What the programs say of themselves, and of words that they do not know.
+//! The programs' help, and their answers to unknown words.
 
 use super::run;
 use cenote_control::model::{Part, Request, Response};
@@ -7,7 +7,7 @@ use cenote_words::completion::operands::of_synopsis;
 use cenote_words::context::Daemon;
 use cenote_words::program::ELSEWHERE;
 
-/// Neither help nor a wrong word needs a daemon.
+/// Neither help nor an unknown word needs a daemon.
 struct Nobody;
 
 impl Daemon for Nobody {
@@ -20,7 +20,7 @@ impl Daemon for Nobody {
     }
 }
 
-/// `zfs list --help` was an invalid option, and ended with 2.
+/// Previously, `zfs list --help` was an invalid option and exited with 2.
 #[test]
 fn every_subcommand_explains_itself() {
     for (program, overview) in [
@@ -50,7 +50,7 @@ fn every_subcommand_explains_itself() {
     assert_eq!(run("zfs help snap", Nobody).code, 0);
 }
 
-/// `zfs unshare -a` asked for a file system.
+/// Previously, `zfs unshare -a` required a file system.
 #[test]
 fn all_that_is_shared_is_nothing() {
     for line in ["zfs unshare -a", "zfs unshare -a nfs"] {
@@ -112,7 +112,7 @@ fn wrong_words_get_the_nearest_right_one() {
     );
 }
 
-/// A hint to a subcommand that is not there, or is in both programs, would lead astray.
+/// A hint to the other program is wrong if the subcommand is not there, or is in both programs.
 #[test]
 fn words_of_the_other_program_are_its_alone() {
     for (name, words) in ELSEWHERE {
@@ -125,7 +125,7 @@ fn words_of_the_other_program_are_its_alone() {
     }
 }
 
-/// Each subcommand has operands that can be completed, or a reason.
+/// Each subcommand has operands that can be completed, or a known exception.
 #[test]
 fn synopses_are_understood() {
     let without = [

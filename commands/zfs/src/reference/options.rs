@@ -1,10 +1,10 @@
-//! Every option of every command is given, and something must ask for it.
+//! Checks that every option of every command is used.
 //!
-//! `zpool import -E` and `zfs send -U` were accepted once, and nothing read them. So each
-//! subcommand is run with each of its options, with whatever operands and other options it may
-//! need, against a daemon that agrees to everything. Its command line notes which options were
-//! asked for (`getopt`): one that no run asks for does nothing, and neither may a command end well
-//! and have ignored an option that it was given.
+//! `zpool import -E` and `zfs send -U` were once accepted, and no code read them. So each
+//! subcommand is run with each of its options, against a daemon that accepts everything. Other
+//! operands and options are added as needed. The parser records which options were looked up
+//! (`getopt`). An option that no run looks up does nothing. And no command may succeed if it has
+//! ignored a given option.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -18,7 +18,7 @@ use cenote_words::context::{Daemon, UNREAD};
 use cenote_words::getopt::{Known, watch};
 use cenote_words::testing::Ran;
 
-/// A daemon that does what it is asked.
+/// A daemon that accepts every request.
 struct Willing(Canned);
 
 impl Daemon for Willing {
@@ -51,7 +51,7 @@ impl Daemon for Willing {
     }
 }
 
-/// Operands that some command takes.
+/// Operands for the commands.
 const OPERANDS: &[&[&str]] = &[
     &[],
     &["tank"],
@@ -72,7 +72,7 @@ const OPERANDS: &[&[&str]] = &[
     &["compression=on", "tank/fs"],
 ];
 
-/// Options without which another has no meaning.
+/// Options that others require.
 const COMPANIONS: &[&[&str]] = &[
     &[],
     &["-n"],
@@ -87,7 +87,7 @@ const COMPANIONS: &[&[&str]] = &[
     &["-F", "-n"],
 ];
 
-/// Arguments that some option takes.
+/// Arguments for the options.
 const ARGUMENTS: &[&str] = &[
     "1",
     "name",
@@ -112,7 +112,7 @@ fn subcommands(program: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for line in overview.lines().filter_map(|line| line.strip_prefix('\t')) {
         match line.split(' ').next() {
-            // What is refused as a whole has no options.
+            // Subcommands that are refused as a whole have no options.
             _ if line.contains("(not available") => drop(names.pop()),
             None | Some("") => {}
             Some(name) if names.last().is_some_and(|last| last == name) => {}
@@ -131,7 +131,7 @@ fn tried(words: &[&str], faults: &mut String) -> watch::Seen {
     watch::take()
 }
 
-/// Whether some run of a command with this option asks for it.
+/// Whether any run of a command with this option looks it up.
 fn is_asked_for(start: &[&str], option: &Known, faults: &mut String) -> bool {
     let spelled = match (option.letter, option.long) {
         (Some(letter), _) => format!("-{letter}"),
@@ -183,7 +183,7 @@ fn every_option_of_every_command_is_asked_for() {
     assert!(faults.is_empty(), "{faults}");
 }
 
-/// An option that is given beside others is not ignored where the command ends well.
+/// A command that succeeds has used all its options.
 #[test]
 fn no_option_is_ignored_where_a_command_ends_well() {
     let mut faults = String::new();
@@ -208,7 +208,7 @@ fn no_option_is_ignored_where_a_command_ends_well() {
     assert!(faults.is_empty(), "{faults}");
 }
 
-/// Options were in the code and in the synopsis only, and what they do was in no help.
+/// Previously, options were only in the code and in the synopsis; no help explained them.
 #[test]
 fn every_option_is_explained_and_no_other() {
     let mut faults = String::new();

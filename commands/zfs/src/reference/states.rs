@@ -1,4 +1,4 @@
-//! The pool of the transcripts in trouble, and what `zpool status` then says.
+//! The pool of the transcripts in various faulty states, and the output of `zpool status`.
 
 use cenote_control::model::{
     Condition, PoolHealth, RunState, Scan, ScanKind, Treatment, TreatmentState, Vdev, VdevAux,
@@ -8,7 +8,7 @@ use cenote_control::model::{
 use super::transcripts::check;
 use super::world::Canned;
 
-/// `state:aux` by OpenZFS's numbers.
+/// Parses `state:aux`, in OpenZFS's numbers.
 fn state_of(word: &str) -> (VdevState, VdevAux) {
     let (state, aux) = word.split_once(':').expect("two numbers");
     let state = match state {
@@ -59,7 +59,7 @@ fn condition_of(word: &str) -> Condition {
     }
 }
 
-/// Function and state digits, as the transcripts' canned answers have them.
+/// A scan from the digits for function and state in the transcripts.
 fn scan_of(digits: &str) -> Scan {
     let (kind, state) = digits.split_at(1);
     Scan {
@@ -89,7 +89,7 @@ fn scan_of(digits: &str) -> Scan {
     }
 }
 
-/// Initialization and trim of all devices, in the state with this number.
+/// Sets initialization and trim of all devices to this state.
 fn treat_all(tree: &mut VdevTree, state: &str) {
     let treatment = |time, done| Treatment {
         state: match state {

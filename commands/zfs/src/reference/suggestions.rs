@@ -1,4 +1,4 @@
-//! The word that a wrong one may have been meant as, where only the daemon knows the right ones.
+//! Suggestions for wrong words, where only the daemon knows the right ones.
 
 use cenote_control::model::{ControlError, Depth, Part, Request, Response};
 use cenote_control::protocol::{CallError, Interrupt};
@@ -7,7 +7,7 @@ use super::run;
 use super::world::Canned;
 use cenote_words::context::Daemon;
 
-/// Refuses changes, and gives no list of more than one level.
+/// Refuses changes, and lists only one level at a time.
 struct Refusing(ControlError);
 
 impl Daemon for Refusing {
@@ -45,7 +45,7 @@ fn names_are_looked_for_among_the_children_of_their_parent() {
         ("zfs get all tank/sf/deep@a2", "did you mean 'tank/fs'?"),
         ("zfs get all tank/fs@a3", "did you mean 'tank/fs@a2'?"),
         ("zpool status tnk", "did you mean 'tank'?"),
-        // As long as the way to it is: not near for that.
+        // The common parent `tank/` alone does not make names similar.
         ("zfs get all tank/xyz", ""),
     ] {
         assert_eq!(asked(line, none.clone()), question, "{line}");

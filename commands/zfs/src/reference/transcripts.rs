@@ -1,6 +1,6 @@
-//! The transcripts: `$ command`, standard output behind two blanks, `! ` standard error, `? ` the
-//! exit code unless it is 0. `! ...` stands for any rest of standard error; `<end>` makes blanks
-//! visible that a line ends with.
+//! The format of transcripts: `$ command`, standard output indented by two spaces, `! ` standard
+//! error, `? ` the exit code unless it is 0. `! ...` matches any rest of standard error; `<end>`
+//! marks trailing spaces.
 
 use super::run_words;
 use super::world::Canned;
@@ -9,7 +9,7 @@ use cenote_words::testing::Ran;
 struct Expected<'a> {
     command: &'a str,
     ran: Ran,
-    /// Standard error goes on after what is here.
+    /// Standard error may continue after these lines.
     open_ended: bool,
 }
 
@@ -47,7 +47,7 @@ fn parse(text: &str) -> Vec<Expected<'_>> {
     all
 }
 
-/// Splits at blanks; `""` is an empty word.
+/// Splits at spaces; `""` is an empty word.
 fn words(command: &str) -> Vec<&str> {
     let word = |word| if word == "\"\"" { "" } else { word };
     command.split(' ').map(word).collect()
@@ -61,7 +61,7 @@ fn difference(what: &str, theirs: &impl std::fmt::Debug, ours: &impl std::fmt::D
     format!("  {what}: OpenZFS {theirs}\n  {what}: we      {ours}\n")
 }
 
-/// The first few lines that differ.
+/// The first lines that differ.
 fn line_differences(theirs: &str, ours: &str) -> String {
     let count = theirs.lines().count().max(ours.lines().count());
     let line = |text: &str, index| text.lines().nth(index).map(str::to_owned);

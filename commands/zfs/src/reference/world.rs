@@ -1,4 +1,4 @@
-//! The invented pool, and a daemon that knows nothing else.
+//! The invented pool, and a daemon that has only this pool.
 
 use std::ops::ControlFlow;
 
@@ -23,7 +23,7 @@ pub struct Canned {
 }
 
 impl Canned {
-    /// No pool at all.
+    /// A daemon without pools.
     pub fn empty() -> Self {
         Canned {
             pools: Vec::new(),
@@ -55,7 +55,7 @@ impl Canned {
         Ok(Response::Holds { holds })
     }
 
-    /// What a pool that is imported read-only answers to a change.
+    /// A read-only pool's answer to a change.
     fn change(&self, change: Change) -> Result<Response, CallError> {
         let pool = "tank".to_owned();
         let refused = ControlError::PoolReadOnly { pool };
@@ -111,7 +111,7 @@ impl Canned {
     }
 }
 
-/// The status of an otherwise quiet pool.
+/// The status of an idle pool.
 pub fn status(row: &PoolRow, vdevs: VdevTree) -> PoolStatus {
     PoolStatus {
         name: row.name.clone(),
@@ -174,7 +174,7 @@ fn tank_vdevs() -> VdevTree {
     }
 }
 
-/// Reads lines of `get -Hp` (name, property, value, source) back into properties.
+/// Parses lines of `get -Hp` (name, property, value, source) into properties.
 pub fn parse_lines(text: &str, table: &'static [PropertyInfo]) -> Vec<(String, Property)> {
     let mut parsed = Vec::new();
     for line in text.lines() {
@@ -221,7 +221,7 @@ fn parse_source(word: &str) -> Source {
     }
 }
 
-/// Reads the output of `zfs get -Hp all -r` back into datasets.
+/// Parses the output of `zfs get -Hp all -r` into datasets.
 pub fn parse_datasets(text: &str) -> Vec<Dataset> {
     let mut datasets: Vec<Dataset> = Vec::new();
     for (name, property) in parse_lines(text, DATASET) {
@@ -280,8 +280,8 @@ impl Canned {
         (found, missing)
     }
 
-    /// Lists as the request's documentation says: a root of a kind that is not wanted is only
-    /// descended; snapshots and bookmarks are one level below their dataset.
+    /// Lists as the request's documentation says: if a root's kind is not wanted, only its
+    /// descendants are listed. Snapshots and bookmarks are one level below their dataset.
     fn list(
         &self,
         roots: &[String],

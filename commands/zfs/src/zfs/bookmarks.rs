@@ -8,7 +8,7 @@ use cenote_words::context::{Context, Outcome, failed, usage};
 use cenote_words::getopt::Parsed;
 use cenote_words::texts::with_context;
 
-/// A name without its dataset has that of `other`.
+/// Prefixes a name without dataset with the dataset of `other`.
 fn completed(name: &str, other: &str) -> String {
     match name.starts_with(['@', '#']) {
         true => {
@@ -36,7 +36,7 @@ pub fn create(parsed: &Parsed, command: String, context: &mut Context) -> Outcom
             "invalid bookmark name '{bookmark}': must contain a '#'"
         ));
     }
-    // The reference answers a missing source with its usage.
+    // The reference answers a missing source with the usage.
     if super::select::require(std::slice::from_ref(&source), context).is_err() {
         return usage("");
     }

@@ -1,6 +1,6 @@
 //! The subcommands that change datasets: `destroy`, `rename`, `set`, `inherit`, `change-key`.
 //!
-//! Names are checked and keys are asked for here; everything else is the daemon's to judge.
+//! Names are checked and keys are read here; the daemon checks everything else.
 
 use super::dependents::{clones_of, dependents, doomed};
 use super::material;
@@ -24,7 +24,7 @@ pub fn ask(
     context.ask(Request::Change { change, command })
 }
 
-/// The pairs of `-o`, by the properties' full names.
+/// The pairs of `-o`, with full property names.
 pub fn pairs(parsed: &Parsed) -> Result<Pairs, Stop> {
     let mut pairs: Pairs = Vec::new();
     for word in parsed.all("o") {
@@ -39,20 +39,20 @@ pub fn pairs(parsed: &Parsed) -> Result<Pairs, Stop> {
     }
 }
 
-/// What is said of properties, by their full names, of which one is given more than once.
+/// The error message if a property is given more than once, by any name.
 pub fn named_twice<'n>(names: impl IntoIterator<Item = &'n String>) -> Option<String> {
     let mut seen = HashSet::new();
     let twice = names.into_iter().find(|name| !seen.insert(*name))?;
     Some(format!("property '{twice}' specified multiple times"))
 }
 
-/// A property's name where its short one was given.
+/// The full name of a property, which may be given by its short name.
 pub fn full_name(name: &str) -> String {
     let known = properties::find(DATASET, name);
     known.map_or(name, |info| info.name).to_owned()
 }
 
-/// Whether properties of what is to be made speak of a key.
+/// Whether the properties of a new dataset require a key.
 pub fn wants_key(properties: &[(String, String)]) -> bool {
     let speaks = |(name, value): &(String, String)| {
         matches!(name.as_str(), "encryption" | "keyformat") && value != "off" && value != "none"
@@ -117,7 +117,7 @@ pub fn destroy(name: &str, parsed: &Parsed, command: String, context: &mut Conte
         ));
     }
     if parsed.has("v") || parsed.has("p") {
-        // The root of a pool stays.
+        // The root dataset of a pool cannot be destroyed.
         for other in doomed.iter().filter(|row| row.name.contains(['/', '@'])) {
             let other = &other.name;
             let line = match (parsed.has("p"), dry_run) {
@@ -236,7 +236,7 @@ pub fn set(arguments: &[String], context: &mut Context) -> Outcome {
     ended
 }
 
-/// Says which properties of datasets were stored and change nothing here.
+/// Reports which properties of datasets were stored but have no effect here.
 pub fn tell_of_kept(properties: &[(String, String)], context: &mut Context) {
     let changed = properties
         .iter()
@@ -246,7 +246,7 @@ pub fn tell_of_kept(properties: &[(String, String)], context: &mut Context) {
     }
 }
 
-/// Whether a property is set to what it is without that: nobody expects an effect then.
+/// Whether a property is set to its default: then no message about a missing effect is needed.
 fn is_default(name: &str, value: &str) -> bool {
     let Some(info) = Property::by_name(name).map(Property::info) else {
         return false;
@@ -278,7 +278,7 @@ pub fn inherit(parsed: &Parsed, command: String, context: &mut Context) -> Outco
     finish(ask(change, command, context), what, datasets, 1, context)
 }
 
-/// Refuses properties that nobody inherits, with what to do instead.
+/// Refuses properties that cannot be inherited, and says what to do instead.
 fn check_inheritance(property: &str, received: bool) -> Result<(), Stop> {
     let Some(info) = properties::find(DATASET, property) else {
         return match properties::is_user_property(property) {
@@ -306,7 +306,7 @@ fn check_inheritance(property: &str, received: bool) -> Result<(), Stop> {
     failed(text)
 }
 
-/// Complains about each failure; those that could not be opened in their own words.
+/// Reports each failure; for missing datasets in the words of `cannot open`.
 fn finish(
     answer: Result<Response, ControlError>,
     what: impl Fn(&str) -> String,
@@ -340,7 +340,7 @@ fn finish(
     };
     match failures.last() {
         None => Ok(0),
-        // Whatever the command: it was not even tried.
+        // With any command, a missing dataset exits with 1.
         Some(last) if is_missing(last) => Err(Stop::Code(1)),
         Some(_) => Err(Stop::Code(code)),
     }

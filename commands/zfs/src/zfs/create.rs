@@ -7,7 +7,7 @@ use cenote_words::context::{Context, Outcome, Stop, failed, usage};
 use cenote_words::getopt::{Grammar, Parsed};
 use cenote_words::texts::{check_name, with_context};
 
-/// Blocks of a volume below which a warning is due: they waste space.
+/// Volume blocks smaller than this cause a warning, because they waste space.
 const VOLUME_BLOCK_SIZE: u64 = 16 << 10;
 
 /// `zfs create [-Pnpuv] [-o P=V]… FILESYSTEM` and
@@ -24,7 +24,7 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
     if let Err(fault) = check_name(&name, false, false) {
         return failed(format!("{what}: {fault}"));
     }
-    // With `-p` the root of a pool is one of the datasets that are there already.
+    // With `-p` a pool's root dataset counts as one that exists already.
     if !name.contains('/') && (!parsed.has("p") || parsed.has("V")) {
         return failed(format!("{what}: missing dataset name"));
     }
@@ -45,7 +45,8 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
     warn_of_blocks(&new, context);
     let command = command_line("zfs create", arguments);
     let is_told = parsed.has("v") || parsed.has("P");
-    // Nobody is to type a passphrase twice for what cannot be made.
+    // Check first, so that the user need not type a passphrase twice for a dataset that cannot be
+    // created.
     if is_told || dry_run || wants_key(&new.properties) {
         let plan = NewDataset {
             dry_run: true,
@@ -79,7 +80,7 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
     }
 }
 
-/// The properties, and with `-V` the volume, whose sizes are properties, too.
+/// The properties, and with `-V` the volume, whose sizes are also properties.
 fn given(parsed: &Parsed) -> Result<(Pairs, Option<NewVolume>), Stop> {
     let properties = pairs(parsed)?;
     let volume = volume(parsed)?;
@@ -139,7 +140,7 @@ fn warn_of_blocks(new: &NewDataset, context: &mut Context) {
     }
 }
 
-/// What is made, or would be, with the properties in the order in which they were given.
+/// Prints what is created, or would be, with the properties in the given order.
 fn say(name: &str, parsed: &Parsed, plan: &Response, context: &mut Context) {
     let (volume_size, reserved) = match plan {
         Response::Planned {

@@ -1,4 +1,4 @@
-//! What depends on what is to be destroyed: what is below a dataset, and the clones of snapshots.
+//! Dependents of what is to be destroyed: descendants of a dataset, and clones of snapshots.
 
 use cenote_control::model::{
     ControlError, Dataset, DatasetKind, Depth, KindSet, PropertySelection, Request,
@@ -7,8 +7,8 @@ use cenote_words::context::{Context, Stop, failed};
 use cenote_words::texts::cannot_open;
 use std::cmp::Reverse;
 
-/// A dataset and everything below it, in the order in which they go: the dataset last, and before
-/// each dataset its snapshots, the oldest first.
+/// A dataset and all its descendants, in the order of destruction. The dataset is last, and each
+/// dataset is preceded by its snapshots, the oldest first.
 pub fn doomed(name: &str, context: &mut Context) -> Result<Vec<Dataset>, Stop> {
     let request = Request::DatasetList {
         roots: vec![name.to_owned()],
@@ -33,8 +33,8 @@ pub fn doomed(name: &str, context: &mut Context) -> Result<Vec<Dataset>, Stop> {
     Ok(rows)
 }
 
-/// A row for a dataset that is damaged so that not even its kind can be read. Nothing else gets rid
-/// of it than to destroy it, and its snapshots are listed by themselves.
+/// A row for a dataset so damaged that even its kind is unreadable. It can only be destroyed, and
+/// its snapshots are listed separately.
 fn unreadable_head(name: &str, error: &ControlError) -> Option<Dataset> {
     let is_head = !name.contains(['@', '#']);
     (is_head && matches!(error, ControlError::Io { .. })).then(|| Dataset {
@@ -45,7 +45,7 @@ fn unreadable_head(name: &str, error: &ControlError) -> Option<Dataset> {
     })
 }
 
-/// The clones of snapshots among `doomed` that are not among them themselves.
+/// The clones of snapshots in `doomed` that are not in it themselves.
 pub fn clones_of(doomed: &[Dataset]) -> Vec<String> {
     let lists = doomed.iter().filter_map(|row| row.property("clones"));
     let clones = lists.filter_map(|clones| clones.value.text());
@@ -55,8 +55,8 @@ pub fn clones_of(doomed: &[Dataset]) -> Vec<String> {
     left.map(str::to_owned).collect()
 }
 
-/// What has to go before rows can, because it began as one of them: clones with their snapshots,
-/// all below them, and their clones in turn, in the order in which they go.
+/// What must be destroyed before the rows, because it is a clone of one of them: clones with their
+/// snapshots and descendants, and their clones in turn, in the order of destruction.
 pub fn dependents(rows: &[Dataset], context: &mut Context) -> Result<Vec<String>, Stop> {
     let mut roots = clones_of(rows);
     let mut groups: Vec<Vec<String>> = Vec::new();
@@ -69,6 +69,6 @@ pub fn dependents(rows: &[Dataset], context: &mut Context) -> Result<Vec<String>
         roots.extend(more);
         groups.push(below.into_iter().map(|row| row.name).collect());
     }
-    // A clone of a clone goes first.
+    // A clone of a clone is destroyed first.
     Ok(groups.into_iter().rev().flatten().collect())
 }

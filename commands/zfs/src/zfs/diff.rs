@@ -27,7 +27,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     if let Err(fault) = check_name(from, true, false) {
         return failed(format!("Badly formed snapshot name {from}: {fault}"));
     }
-    // `@b` is short for the same file system's.
+    // `@b` means a snapshot of the same file system.
     let to = match to {
         Some(word) if word.starts_with('@') => Some(format!("{filesystem}{word}")),
         Some(word) => Some(word.clone()),
@@ -87,7 +87,7 @@ fn is_there(snapshot: &str, context: &mut Context) -> bool {
     listing.is_ok_and(|listing| !listing.rows.is_empty())
 }
 
-/// The file system that an error is about.
+/// The file system that an error concerns.
 fn named_in(error: &ControlError, otherwise: &str) -> String {
     let name = match error {
         ControlError::NoSuchDataset { dataset } | ControlError::WrongKind { dataset } => dataset,
@@ -104,7 +104,7 @@ fn mountpoint(dataset: &str, context: &mut Context) -> Option<String> {
     Some(mount.mountpoint.trim_end_matches('/').to_owned())
 }
 
-/// What the lines have.
+/// The optional parts of a line.
 #[derive(Clone, Copy)]
 struct Marks {
     time: bool,
@@ -157,8 +157,8 @@ fn line(record: &DiffRecord, mountpoint: &str, marks: Marks) -> Vec<u8> {
     line
 }
 
-/// The path below the mount point; unless `plain`, bytes outside printable ASCII, blanks and
-/// backslashes as `\0NNN`.
+/// Appends the path below the mount point. Unless `plain`, spaces, backslashes and bytes outside
+/// printable ASCII are written as `\0NNN`.
 fn push_path(line: &mut Vec<u8>, mountpoint: &str, path: &RawName, plain: bool) {
     let bytes = mountpoint.bytes().chain(path.0.iter().copied());
     for byte in bytes {

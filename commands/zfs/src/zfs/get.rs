@@ -75,7 +75,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     for dataset in &selected.rows {
         lines.extend(lines_of(dataset, wanted.as_deref()));
     }
-    // Lines that -s leaves out still count for the width.
+    // Lines that -s omits still count for the width.
     let value_width = value_width(&lines, wanted.as_deref(), &style);
     if let Some(sources) = sources {
         lines.retain(|line| {
@@ -188,12 +188,13 @@ fn lines_of<'a>(dataset: &'a Dataset, wanted: Option<&[Wanted]>) -> Vec<Line<'a>
     lines
 }
 
-/// Everything that has a value, in the order of the table, then user properties.
+/// All properties with a value, in the order of the table, then user properties.
 fn every_property(dataset: &Dataset) -> Vec<Wanted> {
     let mut all = Vec::new();
     for info in DATASET.iter().filter(|info| info.name != "name") {
         let wanted = Wanted::of(info);
-        // What the row itself knows is only shown where the answer has it too, type apart.
+        // `type` and `createtxg` are fields of each row; others are shown only if the answer has
+        // them.
         let shown = match info.name {
             "type" | "createtxg" => true,
             name => dataset.property(name).is_some_and(|p| !p.value.is_none()),
@@ -208,12 +209,12 @@ fn every_property(dataset: &Dataset) -> Vec<Wanted> {
     all
 }
 
-/// The properties that take part in the widths of `get all`.
+/// The properties that determine the widths of `get all`.
 fn listed() -> impl Iterator<Item = &'static PropertyInfo> {
     DATASET.iter().filter(|info| !info.values.is_empty())
 }
 
-/// The width of VALUE: the widest that a list would need for any of the properties.
+/// The width of VALUE: the widest that a listing would need for any of the properties.
 fn value_width(lines: &[Line<'_>], wanted: Option<&[Wanted]>, style: &Style) -> usize {
     let whole: Vec<Wanted> = match wanted {
         Some(wanted) => wanted.to_vec(),
@@ -234,7 +235,7 @@ fn value_width(lines: &[Line<'_>], wanted: Option<&[Wanted]>, style: &Style) -> 
     measured.fold(least, usize::max)
 }
 
-/// What is shown of the lines.
+/// The columns to print.
 struct Shown<'a> {
     wanted: Option<&'a [Wanted]>,
     fields: &'a [Field],

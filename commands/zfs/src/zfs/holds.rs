@@ -19,7 +19,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     for operand in &parsed.operands {
         match ask(operand, parsed.has("r"), context) {
             Ok(mut more) => {
-                // A dataset before those below it.
+                // Datasets come before their descendants.
                 let place = |hold: &Hold| hold.snapshot.split('@').next().map(str::to_owned);
                 more.sort_by_cached_key(|hold| (place(hold), hold.tag.clone()));
                 more.retain(|hold| !holds.contains(hold));

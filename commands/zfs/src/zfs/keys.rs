@@ -10,14 +10,14 @@ use cenote_words::context::{Context, Outcome, Stop, failed, usage};
 use cenote_words::getopt::{Grammar, Parsed};
 use cenote_words::texts::cannot_open;
 
-/// How often a wrong key may be typed.
+/// How often to ask again after a wrong key.
 const ATTEMPTS: u32 = 3;
 
 fn error_line(verb: &str, text: &str) -> String {
     format!("Key {verb} error: {text}")
 }
 
-/// The datasets of a command with what is known of their keys.
+/// The datasets of a command, with the state of their keys.
 fn encrypted(roots: &[String], recursive: bool, context: &mut Context) -> Result<Vec<Dataset>, u8> {
     let names = [
         "encryption",
@@ -56,7 +56,7 @@ fn is_loaded(row: &Dataset) -> bool {
     text(row, "keystatus") == Some("available")
 }
 
-/// Reads and loads one encryption root's key.
+/// Reads and loads the key of one encryption root.
 fn load_one(
     row: &Dataset,
     location: Option<&str>,
@@ -104,7 +104,7 @@ fn load_one(
     Ok(())
 }
 
-/// What a dataset has to do with keys.
+/// The encryption of a dataset.
 pub struct Facts {
     /// Its data is encrypted.
     pub is_encrypted: bool,
@@ -112,7 +112,7 @@ pub struct Facts {
     pub key: Option<(String, String)>,
 }
 
-/// What a dataset has to do with keys.
+/// The encryption of a dataset.
 pub fn facts(dataset: &str, context: &mut Context) -> Result<Facts, Stop> {
     let rows = encrypted(&[dataset.to_owned()], false, context).map_err(Stop::Code)?;
     let row = rows.first();
@@ -197,20 +197,20 @@ fn load_many(roots: &[String], location: Option<&str>, dry_run: bool, context: &
     u8::from(done != wanted.len())
 }
 
-/// Loads every key below `roots` (all pools if there are none).
+/// Loads all keys below `roots` (of all pools if there are none).
 pub fn load_all(roots: &[String], context: &mut Context) -> u8 {
     load_many(roots, None, false, context)
 }
 
-/// Loads every key in a pool.
+/// Loads all keys of a pool.
 pub fn load_below(pool: &str, context: &mut Context) -> u8 {
     load_many(&[pool.to_owned()], None, false, context)
 }
 
-/// The file of this machine that has the key of an encryption root.
+/// The file on this machine that has the key of an encryption root.
 ///
-/// A location that came with a stream is the sender's: which file or address is read is somebody
-/// else's word. It is used when a person loads the key, and never by itself.
+/// If the location came with a stream, the sender chose which file or address to read. It is used
+/// only when a user loads the key explicitly, never automatically.
 fn own_file(row: &Dataset) -> Option<&str> {
     let location = row.property("keylocation")?;
     let is_own = location.source != Source::Received;
@@ -218,8 +218,8 @@ fn own_file(row: &Dataset) -> Option<&str> {
     path.filter(|_| is_own)
 }
 
-/// Loads every key in a pool that is in a file; the encryption roots whose keys are not, or whose
-/// location came with a stream, and the exit code.
+/// Loads all keys of a pool that are in files. Returns the encryption roots whose keys are not in a
+/// file or whose location came with a stream, and the exit code.
 pub fn load_from_files(pool: &str, context: &mut Context) -> (Vec<String>, u8) {
     let rows = match encrypted(&[pool.to_owned()], true, context) {
         Ok(rows) => rows,
@@ -240,12 +240,12 @@ pub fn load_from_files(pool: &str, context: &mut Context) -> (Vec<String>, u8) {
     (left, code)
 }
 
-/// The encryption roots whose keys are loaded and in no file that is there: keys that nothing can
-/// load again by itself.
+/// The encryption roots whose loaded keys are in no existing file: these keys cannot be loaded
+/// again automatically.
 pub fn not_in_files(context: &mut Context) -> Result<Vec<String>, u8> {
     let rows = encrypted(&[], true, context)?;
     let is_in_file = |row: &Dataset| {
-        // The stick with the keys may have been pulled out.
+        // The key's file may be on a removed USB stick.
         own_file(row).is_some_and(|path| std::path::Path::new(path).exists())
     };
     let rows = rows
@@ -254,7 +254,7 @@ pub fn not_in_files(context: &mut Context) -> Result<Vec<String>, u8> {
     Ok(rows.map(|row| row.name.clone()).collect())
 }
 
-/// Loads the key that `dataset` needs, unless it is there or none is needed.
+/// Loads the key of `dataset`, unless it is loaded or not needed.
 pub fn load_for(dataset: &str, context: &mut Context) -> u8 {
     let rows = match encrypted(&[dataset.to_owned()], false, context) {
         Ok(rows) => rows,
@@ -310,7 +310,7 @@ pub fn unload(arguments: &[String], context: &mut Context) -> Outcome {
     let rows = encrypted(&roots, true, context).map_err(Stop::Code)?;
     let wanted: Vec<&Dataset> = rows.iter().filter(|r| is_root(r) && is_loaded(r)).collect();
     let mut done = 0;
-    // Children first: a root below another may use datasets of it.
+    // Children first: a root below another one may use its datasets.
     for row in wanted.iter().rev() {
         let request = Request::UnloadKey {
             dataset: row.name.clone(),

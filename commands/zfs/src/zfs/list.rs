@@ -19,7 +19,7 @@ const SPACE: &str = "name,avail,used,usedsnap,usedds,usedrefreserv,usedchild";
 /// Long names of the JSON options.
 pub const JSON: &[(&str, &str, bool)] = &[("json", "j", false), ("json-int", "json-int", false)];
 
-/// How values are to be shown.
+/// How to format values.
 pub fn style(parsed: &Parsed, context: &Context) -> Style {
     Style {
         exact: parsed.has("p") || parsed.has("json-int"),
@@ -70,7 +70,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     };
     let mut selected = select(&selection, context);
     if kinds.is_none() {
-        // Snapshots that nobody asked for, of pools with listsnapshots=off.
+        // Without an explicit request, omit snapshots of pools with listsnapshots=off.
         let asked = |row: &Dataset| parsed.operands.contains(&row.name);
         let listed = |row: &Dataset| snapshot_pools.iter().any(|pool| pool == row.pool());
         let is_head = |row: &Dataset| row.kind != DatasetKind::Snapshot;
@@ -142,7 +142,7 @@ fn pools_listing_snapshots(parsed: &Parsed, context: &mut Context) -> Vec<String
         vdevs: false,
     };
     let Ok(Response::Pools { pools, .. }) = context.ask(request) else {
-        // The listing itself will say what is wrong.
+        // The listing itself will report the error.
         return Vec::new();
     };
     let on = pools.into_iter().filter(|pool| {

@@ -1,4 +1,4 @@
-//! Where the bytes of a key come from: the terminal, standard input or a file.
+//! Sources of key material: the terminal, standard input or a file.
 
 use std::io::{BufRead, IsTerminal, Read};
 use std::path::Path;
@@ -9,7 +9,7 @@ use zeroize::Zeroizing;
 use super::select::reason;
 use cenote_words::{key_file, secrecy};
 
-/// The longest passphrase, as OpenZFS has it.
+/// The longest passphrase, as in OpenZFS.
 const PASSPHRASE_MAX: usize = 512;
 /// The length of a raw key.
 const RAW_KEY_SIZE: usize = 32;
@@ -45,7 +45,7 @@ pub fn read(dataset: &str, format: &str, location: &str) -> Result<Secret, Strin
     check(without_newline(line), format)
 }
 
-/// Reads a key that is to be used from now on: on a terminal it is asked for twice.
+/// Reads a new key: on the terminal, the user types it twice.
 pub fn read_new(dataset: &str, format: &str, location: &str) -> Result<Secret, String> {
     if !can_ask_again(location) {
         return read(dataset, format, location);
@@ -63,7 +63,7 @@ pub fn read_new(dataset: &str, format: &str, location: &str) -> Result<Secret, S
     }
 }
 
-/// Whether a wrong key may be asked for again.
+/// Whether to ask again after a wrong key.
 pub fn can_ask_again(location: &str) -> bool {
     location == "prompt" && std::io::stdin().is_terminal()
 }
@@ -85,7 +85,7 @@ fn without_newline(mut bytes: Zeroizing<Vec<u8>>) -> Zeroizing<Vec<u8>> {
     bytes
 }
 
-/// Refuses what cannot be a key of its format before the daemon spends a second deriving it.
+/// Refuses keys of an invalid format before the daemon spends a second deriving one.
 fn check(bytes: Zeroizing<Vec<u8>>, format: &str) -> Result<Secret, String> {
     let length = bytes.len();
     let fault = match format {

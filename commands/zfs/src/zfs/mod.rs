@@ -1,4 +1,4 @@
-//! `zfs`: which subcommand, its usage, its exit code.
+//! `zfs`: finds the subcommand, its usage, its exit code.
 
 mod bookmarks;
 mod change;

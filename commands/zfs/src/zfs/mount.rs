@@ -147,7 +147,7 @@ fn mount_one(name: &str, load_key: bool, options: MountOptions, context: &mut Co
     }
 }
 
-/// Why something cannot be mounted or unmounted; what is wrong with a directory names that.
+/// Why something cannot be mounted or unmounted. If a directory is the cause, the message names it.
 fn refusal(verb: &str, name: &str, error: &ControlError) -> String {
     let what = match error {
         ControlError::DirectoryNotEmpty { path } | ControlError::MountBusy { path } => path,
@@ -219,7 +219,7 @@ pub fn unmount(arguments: &[String], context: &mut Context) -> Outcome {
     }
 }
 
-/// The file system or snapshot of this name.
+/// Finds the file system or snapshot of this name.
 ///
 /// # Errors
 /// [`ControlError::NoSuchDataset`], and [`ControlError::WrongKind`] for volumes.
@@ -243,13 +243,13 @@ pub fn mountable(name: &str, context: &mut Context) -> Result<Dataset, ControlEr
         })
 }
 
-/// Whether mount(8) mounts it, and umount(8) unmounts it.
+/// Whether only mount(8) and umount(8) mount and unmount it.
 pub fn is_legacy(dataset: &Dataset) -> bool {
     let place = dataset.property("mountpoint");
     place.and_then(|place| place.value.text()) == Some("legacy")
 }
 
-/// The mount point that a path is, and of what, or why it is none.
+/// The mount point at a path and its dataset, or why it is none.
 fn mount_point(path: &str, context: &mut Context) -> Result<(String, String), String> {
     let real = match std::fs::canonicalize(path) {
         Ok(real) => real,

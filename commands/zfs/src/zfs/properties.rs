@@ -7,7 +7,7 @@ use cenote_words::context::{Stop, usage};
 use cenote_words::format::property::Wanted;
 use cenote_words::texts::property_question;
 
-/// Reads a property's name or alias.
+/// Parses a property's name or alias.
 pub fn property(name: &str) -> Option<Wanted> {
     if let Some(info) = properties::find(DATASET, name) {
         return Some(Wanted::of(info));
@@ -16,7 +16,7 @@ pub fn property(name: &str) -> Option<Wanted> {
     known.then(|| Wanted::named(name))
 }
 
-/// Reads a list of properties.
+/// Parses a list of properties.
 pub fn properties(list: &str) -> Result<Vec<Wanted>, Stop> {
     if list.is_empty() {
         return usage("bad property list: no properties specified");

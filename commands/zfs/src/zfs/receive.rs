@@ -1,4 +1,4 @@
-//! `zfs receive`: the stream goes to the daemon by its descriptor, and notes come back.
+//! `zfs receive`: passes the stream's descriptor to the daemon, which sends notes back.
 
 use super::change::{ask, full_name, named_twice, pairs};
 use super::material;
@@ -89,7 +89,7 @@ fn receive_of(target: &str, parsed: &Parsed) -> Result<Receive, Stop> {
     })
 }
 
-/// The key of a new encryption root. The standard input has the stream, so it is in a file.
+/// The key of a new encryption root. It must be in a file, because standard input has the stream.
 fn key(target: &str, properties: &[(String, String)]) -> Result<Option<Secret>, Stop> {
     let value = |wanted: &str| {
         let mut pairs = properties.iter();

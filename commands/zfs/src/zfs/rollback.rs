@@ -1,7 +1,6 @@
 //! `zfs rollback`.
 //!
-//! Snapshots and bookmarks that are newer are destroyed first, with `-r`, and with `-R` the clones
-//! of those, too.
+//! With `-r` newer snapshots and bookmarks are destroyed first, with `-R` also their clones.
 
 use super::change::ask;
 use cenote_control::model::{
@@ -11,7 +10,7 @@ use cenote_words::context::{Context, Outcome, Stop, failed, usage};
 use cenote_words::getopt::Parsed;
 use cenote_words::texts::{cannot_open, with_context};
 
-/// So many names are told of what is in the way.
+/// Maximum number of names that an error lists.
 const NAMES_MAX: usize = 32;
 
 /// `zfs rollback [-rRf] SNAPSHOT`
@@ -55,7 +54,7 @@ pub fn run(parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
     }
 }
 
-/// The snapshots and bookmarks of a dataset that were made after one of its snapshots, with their
+/// The snapshots and bookmarks of a dataset that are newer than one of its snapshots, with their
 /// clones.
 fn newer_than(dataset: &str, snapshot: &str, context: &mut Context) -> Result<Vec<Dataset>, Stop> {
     let request = Request::DatasetList {
@@ -82,7 +81,7 @@ fn newer_than(dataset: &str, snapshot: &str, context: &mut Context) -> Result<Ve
     Ok(rows)
 }
 
-/// The clones that rows tell of.
+/// The clones of the rows.
 fn clones_of(rows: &[Dataset]) -> Vec<String> {
     let lists = rows.iter().filter_map(|row| row.property("clones"));
     let clones = lists.filter_map(|clones| clones.value.text());

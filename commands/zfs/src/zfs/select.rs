@@ -1,4 +1,4 @@
-//! Which datasets a command line means (cli/contract-zfs.md 2).
+//! Which datasets a command line selects (cli/contract-zfs.md 2).
 
 use std::path::Path;
 
@@ -11,35 +11,35 @@ use cenote_words::context::{Context, Stop, usage};
 use cenote_words::getopt::Parsed;
 use cenote_words::texts::{cannot_open, check_name, question, with_context};
 
-/// What is to be listed.
+/// What to list.
 #[derive(Clone, Debug)]
 pub struct Selection {
     /// Operands as given; none means every pool.
     pub operands: Vec<String>,
-    /// How deep below them, if it was said.
+    /// The depth below them, if given.
     pub depth: Option<Depth>,
     /// Kinds to show.
     pub kinds: KindSet,
-    /// Kinds that operands may be although they are not in `kinds`.
+    /// Kinds that are allowed as operands although they are not in `kinds`.
     pub operand_kinds: KindSet,
     /// Whether operands may be paths.
     pub paths: bool,
-    /// What to ask for.
+    /// Which properties to request.
     pub properties: PropertySelection,
     /// How to sort.
     pub keys: Vec<SortKey>,
 }
 
-/// The datasets, sorted, none twice; and whether an operand could not be opened.
+/// The datasets, sorted, without duplicates; and whether an operand could not be opened.
 #[derive(Debug, Default)]
 pub struct Selected {
     /// The datasets.
     pub rows: Vec<Dataset>,
-    /// Whether something was complained about.
+    /// Whether an error was reported.
     pub failed: bool,
 }
 
-/// Reads `-t`.
+/// Parses `-t`.
 pub fn kinds(list: &str) -> Result<KindSet, Stop> {
     let mut kinds = KindSet::NONE;
     for word in list.split(',') {
@@ -59,7 +59,7 @@ pub fn kinds(list: &str) -> Result<KindSet, Stop> {
     Ok(kinds)
 }
 
-/// Reads `-r` and `-d`, the later of them counting.
+/// Parses `-r` and `-d`; the last one counts.
 pub fn depth(parsed: &Parsed) -> Result<Option<Depth>, Stop> {
     let mut depth = None;
     for (name, value) in parsed.in_order(&["r", "d"]) {
@@ -77,7 +77,7 @@ pub fn depth(parsed: &Parsed) -> Result<Option<Depth>, Stop> {
     Ok(depth)
 }
 
-/// Lists what is selected; complains about what is not there.
+/// Lists the selected datasets; reports those that do not exist.
 pub fn select(selection: &Selection, context: &mut Context) -> Selected {
     let only = |kind| selection.kinds == KindSet::of(kind);
     let implied = only(DatasetKind::Snapshot) || only(DatasetKind::Bookmark);
@@ -108,12 +108,12 @@ pub fn select(selection: &Selection, context: &mut Context) -> Selected {
     if roots.is_empty() && !selection.operands.is_empty() {
         return selected;
     }
-    // Nothing is below those but they themselves.
+    // Snapshots and bookmarks have no descendants.
     let names_snapshots = !roots.is_empty() && roots.iter().all(|root| root.contains(['@', '#']));
     let request = Request::DatasetList {
         roots,
         depth,
-        // Roots are asked for whatever they are, so that a wrong kind can be told from nothing.
+        // Request roots of any kind, to distinguish a wrong kind from a missing dataset.
         kinds: if recursive && !names_snapshots {
             selection.kinds
         } else {
@@ -153,7 +153,7 @@ fn keep(row: Dataset, accepted: KindSet, selected: &mut Selected, context: &mut 
     selected.failed = true;
 }
 
-/// The dataset that an operand means, or why it cannot mean one.
+/// The dataset that an operand names, or why it names none.
 pub fn resolve(
     operand: &str,
     accepted: KindSet,
@@ -171,7 +171,7 @@ pub fn resolve(
     }
 }
 
-/// The dataset that is mounted where `path` is.
+/// The dataset that is mounted at `path`.
 fn dataset_at(path: &str, context: &mut Context) -> Result<String, String> {
     let real = context.directory.join(Path::new(path));
     let real = match std::fs::canonicalize(real) {
@@ -192,7 +192,7 @@ fn dataset_at(path: &str, context: &mut Context) -> Result<String, String> {
     }
 }
 
-/// The system's words for an error, without its number.
+/// The operating system's message for an error, without its number.
 pub fn reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     match text.find(" (os error") {
@@ -201,7 +201,7 @@ pub fn reason(error: &std::io::Error) -> String {
     }
 }
 
-/// Complains about names that do not exist, as the reference does before anything else.
+/// Reports names that do not exist, first of all, as the reference does.
 pub fn require(names: &[String], context: &mut Context) -> Result<(), Stop> {
     let selection = Selection {
         operands: names.to_vec(),

@@ -1,7 +1,7 @@
-//! `zfs send`: the daemon writes the stream to our standard output, and notes come back.
+//! `zfs send`: the daemon writes the stream to our standard output, and sends notes back.
 //!
-//! Lines and their places are OpenZFS's (format/4 8): with `-n` they are the output, else they go
-//! to standard error, beside the stream.
+//! Lines and their destinations are OpenZFS's (format/4 8). With `-n` they are the output;
+//! otherwise they go to standard error, because standard output has the stream.
 
 use cenote_codec::token_text::{self, TokenProblem};
 use cenote_control::model::{ControlError, Part, Request, Send, SendNote};
@@ -27,18 +27,18 @@ const NO_TYPE: &str = "Warning: incremental source didn't specify type, assuming
 /// The exit code of a failed `zfs send -t` (format/4 9).
 const RESUME_FAILED: u8 = 255;
 
-/// How notes are worded.
+/// How to format notes.
 struct Words {
     parsable: bool,
     verbose: bool,
-    /// Whether the process's name tells how far it is.
+    /// Whether the process's name shows the progress.
     shows_in_title: bool,
     dry_run: bool,
     is_package: bool,
     zone: TimeZone,
-    /// The snapshot that the progress lines are about.
+    /// The snapshot of the progress lines.
     shown: String,
-    /// Whether a line is wanted that would not be printed otherwise.
+    /// Whether to print a line that would not be printed otherwise.
     is_wanted: Arc<AtomicBool>,
 }
 
@@ -98,15 +98,15 @@ pub fn why_not(error: &ControlError, target: &str, is_resuming: bool) -> String 
     }
 }
 
-/// Set by SIGUSR1: somebody wants to know how far it is.
+/// Set by SIGUSR1, which requests a progress line.
 fn wanted_by_signal() -> Arc<AtomicBool> {
     let wanted = Arc::new(AtomicBool::new(false));
-    // Without it the signal ends the command, as it does everywhere.
+    // If that fails, the signal ends the command, as usual.
     let _ = signal_hook::flag::register(signal_hook::consts::SIGUSR1, Arc::clone(&wanted));
     wanted
 }
 
-/// What a command line asks for.
+/// The request for a command line.
 pub fn asked(parsed: &Parsed, context: &mut Context) -> Result<Send, Stop> {
     match parsed.has("t") {
         true => of_token(parsed),
@@ -192,7 +192,8 @@ fn of_names(parsed: &Parsed, context: &mut Context) -> Result<Send, Stop> {
     })
 }
 
-/// What was received of a snapshot so far: the stream says itself how blocks are put.
+/// The request for a partially received snapshot: the stream's own header determines how blocks are
+/// sent.
 fn of_saved(parsed: &Parsed, target: &str, context: &mut Context) -> Result<Send, Stop> {
     let others = [
         "i", "I", "R", "D", "p", "L", "e", "c", "w", "b", "h", "X", "s", "d", "U",
@@ -213,7 +214,7 @@ fn of_saved(parsed: &Parsed, target: &str, context: &mut Context) -> Result<Send
     })
 }
 
-/// The full name of what a stream starts from; it may be given without the dataset.
+/// The full name of an incremental source, which may be given without the dataset.
 fn source_name(from: &str, target: &str, context: &mut Context) -> String {
     let dataset = target.split('@').next().unwrap_or_default();
     match from.chars().next() {
@@ -226,7 +227,7 @@ fn source_name(from: &str, target: &str, context: &mut Context) -> String {
     }
 }
 
-/// What a token says.
+/// The contents of a token, as text.
 fn contents(token: &str) -> Result<String, Stop> {
     let packed = token_text::from_text(token);
     let list = packed.and_then(|packed| NvList::decode(&packed).map_err(|_| TokenProblem::List));
@@ -247,7 +248,7 @@ impl Words {
             }
             SendNote::Progress { snapshot, bytes } => {
                 if self.shows_in_title {
-                    // What `ps` shows is a courtesy: the stream does not depend on it.
+                    // The name in `ps` is a courtesy; the stream does not depend on it.
                     let _ = std::fs::write("/proc/self/comm", format!("send {}", nicebytes(bytes)));
                 }
                 let is_asked = self.is_wanted.swap(false, Ordering::Relaxed);
@@ -295,7 +296,7 @@ impl Words {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.map_or(0, |now| now.as_secs());
         let time = date(now, Form::Ctime, &self.zone);
-        // `Sat Nov 21 18:30:16 2026`: the clock alone.
+        // `Sat Nov 21 18:30:16 2026`: only the time of day.
         let time = time.split_whitespace().nth(3).unwrap_or_default();
         if self.parsable {
             return format!("{time}\t{bytes}\t{snapshot}");

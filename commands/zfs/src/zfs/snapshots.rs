@@ -9,7 +9,7 @@ use cenote_words::getopt::Parsed;
 use cenote_words::ranges::{named_snapshots, reclaimed_by};
 use cenote_words::texts::with_context;
 
-/// No snapshot of the list is there.
+/// No snapshot of the list exists.
 const NONE_FOUND: &str = "could not find any snapshots to destroy; check snapshot names.";
 
 /// `zfs snapshot [-r] [-o P=V]… DATASET@SNAPSHOT…`
@@ -21,7 +21,7 @@ pub fn snapshot(parsed: &Parsed, command: String, context: &mut Context) -> Outc
                 "cannot create snapshot '{name}': missing '@' delimiter"
             ));
         };
-        // The reference answers a missing dataset with its usage.
+        // The reference answers a missing dataset with the usage.
         if super::select::require(&[dataset.to_owned()], context).is_err() {
             return usage("");
         }
@@ -116,7 +116,7 @@ pub fn destroy(
     Ok(u8::from(!failures.is_empty()))
 }
 
-/// Tells of each snapshot that has clones what would have to go with it; whether there is any.
+/// Reports the dependents of each snapshot with clones. Returns whether there are any.
 fn tell_of_clones(found: &[Dataset], context: &mut Context) -> Result<bool, Stop> {
     let mut is_any = false;
     for row in found {
@@ -134,7 +134,7 @@ fn tell_of_clones(found: &[Dataset], context: &mut Context) -> Result<bool, Stop
     Ok(is_any)
 }
 
-/// Destroys clones with all that they have; the first refusal ends it.
+/// Destroys clones with all their dependents; stops at the first error.
 fn destroy_clones(
     clones: &[String],
     force: bool,
@@ -151,7 +151,7 @@ fn destroy_clones(
         };
         let failures = match ask(change, command.to_owned(), context) {
             Ok(Response::Failures { failures, .. }) => failures,
-            // It was a clone of two, and went with the other.
+            // It was a clone of two snapshots, and was destroyed with the other one.
             Ok(_) | Err(ControlError::NoSuchDataset { .. }) => Vec::new(),
             Err(error) => vec![(clone.clone(), error)],
         };
@@ -162,8 +162,8 @@ fn destroy_clones(
     Ok(())
 }
 
-/// Says how much space comes back. Whoever cannot tell (a pool of before version 26) says nothing:
-/// what is destroyed does not depend on it.
+/// Prints how much space is freed. If that is unknown (in pools before version 26), prints nothing,
+/// because destroying does not depend on it.
 fn print_reclaimed(names: &[String], exact: bool, dry_run: bool, context: &mut Context) {
     let Ok(rows) = reclaimed_by(names, context) else {
         return;

@@ -1,8 +1,8 @@
-//! The order of datasets in lists.
+//! The order of datasets in listings.
 //!
-//! By default a dataset comes before its snapshots, those in the order they were made, and
-//! datasets in plain byte order of their names (`a`, `a-b`, `a/b`). With keys, rows that lack the
-//! property go last whatever the direction, and ties fall back to the default order.
+//! By default a dataset precedes its snapshots, which are in order of creation. Datasets are in
+//! plain byte order of their names (`a`, `a-b`, `a/b`). With keys, rows without the property come
+//! last in both directions, and ties use the default order.
 
 use std::cmp::Ordering;
 
@@ -14,7 +14,7 @@ use cenote_words::format::property::Wanted;
 /// One `-s` or `-S`.
 #[derive(Clone, Debug)]
 pub struct SortKey {
-    /// By what.
+    /// The property.
     pub wanted: Wanted,
     /// Largest first.
     pub descending: bool,
@@ -30,7 +30,7 @@ pub fn sort(rows: &mut [Dataset], keys: &[SortKey]) {
 }
 
 fn compare_default(a: &Dataset, b: &Dataset) -> Ordering {
-    // The part before `@`, and whether there is one: a dataset comes before its snapshots.
+    // The part before `@`, and whether there is an `@`: a dataset precedes its snapshots.
     let head = |row: &'_ Dataset| row.name.find('@').unwrap_or(row.name.len());
     let (end_a, end_b) = (head(a), head(b));
     let heads = a.name.as_bytes()[..end_a].cmp(&b.name.as_bytes()[..end_b]);

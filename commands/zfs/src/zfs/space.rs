@@ -38,7 +38,7 @@ fn field(word: &str) -> Option<Field> {
     found.map(|(.., field)| *field)
 }
 
-/// Which accounts: of whom, and POSIX or SMB.
+/// The kind of accounts: users, groups or projects, and POSIX or SMB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Class {
     kind: AccountKind,
@@ -64,7 +64,7 @@ const CLASSES: [Class; 5] = [
     class(AccountKind::Project, false, "Project", "project"),
 ];
 
-/// One account with its class and the name that is shown.
+/// One account with its class and its displayed name.
 struct Row {
     class: Class,
     name: String,
@@ -239,7 +239,7 @@ fn compare(a: &Row, b: &Row, keys: &[(Field, bool)]) -> Ordering {
 fn compare_field(a: &Row, b: &Row, field: Field) -> Ordering {
     match field {
         Field::Type => a.class.word.cmp(b.class.word),
-        // Names come first, and numbers by value: 1000 comes after 70.
+        // Names come first; numbers are in numerical order: 1000 comes after 70.
         Field::Name => match (a.name.parse::<u64>(), b.name.parse::<u64>()) {
             (Ok(a), Ok(b)) => a.cmp(&b),
             (Ok(_), Err(_)) => Ordering::Greater,

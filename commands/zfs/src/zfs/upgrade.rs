@@ -9,7 +9,7 @@ use cenote_words::context::{Context, Outcome, usage};
 use cenote_words::getopt::Parsed;
 use cenote_words::texts::with_context;
 
-/// What each version brought, from version 1 on.
+/// What each version added, from version 1 on.
 const VERSIONS: [&str; 5] = [
     "Initial ZFS filesystem version",
     "Enhanced directory entries",
@@ -17,7 +17,7 @@ const VERSIONS: [&str; 5] = [
     "userquota, groupquota properties",
     "System attributes",
 ];
-/// The version that file systems are made with.
+/// The version of new file systems.
 const CURRENT: u64 = VERSIONS.len() as u64;
 
 /// `zfs upgrade [-v]`, `zfs upgrade [-r] [-V VERSION] -a|FILESYSTEM…`
@@ -66,7 +66,7 @@ pub fn upgrade(parsed: &Parsed, command: String, context: &mut Context) -> Outco
     Ok(u8::from(failed || !all_done))
 }
 
-/// Asks for the change; how many were changed, and whether that is all.
+/// Requests the change. Returns how many were changed, and whether all succeeded.
 fn set_version(
     datasets: &[String],
     version: u64,
@@ -98,7 +98,7 @@ fn set_version(
     }
 }
 
-/// The named file systems, or all, and whether one could not be found.
+/// The named file systems, or all, and whether any was not found.
 fn file_systems(
     operands: &[String],
     depth: Option<Depth>,
@@ -120,7 +120,7 @@ fn file_systems(
     rows.retain(|row| {
         let is_one = row.kind == DatasetKind::Filesystem;
         if !is_one && operands.contains(&row.name) {
-            // As OpenZFS: no file system of this name is there.
+            // As in OpenZFS: no file system with this name exists.
             context.complain(&format!(
                 "cannot open '{}': dataset does not exist",
                 row.name

@@ -1,4 +1,4 @@
-//! What stands below the usage of `zfs` and of its subcommands.
+//! The texts below the usage of `zfs` and of its subcommands.
 
 use cenote_control::model::properties::{ACCOUNTING, DATASET, PropertyInfo};
 
@@ -12,7 +12,7 @@ pub const BELOW_ALL: &str = "Each dataset is of the form: pool/[dataset/]*datase
                              \nFor the delegated permission list, run: zfs allow|unallow\n\
                              \nFor further help on a command or topic, run: zfs help [<topic>]";
 
-/// Below the synopsis of one.
+/// Below the synopsis of one subcommand.
 pub fn below_one(name: &str) -> String {
     match name {
         "get" | "set" | "list" | "inherit" => property_table(),
@@ -24,7 +24,7 @@ fn property_table() -> String {
     let mut text = String::from("\n\nThe following properties are supported:\n\n");
     text.push_str("\tPROPERTY              EDIT  INHERIT   VALUES\n\n");
     let mut shown: Vec<&PropertyInfo> = DATASET.iter().filter(|p| !p.values.is_empty()).collect();
-    // What can be set or only at creation comes after what can only be read.
+    // Read-only properties come first, then those that can be set now or at creation.
     shown.sort_by_key(|info| (stored(info), info.name));
     let word = |yes| if yes { "YES" } else { " NO" };
     for info in shown {
@@ -49,7 +49,7 @@ fn property_table() -> String {
     text
 }
 
-/// Whether the property is kept in the dataset rather than computed.
+/// Whether the property is stored in the dataset, not computed.
 fn stored(info: &PropertyInfo) -> bool {
     info.editable || info.inherits || matches!(info.name, "keyformat" | "pbkdf2iters")
 }

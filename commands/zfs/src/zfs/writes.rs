@@ -1,4 +1,4 @@
-//! The subcommands that change datasets: recognised, their operands looked up, and refused.
+//! The subcommands that change datasets: parses them, looks up their operands, and refuses some.
 
 use cenote_control::model::properties::{Effect, dataset_effect};
 use cenote_control::model::{
@@ -12,7 +12,7 @@ use cenote_words::context::{Context, Outcome, failed, usage};
 use cenote_words::getopt::{Grammar, Parsed};
 use cenote_words::texts::unavailable;
 
-/// One subcommand: its options and what is said when operands are missing.
+/// One subcommand: its options and the message for missing operands.
 struct Write {
     name: &'static str,
     letters: &'static str,
@@ -123,15 +123,14 @@ const MISSING: [&str; 8] = [
     "program", "project", "allow", "unallow", "redact", "wait", "zone", "unzone",
 ];
 
-/// Whether a subcommand is refused, whatever its operands are.
+/// Whether a subcommand is always refused.
 pub fn is_missing(command: &str) -> bool {
     MISSING.contains(&command)
 }
 
-/// The options of one of them.
+/// The options of one of these subcommands.
 ///
-/// # Panics
-/// If it is none.
+/// If it is not one of them.
 pub fn grammar(command: &str) -> Grammar {
     let write = WRITES.iter().find(|write| write.name == command);
     let write = write.expect("only commands that are here are asked for");
@@ -204,7 +203,7 @@ pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcom
     }
 }
 
-/// Subcommands whose refusal names one operand.
+/// Subcommands whose error message names one operand.
 fn with_context(command: &str, parsed: &Parsed, context: &mut Context) -> Outcome {
     let operand = |index: usize| parsed.operands.get(index).cloned().unwrap_or_default();
     let (first, second) = (operand(0), operand(1));
@@ -255,10 +254,10 @@ fn destroy(parsed: &Parsed, arguments: &[String], context: &mut Context) -> Outc
     change::destroy(name, parsed, command, context)
 }
 
-/// The properties by which OpenZFS shares a file system, and how that is called.
+/// The properties by which OpenZFS shares a file system, and the protocols' names.
 const SHARING: [&str; 2] = ["sharenfs", "sharesmb"];
 
-/// `zfs share -a | [nfs | smb] DATASET`: refused, for nothing would be shared.
+/// `zfs share -a | [nfs | smb] DATASET`: refused, because nothing would be shared.
 fn share(parsed: &Parsed, context: &mut Context) -> Outcome {
     let names: Vec<String> = match (parsed.has("a"), parsed.operands.last()) {
         (true, _) => Vec::new(),
@@ -306,8 +305,8 @@ fn why_not_shared(property: &str) -> &'static str {
     }
 }
 
-/// Complains about each file system of these pools, or all, that OpenZFS would share; returns how
-/// many there are. What only inherits is not named again.
+/// Reports each file system of these pools, or of all, that OpenZFS would share. Returns how many
+/// there are. File systems that only inherit the property are not named.
 pub fn tell_of_unshared(pools: &[String], what: &str, context: &mut Context) -> usize {
     let request = Request::DatasetList {
         roots: pools.to_vec(),

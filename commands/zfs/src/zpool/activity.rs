@@ -14,11 +14,11 @@ use cenote_words::progress::{Progress, Style};
 use cenote_words::texts::{cannot_open, question, with_context};
 use std::time::Duration;
 
-/// How often a waiting command looks.
+/// How often a waiting command polls.
 const POLL: Duration = Duration::from_millis(250);
-/// How far apart lines about it are in a log: a scrub may take a day.
+/// The interval of its lines in a log: a scrub may take a day.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
-/// Groups until a device has left whose replacement is complete.
+/// How many transaction groups to wait for the removal of a replaced device.
 const GROUPS_WAITED_MAX: u32 = 3;
 
 /// `zpool trim [-dw] [-r RATE] [-c | -s] POOL [DEVICE…]`
@@ -133,7 +133,7 @@ fn treat(
     }
 }
 
-/// What can be waited for, in the order of the columns.
+/// The activities to wait for, in the order of the columns.
 const ACTIVITIES: [&str; 9] = [
     "discard",
     "free",
@@ -204,7 +204,7 @@ pub fn wait(arguments: &[String], context: &mut Context) -> Outcome {
     Ok(0)
 }
 
-/// Refuses to wait for what a pool does that takes no more changes: it never ends there.
+/// Refuses to wait for activities of a stopped pool: they would never end.
 fn refuse_stopped(pool: &str, busy: &Busy) -> Result<(), Stop> {
     match &busy.status.condition {
         Some(Condition::IoFailureStopped(cause)) => failed(format!(
@@ -214,7 +214,7 @@ fn refuse_stopped(pool: &str, busy: &Busy) -> Result<(), Stop> {
     }
 }
 
-/// What is left of each activity.
+/// Prints what remains of each activity.
 fn print_row(left: &[u64], (script, exact): (bool, bool), context: &mut Context) {
     let words = left.iter().map(|left| match exact {
         true => left.to_string(),
@@ -231,10 +231,10 @@ fn print_row(left: &[u64], (script, exact): (bool, bool), context: &mut Context)
     context.flush();
 }
 
-/// How far what is waited for is.
+/// The progress of the activities waited for.
 struct Waiting {
     progress: Progress,
-    /// The most that was left at once, in bytes.
+    /// The largest number of remaining bytes so far.
     most: u64,
 }
 
@@ -244,7 +244,7 @@ impl Waiting {
         Self { progress, most: 0 }
     }
 
-    /// Shows what is left of each activity.
+    /// Shows what remains of each activity.
     fn show(&mut self, pool: &str, left: &[(&str, u64)]) {
         let under_way = || left.iter().filter(|(_, left)| *left > 0);
         let sum = under_way().fold(0_u64, |sum, (_, left)| sum.saturating_add(*left));
@@ -255,7 +255,7 @@ impl Waiting {
     }
 }
 
-/// Returns once none of the activities is under way; shows meanwhile how far they are.
+/// Waits until none of the activities is running; meanwhile shows their progress.
 pub(super) fn wait_for(pool: &str, activities: &[&str], context: &mut Context) -> Result<(), Stop> {
     let mut waiting = Waiting::new();
     let waited = follow(pool, activities, &mut waiting, context);
@@ -293,15 +293,16 @@ fn follow(
 
 /// Waits until the devices that a finished activity no longer needs are released.
 ///
-/// A device that was replaced leaves the pool with a group after its resilver. Once that group is
-/// on disk the device's labels are cleared and others can use it.
+/// A replaced device leaves the pool in a transaction group after its resilver. Once that group is
+/// on disk, the device's labels are cleared and it can be used otherwise.
 pub(super) fn wait_for_devices(pool: &str, context: &mut Context) -> Result<(), Stop> {
     for _ in 0..GROUPS_WAITED_MAX {
         let change = Change::SyncPools {
             pools: vec![pool.to_owned()],
         };
         let command = String::new();
-        // Who may only look cannot ask for a group. The pool may be gone, which ends it, too.
+        // Users with read-only access cannot request a sync. The pool may also be exported; both
+        // end the wait.
         if context.ask(Request::Change { change, command }).is_err() {
             return Ok(());
         }
@@ -310,18 +311,18 @@ pub(super) fn wait_for_devices(pool: &str, context: &mut Context) -> Result<(), 
             _ => return Ok(()),
         }
     }
-    // A replacement that its resilver did not finish stays.
+    // A device stays if its resilver did not finish the replacement.
     Ok(())
 }
 
-/// What a pool is doing.
+/// What a pool is working on.
 struct Busy {
     status: PoolStatus,
-    /// Bytes that are to be freed.
+    /// Bytes to be freed.
     freeing: u64,
 }
 
-/// What it is doing; `None` if it was there and is so no more: then everything has ceased, too.
+/// The pool's activities; `None` if the pool was known and is gone: then everything has ended.
 fn busy_still(pool: &str, is_known: bool, context: &mut Context) -> Result<Option<Busy>, Stop> {
     let request = Request::PoolStatus {
         pools: vec![pool.to_owned()],
@@ -338,7 +339,7 @@ fn busy_still(pool: &str, is_known: bool, context: &mut Context) -> Result<Optio
             }
         }
         Ok(_) => return failed(with_context("cannot list pools", &mismatch())),
-        // A daemon may leave with its last pool.
+        // A daemon may exit with its last pool.
         Err(ControlError::Unreachable { .. }) if is_known => return Ok(None),
         Err(error) => return failed(with_context("cannot list pools", &error)),
     };
@@ -359,7 +360,7 @@ fn busy_still(pool: &str, is_known: bool, context: &mut Context) -> Result<Optio
     Ok(Some(Busy { status, freeing }))
 }
 
-/// What the daemon says of one pool.
+/// The status of one pool.
 pub(super) fn status(pool: &str, context: &mut Context) -> Result<PoolStatus, Stop> {
     let request = Request::PoolStatus {
         pools: vec![pool.to_owned()],
@@ -379,7 +380,7 @@ pub(super) fn status(pool: &str, context: &mut Context) -> Result<PoolStatus, St
     }
 }
 
-/// Bytes that an activity has before it; at least 1 while it is under way.
+/// The remaining bytes of an activity; at least 1 while it is running.
 fn left(busy: &Busy, activity: &str) -> u64 {
     let status = &busy.status;
     match activity {
@@ -390,12 +391,12 @@ fn left(busy: &Busy, activity: &str) -> u64 {
         },
         "trim" => treatments_left(status, |vdev| vdev.trim),
         "initialize" => treatments_left(status, |vdev| vdev.initialize),
-        // What was asked for and has not begun counts, too.
+        // A requested scrub that has not started counts, too.
         "scrub" => {
             scan_left(status, |kind| kind != ScanKind::Resilver).max(u64::from(status.due.scrub))
         }
         "resilver" => resilver_left(status),
-        // A replacement that its resilver did not finish is not being worked on.
+        // A device whose resilver did not finish the replacement is not being worked on.
         "replace" if has(status, &[VdevKind::Replacing, VdevKind::Spare]) => resilver_left(status),
         "remove" => removal_left(status),
         "raidz_expand" => expansion_left(status),
@@ -403,7 +404,7 @@ fn left(busy: &Busy, activity: &str) -> u64 {
     }
 }
 
-/// Bytes that a running scan of such a kind has before it.
+/// The remaining bytes of a running scan of this kind.
 fn scan_left(status: &PoolStatus, is_meant: impl Fn(ScanKind) -> bool) -> u64 {
     let scan = status.scan.as_ref();
     let scan = scan.filter(|scan| scan.state == RunState::Running && scan.pause_time == 0);
@@ -411,14 +412,14 @@ fn scan_left(status: &PoolStatus, is_meant: impl Fn(ScanKind) -> bool) -> u64 {
         .map_or(0, |scan| scan.to_examine.saturating_sub(scan.issued).max(1))
 }
 
-/// Bytes that devices are still to be given.
+/// The bytes that remain to be resilvered.
 fn resilver_left(status: &PoolStatus) -> u64 {
     let left = scan_left(status, |kind| kind == ScanKind::Resilver);
     left.max(rebuild_left(status))
         .max(u64::from(status.due.resilver))
 }
 
-/// Bytes that rebuilds under way have before them.
+/// The remaining bytes of running rebuilds.
 fn rebuild_left(status: &PoolStatus) -> u64 {
     let running = status.rebuilds.iter();
     let running = running.filter(|rebuild| rebuild.state == RunState::Running);
@@ -426,7 +427,7 @@ fn rebuild_left(status: &PoolStatus) -> u64 {
     left.sum()
 }
 
-/// Bytes that are to leave a top-level vdev that is being removed.
+/// The remaining bytes of a top-level vdev that is being removed.
 fn removal_left(status: &PoolStatus) -> u64 {
     let running = status.removal.as_ref();
     let running = running.filter(|removal| removal.state == RunState::Running);
@@ -435,7 +436,7 @@ fn removal_left(status: &PoolStatus) -> u64 {
     })
 }
 
-/// Bytes that a raidz vdev has to move until it has its new width.
+/// The bytes that an expanding raidz vdev has yet to move.
 fn expansion_left(status: &PoolStatus) -> u64 {
     let running = status.expand.as_ref();
     let running = running.filter(|expand| expand.state == RunState::Running);
@@ -507,7 +508,7 @@ mod tests {
         Busy { status, freeing: 0 }
     }
 
-    /// Which activities are under way, with what is left of them.
+    /// The running activities, with their remaining bytes.
     fn under_way(busy: &Busy) -> Vec<(&'static str, u64)> {
         let all = ACTIVITIES.into_iter().map(|name| (name, left(busy, name)));
         all.filter(|(_, left)| *left > 0).collect()
@@ -564,8 +565,8 @@ mod tests {
         assert_eq!(under_way(&busy), [("replace", 2), ("resilver", 2)]);
     }
 
-    /// `zpool replace -w` with a hot spare returned while the spare was being resilvered; and what
-    /// was asked for while a resilver was under way did not count before it began.
+    /// Previously, `zpool replace -w` with a hot spare returned while the spare was resilvering.
+    /// And requests during a resilver did not count until they started.
     #[test]
     fn spares_and_what_has_not_begun_are_waited_for() {
         let mut busy = idle();

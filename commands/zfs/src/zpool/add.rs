@@ -51,7 +51,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     Ok(0)
 }
 
-/// How vdevs are to be named.
+/// How to name vdevs.
 pub fn naming(parsed: &Parsed) -> VdevNaming {
     VdevNaming {
         guid: parsed.has("g"),
@@ -60,7 +60,7 @@ pub fn naming(parsed: &Parsed) -> VdevNaming {
     }
 }
 
-/// The vdevs that the pool has.
+/// The vdevs of the pool.
 pub fn tree_of(pool: &str, context: &mut Context) -> Result<VdevTree, Stop> {
     let request = Request::PoolList {
         pools: vec![pool.to_owned()],

@@ -1,4 +1,4 @@
-//! What is said of a value of the property `compatibility` before it is set.
+//! Checks a value of the property `compatibility` before it is set.
 
 use std::path::Path;
 
@@ -7,8 +7,8 @@ use cenote_control::regular;
 use cenote_ondisk::compatibility::{FILE_SIZE_MAX, compatibility};
 use cenote_words::context::{Context, Stop, failed};
 
-/// Refuses what is no list of sets of features; warns of what is not known of it, and of features
-/// that the `pool`, if there is one already, has beyond it.
+/// Refuses an invalid list of feature sets. Warns of unknown parts of it, and of features outside
+/// it that the `pool`, if it exists, already has.
 pub fn check(sets: &str, pool: Option<&str>, context: &mut Context) -> Result<(), Stop> {
     let read_file = |path: &Path| {
         let read = || regular::read_text(path, FILE_SIZE_MAX).ok();
@@ -32,7 +32,7 @@ pub fn check(sets: &str, pool: Option<&str>, context: &mut Context) -> Result<()
         properties: PropertySelection::Named(names.collect()),
         vdevs: false,
     };
-    // A pool that is not there is complained of by what comes next.
+    // The next step reports a missing pool.
     let Ok(Response::Pools { pools, .. }) = context.ask(request) else {
         return Ok(());
     };

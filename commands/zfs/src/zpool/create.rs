@@ -15,10 +15,10 @@ use cenote_words::context::{Context, Outcome, Stop, failed, usage};
 use cenote_words::getopt::{Grammar, OptionError, Parsed};
 use cenote_words::texts::{cannot_open, check_new_pool_name, property_question, with_context};
 
-/// `EINVAL`: the exit code of `zpool set` where there is no such pool or vdev.
+/// `EINVAL`: the exit code of `zpool set` for a missing pool or vdev.
 const INVALID: u8 = 22;
 
-/// Properties of datasets that file systems do not have.
+/// Dataset properties that file systems do not have.
 const VOLUMES_OWN: [&str; 2] = ["volsize", "volblocksize"];
 
 /// `zpool create [-fnd] [-o P=V]… [-O P=V]… [-m MOUNTPOINT] [-R ROOT] [-t NAME] POOL VDEV…`
@@ -91,7 +91,8 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
     }
 }
 
-/// Whether a pool could be made: nobody is to type a passphrase twice for one that cannot.
+/// Checks whether a pool can be created, so that the user need not type a passphrase twice for one
+/// that cannot.
 fn try_out(pool: &NewPool, context: &mut Context) -> Result<Response, ControlError> {
     let plan = NewPool {
         dry_run: true,
@@ -102,7 +103,7 @@ fn try_out(pool: &NewPool, context: &mut Context) -> Result<Response, ControlErr
     context.ask(Request::Change { change, command })
 }
 
-/// The vdevs of a pool, of which one at least is for everything.
+/// The vdevs of a pool; at least one must be a normal one.
 fn vdevs(words: &[String], is_forced: bool) -> Result<Vec<NewVdev>, Stop> {
     let vdevs = vdev_spec::parse(words).map_err(Stop::Failed)?;
     if !vdevs.iter().any(|vdev| vdev.role == NewVdevRole::Normal) {
@@ -112,7 +113,7 @@ fn vdevs(words: &[String], is_forced: bool) -> Result<Vec<NewVdev>, Stop> {
     Ok(vdevs)
 }
 
-/// The properties of the root dataset, by their full names.
+/// The properties of the root dataset, with full names.
 fn dataset_properties(parsed: &Parsed) -> Result<Vec<(String, String)>, Stop> {
     let mut pairs = Vec::new();
     for word in parsed.all("O") {
@@ -147,7 +148,7 @@ fn dataset_properties(parsed: &Parsed) -> Result<Vec<(String, String)>, Stop> {
     Ok(pairs)
 }
 
-/// The properties of the pool, of which OpenZFS checks some before anything else.
+/// The properties of the pool; OpenZFS checks some before anything else.
 pub fn properties(parsed: &Parsed) -> Result<Vec<(String, String)>, Stop> {
     let pairs = pairs(parsed, "o")?;
     for (name, value) in &pairs {
@@ -184,13 +185,13 @@ pub fn properties(parsed: &Parsed) -> Result<Vec<(String, String)>, Stop> {
     Ok(pairs)
 }
 
-/// What is said of a name that is no property of pools.
+/// The message for a name that is not a pool property.
 pub fn not_a_property(name: &str) -> String {
     let question = property_question(name, POOL);
     format!("property '{name}' is not a valid pool or vdev property{question}")
 }
 
-/// Says that a property of a pool was stored and changes nothing here.
+/// Reports that a pool property was stored but has no effect here.
 fn tell_of_kept(name: &str, value: &str, context: &mut Context) {
     let is_default = matches!((name, value), ("bootfs", "") | ("delegation", "on"));
     if !is_default {
@@ -205,13 +206,13 @@ pub fn refusal(what: &str, error: &ControlError) -> String {
         ControlError::MountpointInUse { .. } | ControlError::MountpointNotDirectory { .. } => {
             format!("{error}\nuse '-m' option to provide a different default")
         }
-        // What is wrong with a layout stands alone.
+        // An invalid layout is reported without the property's name.
         ControlError::BadValue { name, reason } if name == "draid" => reason.clone(),
         error => with_context(what, error),
     }
 }
 
-/// The lines about vdevs that cannot be, or only by force.
+/// The lines about vdevs that are invalid, or need `-f`.
 fn invalid_vdevs(lines: &[String], is_forced: bool) -> String {
     let lead = match is_forced {
         true => "the following errors must be manually repaired:",
@@ -220,7 +221,7 @@ fn invalid_vdevs(lines: &[String], is_forced: bool) -> String {
     format!("invalid vdev specification\n{lead}\n{}", lines.join("\n"))
 }
 
-/// The pairs of an option that takes `property=value`, by the full names of a pool's properties.
+/// The pairs of an option that takes `property=value`, with full names of pool properties.
 pub fn pairs(parsed: &Parsed, option: &str) -> Result<Vec<(String, String)>, Stop> {
     let mut pairs = Vec::new();
     for word in parsed.all(option) {
@@ -235,7 +236,7 @@ pub fn pairs(parsed: &Parsed, option: &str) -> Result<Vec<(String, String)>, Sto
     }
 }
 
-/// The name of a pool's property where its short one was given.
+/// The full name of a pool property, which may be given by its short name.
 pub fn full_name(name: &str) -> String {
     find(POOL, name).map_or(name, |info| info.name).to_owned()
 }
@@ -272,7 +273,7 @@ pub fn destroy(arguments: &[String], context: &mut Context) -> Outcome {
 
 /// `zpool set P=V POOL [VDEV]`
 pub fn set(arguments: &[String], context: &mut Context) -> Outcome {
-    // Like the reference, no option at all is known.
+    // Like the reference, it accepts no options.
     let Ok(parsed) = Grammar::letters("").parse(arguments) else {
         let word = arguments.iter().find(|word| word.starts_with('-'));
         let letter = word.and_then(|word| word.chars().nth(1)).unwrap_or('-');
@@ -317,7 +318,7 @@ pub fn set(arguments: &[String], context: &mut Context) -> Outcome {
     }
 }
 
-/// The pool's history tells of these as of the system's own doings, and not by their command.
+/// The pool's history records these as internal events, not by their command.
 fn set_of_vdev(
     (property, value): (&str, &str),
     pool: &str,

@@ -11,10 +11,10 @@ use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use cenote_words::getopt::{Grammar, Parsed};
 use cenote_words::texts::with_context;
 
-/// What the refusal of a device that is to come or go ends with.
+/// The exit code if attaching, replacing or detaching a device is refused.
 const REFUSED: u8 = 255;
 
-/// The option of commands that could switch a slot's power.
+/// The option of commands that can switch a slot's power.
 pub const POWER: &[(&str, &str, bool)] = &[("power", "power", false)];
 
 fn ask(
@@ -66,7 +66,7 @@ pub fn offline(arguments: &[String], context: &mut Context) -> Outcome {
     tell_failures("offline", &failures, context)
 }
 
-/// Says which devices a command could not do its work on.
+/// Reports the devices on which a command failed.
 pub fn tell_failures(
     verb: &str,
     failures: &[(String, ControlError)],
@@ -166,10 +166,10 @@ pub fn detach(arguments: &[String], context: &mut Context) -> Outcome {
     }
 }
 
-/// `zpool reopen [-n] POOL…`: `-n` leaves a scrub alone, which is always so here.
+/// `zpool reopen [-n] POOL…`: `-n` does not restart a scrub, which is always so here.
 pub fn reopen(arguments: &[String], context: &mut Context) -> Outcome {
     let parsed = Grammar::letters("n").parse(arguments)?;
-    // What it asks for is what happens.
+    // The option has no further effect, because this is the only behaviour.
     let _leaves_scrub_alone = parsed.has("n");
     if parsed.operands.is_empty() {
         return usage("missing pool name argument");

@@ -40,7 +40,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     };
     let zone = context.zone.clone();
     let mut lines = String::new();
-    // Following never ends by itself, so its lines are written as they come.
+    // Following never ends by itself, so its lines are written immediately.
     let follow = parsed.has("f");
     let answer = context.ask_in_parts(request, &mut |part| {
         if let Part::Events(events) = part {
@@ -60,11 +60,11 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     }
 }
 
-/// Past the buffer of the context: whoever follows wants to see each event when it comes.
+/// Bypasses the context's buffer, because each event should appear at once.
 fn write_now(lines: &mut String) {
     use std::io::Write;
     let mut out = std::io::stdout().lock();
-    // A reader that left ends the command at its next event, by the broken connection.
+    // If the reader is gone, the broken connection ends the command at its next event.
     let _ = out.write_all(lines.as_bytes());
     let _ = out.flush();
     lines.clear();

@@ -8,8 +8,8 @@ use cenote_words::getopt::Grammar;
 use cenote_words::progress::{Progress, Style};
 use cenote_words::texts::{cannot_open, with_context};
 
-/// `zpool export [-afn] POOL...`: with `-n` what is not in its object stores yet stays in the local
-/// logs, to be sent after the next import.
+/// `zpool export [-afn] POOL...`. With `-n`, data not yet in its object stores stays in the local
+/// logs, and is uploaded after the next import.
 pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     let parsed = Grammar::letters("afFn").parse(arguments)?;
     let force = parsed.has("f") || parsed.has("F");
@@ -55,7 +55,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     Ok(code)
 }
 
-/// Exports a pool, with a bar while its devices in stores are uploaded.
+/// Exports a pool, with a progress bar while its devices in stores are uploaded.
 fn export(request: Request, context: &mut Context) -> Result<Response, ControlError> {
     let mut shown: Option<Progress> = None;
     let answer = context.ask_noted_in_parts(request, &mut |part| {

@@ -27,7 +27,7 @@ enum Field {
 
 struct Options {
     fields: Vec<Field>,
-    /// None means all.
+    /// `None` means all.
     wanted: Option<Vec<String>>,
     script: bool,
     json: bool,
@@ -64,7 +64,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     };
     let pools = existing_pools(operands, context)?;
     if operands.len() > 1 && pools.len() < operands.len() {
-        // A word that is no pool makes all after the first vdevs of it.
+        // If any of these words is not a pool, all words after the first are vdevs in it.
         return vdevs(&operands[0], &operands[1..], &options, context);
     }
     pools_report(operands, &options, context)
@@ -93,7 +93,7 @@ fn fields(parsed: &Parsed) -> Result<Vec<Field>, Stop> {
     Ok(fields)
 }
 
-/// The operands that are imported pools; an error unless the first is.
+/// The operands that are imported pools; an error unless the first one is.
 fn existing_pools(operands: &[String], context: &mut Context) -> Result<Vec<String>, Stop> {
     let Some(first) = operands.first() else {
         return Ok(Vec::new());
@@ -156,10 +156,10 @@ fn pools_report(operands: &[String], options: &Options, context: &mut Context) -
     Ok(0)
 }
 
-/// Which properties of a pool are printed, in order.
+/// The properties of a pool to print, in order.
 fn pool_lines(pool: &PoolRow, wanted: &[Wanted], options: &Options) -> Vec<Wanted> {
     if options.wanted.is_some() {
-        // A feature that the software does not know is passed over.
+        // Unknown features are skipped.
         let known =
             |w: &&Wanted| !w.name.starts_with("feature@") || pool.property(&w.name).is_some();
         return wanted.iter().filter(known).cloned().collect();
@@ -169,7 +169,7 @@ fn pool_lines(pool: &PoolRow, wanted: &[Wanted], options: &Options) -> Vec<Wante
         .filter(|info| pool.property(info.name).is_some())
         .map(Wanted::of)
         .collect();
-    // Features in OpenZFS's order, those it does not know after them, then user properties.
+    // Features in OpenZFS's order, then features that it does not know, then user properties.
     let place = |name: &str| {
         let feature = name.strip_prefix("feature@");
         let known = feature.and_then(|f| cenote_words::FEATURES.iter().position(|name| *name == f));
@@ -222,7 +222,7 @@ fn print_lines(
     context.print(&table(&columns, &rows, options.script));
 }
 
-/// A user property that is not set has the source `default`, unlike a dataset's.
+/// The source of an unset user property is `default`, unlike a dataset's.
 fn source_of(property: Option<&Property>, wanted: &Wanted) -> Source {
     match property {
         Some(property) => property.source.clone(),

@@ -112,7 +112,7 @@ fn record_line(
     Some(line)
 }
 
-/// `user 0 (root) on host:linux`, as far as it is known.
+/// `user 0 (root) on host:linux`, as far as known.
 fn who(record: &HistoryRecord) -> Option<String> {
     let user = record.user?;
     let mut text = match Accounts::Users.name(user) {

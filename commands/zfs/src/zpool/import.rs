@@ -20,9 +20,9 @@ use cenote_words::format::date::{Form, date};
 use cenote_words::getopt::{Grammar, Parsed};
 use cenote_words::texts::{cannot_import, diagnosis_line, with_context};
 
-/// Our own import property: replay the intent log in memory.
+/// Our import property: replay the intent log in memory.
 const REPLAY: &str = "cenote:replay";
-/// Our own import property: where in each file or device the pool begins.
+/// Our import property: where the pool begins in each file or device.
 const OFFSET: &str = "cenote:offset";
 
 /// `zpool import`.
@@ -69,7 +69,7 @@ fn check(parsed: &Parsed) -> Result<(), Stop> {
     Ok(())
 }
 
-/// A path as the daemon can use it, whatever directory that runs in.
+/// An absolute path, which the daemon can use in any working directory.
 fn absolute(path: &str, context: &Context) -> String {
     if is_url(Path::new(path)) {
         return path.to_owned();
@@ -93,7 +93,7 @@ fn search(parsed: &Parsed, context: &Context) -> Search {
     }
     Search {
         paths,
-        // A scan of the devices (`-s`) does without any file.
+        // A scan of the devices (`-s`) uses no cache file.
         cache_file: match (parsed.has("s"), parsed.last("c")) {
             (false, Some(path)) => Some(absolute(path, context)),
             _ => None,
@@ -112,7 +112,7 @@ fn options(parsed: &Parsed, search: &mut Search) -> Result<ImportOptions, Stop> 
         rewind_dry_run: parsed.has("n"),
         checkpoint_rewind: parsed.has("rewind-to-checkpoint"),
         missing_log: parsed.has("m"),
-        // With -l the keys come first.
+        // With -l, keys are loaded before mounting.
         no_mount: parsed.has("N") || parsed.has("l"),
         ..ImportOptions::default()
     };
@@ -214,7 +214,7 @@ fn warn_of(lines: &[String], context: &mut Context) {
     }
 }
 
-/// Where a pool was not found because nobody could look there.
+/// Warns about unreadable devices if a pool was not found.
 fn warn_of_search(search: Search, context: &mut Context) {
     let answer = context.ask(Request::ImportSearch { search });
     if let Ok(Response::Candidates { unreadable, .. }) = answer {
@@ -292,7 +292,7 @@ fn import(
     Ok(code)
 }
 
-/// Says which pools were not imported, and which file systems of those that were are not mounted.
+/// Reports which pools were not imported, and which file systems of the others are not mounted.
 fn complain_of(failures: &[(String, ControlError)], pools: &[String], context: &mut Context) {
     for (name, error) in failures {
         let pool = name.split('/').next().unwrap_or(name);
@@ -304,7 +304,7 @@ fn complain_of(failures: &[(String, ControlError)], pools: &[String], context: &
     }
 }
 
-/// A replay of an intent log that did not reach the log's end.
+/// A message about a replay that did not reach the end of the intent log.
 fn cut_short_line(log: &IntentLogReport) -> String {
     let (dataset, applied) = (&log.dataset, log.applied.unwrap_or(0));
     match (&log.stopped, &log.broken) {

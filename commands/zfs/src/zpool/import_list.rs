@@ -1,4 +1,4 @@
-//! What `zpool import` shows of pools that it found.
+//! The listing of importable pools by `zpool import`.
 
 use cenote_control::model::{ImportCandidate, ImportCondition, PoolHealth, VdevKind, VdevNaming};
 
@@ -6,7 +6,7 @@ use super::status_texts::{article, import, paragraph};
 use cenote_words::texts::diagnosis_line;
 use cenote_words::vdev_rows::{Row, Section, aux_words, rows, shown_in_status, state_word};
 
-/// The narrowest name column.
+/// The minimum width of the name column.
 const NAME_WIDTH_MIN: usize = 10;
 
 /// The sections below the normal vdevs: unlike in a status, devices without data come first.
@@ -27,7 +27,7 @@ const DESTROYED_DAMAGED: &str =
 
 /// One pool.
 pub fn candidate_text(candidate: &ImportCandidate, naming: VdevNaming) -> String {
-    // A comment has the longest label: everything moves by one.
+    // `comment` is the longest label; with it all labels are indented by one more.
     let indent = if candidate.comment.is_some() { " " } else { "" };
     let destroyed = if candidate.destroyed {
         " (DESTROYED)"

@@ -1,10 +1,10 @@
-//! A layout as `-n` shows it: the vdevs that a pool has and those that it would get, by class.
+//! A layout for `-n`: the vdevs that a pool has and those that it would get, by class.
 
 use cenote_control::model::{NewVdev, NewVdevKind, NewVdevRole, VdevNaming, VdevTree};
 use cenote_words::vdev_rows::{Section, rows};
 use std::os::unix::fs::FileTypeExt;
 
-/// The lines below "… layout:", the pool's name first.
+/// The lines below "… layout:", starting with the pool's name.
 pub fn lines(
     pool: &str,
     tree: Option<&VdevTree>,
@@ -58,7 +58,7 @@ fn group(vdev: &NewVdev, naming: VdevNaming) -> Vec<String> {
     lines
 }
 
-/// Disks go by their last name, files by their path.
+/// Disks are shown by their last path component, files by their path.
 fn device(path: &str, naming: VdevNaming) -> &str {
     let kind = std::fs::metadata(path).map(|metadata| metadata.file_type());
     match path.rsplit_once('/') {

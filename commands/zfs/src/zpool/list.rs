@@ -17,7 +17,7 @@ use cenote_words::vdev_rows::{Row, Section, rows, spare_word, state_word};
 const DEFAULT: &str = "name,size,allocated,free,checkpoint,expandsize,fragmentation,capacity,\
                        dedupratio,health,altroot";
 
-/// The narrowest name column with `-v`.
+/// The minimum width of the name column with `-v`.
 const VERBOSE_NAME_WIDTH: usize = 9;
 
 struct Options {
@@ -50,7 +50,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
         style: names::style(&parsed, context),
     };
     let mut report = |context: &mut Context, round| {
-        // The header is repeated only where the rows vary in number.
+        // The header is repeated only if the number of rows varies.
         let header = round == 0 || options.verbose;
         report(&parsed.operands, &options, header, context)
     };
@@ -176,7 +176,7 @@ fn push_vdevs(text: &mut String, tree: &VdevTree, name_width: usize, options: &O
             Section::Spares => "spare",
             other => other.header(),
         };
-        // The same with -H: that is how the reference prints it, and tools skip it by its shape.
+        // The reference prints the same with -H; tools skip the line by its shape.
         text.push_str(&format!(
             "{header:<name_width$}  {dash:>5}  {dash:>5}  {dash:>5}  {dash:>7}  {dash:>8}  \
              {dash:>5}  {dash:>5}  {dash:>5}  {dash:>8}\n"
@@ -225,7 +225,7 @@ fn vdev_cells(vdev: &Vdev, section: Section, style: &Style) -> [String; 9] {
         number if style.exact => number.to_string(),
         number => nicebytes(number),
     };
-    // Space belongs to top-level vdevs; what is below them shows only the size of its device.
+    // Top-level vdevs have space; vdevs below them show only the size of their device.
     let own = space.total != 0 && vdev.kind != VdevKind::Indirect;
     let size = if space.physical != 0 {
         count(space.physical)
@@ -284,7 +284,7 @@ fn json_pools(pools: &[PoolRow], options: &Options) -> Object {
     all
 }
 
-/// What every JSON object of a pool begins with.
+/// The first members of every pool's JSON object.
 pub fn json_header(pool: &PoolRow, bare: bool) -> Object {
     let mut object = Object::new();
     object.put("name", pool.name.as_str());
@@ -297,7 +297,7 @@ pub fn json_header(pool: &PoolRow, bare: bool) -> Object {
     object
 }
 
-/// A pool's property in JSON, health taken from the pool itself.
+/// A pool's property in JSON; health comes from the pool itself.
 pub fn pool_property(pool: &PoolRow, wanted: &Wanted, style: &Style) -> Json {
     match wanted.name.as_str() {
         "health" => json_pair(Json::from(pool.health.word()), &Source::None),

@@ -1,10 +1,10 @@
-//! `-l` of commands that import: keys first, then mounts.
+//! `-l` of commands that import: loads keys, then mounts.
 
 use cenote_control::model::{MountOptions, Request, Response};
 use cenote_words::context::Context;
 use cenote_words::texts::with_context;
 
-/// The keys of everything in the pool, then its mounts.
+/// Loads all keys of the pool, then mounts its file systems.
 pub fn load_and_mount(pool: &str, context: &mut Context) -> u8 {
     let loaded = crate::zfs::load_keys_below(pool, context);
     let request = Request::MountAll {

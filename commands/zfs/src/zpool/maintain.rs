@@ -141,7 +141,7 @@ pub fn reguid(arguments: &[String], context: &mut Context) -> Outcome {
         None => None,
         Some((_, Ok(guid))) if guid > 0 => Some(guid),
         Some((_, Ok(_))) => {
-            // Nothing has the guid 0.
+            // 0 is not a valid guid.
             context.complain(&format!(
                 "cannot reguid '{pool}': invalid argument for this pool operation"
             ));
@@ -206,7 +206,7 @@ fn upgrade_pools(parsed: &Parsed, arguments: &[String], context: &mut Context) -
         false => parsed.operands.clone(),
     };
     let mut upgraded = false;
-    // Where everything is refused, nothing else is printed.
+    // If everything is refused, nothing else is printed.
     let mut lead = Some(UPGRADE_LEAD);
     let mut begin = |context: &mut Context| {
         if let Some(lead) = lead.take() {
@@ -263,7 +263,7 @@ fn upgrade_pools(parsed: &Parsed, arguments: &[String], context: &mut Context) -
 const ALL_ENABLED: &str =
     "Every feature flags pool already has all supported and requested\nfeatures enabled.";
 
-/// What was done to one pool.
+/// Prints what was done to one pool.
 fn tell_upgrade(pool: &str, from: Option<u64>, features: &[String], context: &mut Context) {
     if let Some(version) = from {
         context.line(&format!(
@@ -300,7 +300,7 @@ fn names(context: &mut Context) -> Result<Vec<String>, Stop> {
     Ok(rows(context)?.into_iter().map(|row| row.name).collect())
 }
 
-/// The pools that lack something, and what.
+/// Lists the pools that lack features, and which.
 fn list_missing(context: &mut Context) -> Outcome {
     let rows = rows(context)?;
     let old: Vec<(&PoolRow, u64)> = rows
@@ -349,7 +349,7 @@ fn list_missing(context: &mut Context) -> Outcome {
     Ok(0)
 }
 
-/// The version of a pool that has one instead of features.
+/// The version of a pool that has a legacy version instead of features.
 fn version(row: &PoolRow) -> Option<u64> {
     let version = row
         .properties
@@ -400,7 +400,7 @@ fn supported(context: &mut Context) {
     );
 }
 
-/// What each pool version before feature flags brought.
+/// What each legacy pool version added.
 const LEGACY: [&str; 28] = [
     "Initial ZFS version",
     "Ditto blocks (replicated metadata)",

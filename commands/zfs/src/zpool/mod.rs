@@ -1,4 +1,4 @@
-//! `zpool`: which subcommand, its usage, its exit code.
+//! `zpool`: finds the subcommand, its usage, its exit code.
 
 mod activity;
 mod add;

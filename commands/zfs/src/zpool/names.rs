@@ -1,4 +1,4 @@
-//! What several subcommands read from their command line.
+//! Parsing that several subcommands share.
 
 use cenote_control::model::VdevNaming;
 use cenote_control::model::properties::{self, POOL};
@@ -16,10 +16,10 @@ pub const JSON: &[(&str, &str, bool)] = &[
     ("json-pool-key-guid", "json-pool-key-guid", false),
 ];
 
-/// From this property on, `all` does not mean them.
+/// `all` ends before this property.
 const FIRST_HIDDEN: &str = "maxblocksize";
 
-/// How vdevs are to be named, by options and environment.
+/// How to name vdevs, from options and environment.
 pub fn naming(parsed: &Parsed, context: &Context) -> VdevNaming {
     let set = |name: &str| {
         let value = (context.variable)(name);
@@ -32,7 +32,7 @@ pub fn naming(parsed: &Parsed, context: &Context) -> VdevNaming {
     }
 }
 
-/// How values are to be shown.
+/// How to format values.
 pub fn style(parsed: &Parsed, context: &Context) -> Style {
     Style {
         exact: parsed.has("p") || parsed.has("json-int"),
@@ -41,7 +41,7 @@ pub fn style(parsed: &Parsed, context: &Context) -> Style {
     }
 }
 
-/// `--json-int` and its friends only make sense with `-j`.
+/// `--json-int` and the like require `-j`.
 pub fn check_json(parsed: &Parsed) -> Result<(), Stop> {
     let needs = ["json-int", "json-flat-vdevs", "json-pool-key-guid"];
     for name in needs {
@@ -52,7 +52,7 @@ pub fn check_json(parsed: &Parsed) -> Result<(), Stop> {
     Ok(())
 }
 
-/// Reads a list of pool properties; `all` stands for what `zpool get all` shows.
+/// Parses a list of pool properties; `all` means those that `zpool get all` shows.
 pub fn pool_properties(list: &str) -> Result<Vec<Wanted>, Stop> {
     if list.is_empty() {
         return usage("bad property list: no properties specified");
@@ -100,7 +100,7 @@ fn pool_property(name: &str) -> Result<Wanted, Stop> {
 pub struct Schedule {
     /// Seconds between reports; 0 means once.
     pub interval: f64,
-    /// How many; 0 means for ever.
+    /// How many; 0 means without end.
     pub count: u64,
     /// The stamp before each report: `u` or `d`.
     pub stamp: Option<char>,
@@ -151,7 +151,7 @@ impl Schedule {
         }
     }
 
-    /// Runs `report` as often as it is to be; the number of the report is its argument.
+    /// Runs `report` as often as scheduled, with the number of the report as argument.
     pub fn repeat(
         self,
         context: &mut Context,
@@ -173,7 +173,7 @@ impl Schedule {
     }
 }
 
-/// The stamp that `-T` asks for.
+/// The time stamp format of `-T`.
 pub fn stamp(parsed: &Parsed) -> Result<Option<char>, Stop> {
     match parsed.last("T") {
         None => Ok(None),
@@ -189,7 +189,7 @@ fn now(context: &Context) -> u64 {
     since.map_or(context.now, |time| time.as_secs())
 }
 
-/// Complains about operands that cannot be pool names; the others, none twice.
+/// Reports operands that cannot be pool names; returns the others without duplicates.
 pub fn names_to_ask(operands: &[String], context: &mut Context) -> (Vec<String>, bool) {
     let mut names: Vec<String> = Vec::new();
     let mut bad = false;

@@ -13,12 +13,12 @@ pub struct Numbers<'a> {
 }
 
 impl Numbers<'_> {
-    /// As it is.
+    /// The exact number.
     pub fn exact(&self, number: u64) -> Json {
         cenote_words::format::json::number(number, self.style.json_int)
     }
 
-    /// A size, rounded unless exact figures were asked for.
+    /// A size, rounded unless exact numbers were requested.
     pub fn bytes(&self, number: u64) -> Json {
         if self.style.exact {
             self.exact(number)
@@ -27,7 +27,7 @@ impl Numbers<'_> {
         }
     }
 
-    /// A number, rounded unless exact figures were asked for.
+    /// A number, rounded unless exact numbers were requested.
     pub fn count(&self, number: u64) -> Json {
         if self.style.exact {
             self.exact(number)

@@ -21,7 +21,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     if stops && !devices.is_empty() {
         return usage("too many arguments");
     }
-    // With -w there is nothing to wait for: what is not refused is gone when the answer is here.
+    // -w needs no wait: the removal is complete when the daemon answers.
     let (dry_run, waits) = (parsed.has("n"), parsed.has("w"));
     if stops && (dry_run || waits) {
         return usage("-s cannot be combined with -n or -w");
@@ -55,7 +55,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     if dry_run {
         let has_failed = |device: &&String| failures.iter().any(|(failed, _)| failed == *device);
         for device in devices.iter().filter(|device| !has_failed(device)) {
-            // Only data vdevs leave a table behind that says where their blocks are now.
+            // Only data vdevs leave an indirect mapping, which needs memory.
             let memory = if parsed.has("p") {
                 "0".to_owned()
             } else {

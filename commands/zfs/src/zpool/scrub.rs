@@ -10,7 +10,7 @@ use cenote_words::context::{Context, Outcome, Stop, mismatch, usage};
 use cenote_words::getopt::{Grammar, Parsed};
 use cenote_words::texts::{cannot_open, with_context};
 
-/// What the options ask for, or which of them do not go together.
+/// The scan command for the options, or which of them conflict.
 fn command_of(parsed: &Parsed) -> Result<ScanCommand, String> {
     for (one, other) in [("s", "p"), ("e", "C"), ("s", "C"), ("p", "C")] {
         if parsed.has(one) && parsed.has(other) {
@@ -71,9 +71,9 @@ pub fn scrub(arguments: &[String], context: &mut Context) -> Outcome {
     }
 }
 
-/// A scrub goes over the newest state only.
+/// Warns that a scrub covers only the newest state, not a checkpoint.
 fn warn_of_checkpoint(pool: &str, context: &mut Context) {
-    // Why there is no status, the scrub itself says.
+    // If there is no status, the scrub itself reports the error.
     let checkpoint = status(pool, context)
         .ok()
         .and_then(|status| status.checkpoint);
@@ -102,7 +102,7 @@ pub fn resilver(arguments: &[String], context: &mut Context) -> Outcome {
     }
 }
 
-/// Asks for a scan of one pool; false, and said why, if it is refused.
+/// Requests a scan of one pool. Returns false if it was refused, after reporting why.
 fn scan(pool: &str, command: ScanCommand, verb: &str, line: &str, context: &mut Context) -> bool {
     let change = Change::Scan {
         pool: pool.to_owned(),

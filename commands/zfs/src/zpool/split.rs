@@ -78,7 +78,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     Ok(u8::from(!failures.is_empty()))
 }
 
-/// What `-o` gives: properties, and options of mounts, which only an import makes.
+/// The values of `-o`: properties, and mount options, which need an import.
 fn options(parsed: &Parsed, imports: bool) -> Result<(Vec<Pair>, Vec<String>), Stop> {
     let (mut properties, mut mount_options) = (Vec::new(), Vec::new());
     for word in parsed.all("o") {
@@ -96,7 +96,8 @@ fn options(parsed: &Parsed, imports: bool) -> Result<(Vec<Pair>, Vec<String>), S
     }
 }
 
-/// The tree with each mirror's side in its place, without what stays with the old pool.
+/// The tree with each mirror replaced by its chosen side, without devices that stay in the old
+/// pool.
 fn only(mut tree: VdevTree, sides: &[u64]) -> VdevTree {
     let side = |top: &Vdev| {
         let mut below = top.children.iter();

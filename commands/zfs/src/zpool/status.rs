@@ -20,7 +20,7 @@ use cenote_words::vdev_rows::{
     Row, Section, aux_words, healthy, rows, shown_in_status, spare_word, state_word,
 };
 
-/// The narrowest name column.
+/// The minimum width of the name column.
 const NAME_WIDTH_MIN: usize = 10;
 
 /// Long names of the options.
@@ -91,7 +91,7 @@ fn report(operands: &[String], options: &Options, context: &mut Context) -> u8 {
     }
     let code = u8::from(bad || !failures.is_empty());
     if options.json && code != 0 {
-        // As OpenZFS: no document of a part of what was asked for.
+        // As in OpenZFS: no JSON document if a part failed.
         return code;
     }
     if options.json {
@@ -106,7 +106,7 @@ fn report(operands: &[String], options: &Options, context: &mut Context) -> u8 {
         context.complain_of_record();
         return code;
     }
-    // With names nobody asks about others.
+    // If pools are named, missing pools are not reported.
     let missing = match operands.is_empty() {
         true => context.missing(),
         false => Vec::new(),
@@ -122,7 +122,7 @@ fn report(operands: &[String], options: &Options, context: &mut Context) -> u8 {
     code
 }
 
-/// Metadata that an import did without.
+/// Metadata that the import could not read.
 fn unread(tables: &[String]) -> String {
     if tables.is_empty() {
         return String::new();
@@ -134,7 +134,7 @@ fn unread(tables: &[String]) -> String {
     text
 }
 
-/// Prints the pools: whether they are all that there are, and whether all are there.
+/// Prints the pools. The flags say whether all pools are listed, and whether none is missing.
 fn print_pools(
     pools: &[PoolStatus],
     (all, are_there): (bool, bool),
@@ -294,7 +294,7 @@ fn push_row(
             text.push_str(&format!(" {:>5}", cell(number)));
         }
         if options.slow {
-            // Only devices are slow.
+            // Only leaf devices can be slow.
             let combined = !vdev.children.is_empty() && !options.style.exact;
             let slow = if combined {
                 "-".to_owned()
@@ -314,7 +314,7 @@ fn push_row(
     text.push('\n');
 }
 
-/// What stands after the counters.
+/// The notes after the counters.
 fn notes(vdev: &Vdev, spare: bool, pool: &PoolStatus, options: &Options) -> String {
     let mut text = String::new();
     let mut note = |words: &str| {
@@ -392,7 +392,7 @@ fn errors_text(pool: &PoolStatus, options: &Options) -> String {
     text
 }
 
-/// Records that a crash left behind: OpenZFS would replay them at the next writable import.
+/// Records in the intent log after a crash: OpenZFS would replay them at the next writable import.
 fn intent_log_text(reports: &[IntentLogReport]) -> String {
     if reports.is_empty() {
         return String::new();

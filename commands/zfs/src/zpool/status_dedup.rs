@@ -1,4 +1,4 @@
-//! `zpool status -D`: the deduplication tables and how often their blocks are used.
+//! `zpool status -D`: the deduplication tables and the reference counts of their blocks.
 
 use cenote_control::model::{DedupBucket, DedupSum, DedupSummary};
 
@@ -6,7 +6,7 @@ use super::numbers::Numbers;
 use cenote_words::format::json::Object;
 use cenote_words::format::number::{nicebytes, nicenum};
 
-/// The heading of the table, with the blanks that it ends in.
+/// The heading of the table, including trailing spaces.
 const HEADING: &str = concat!(
     "bucket              allocated                       referenced          \n",
     "______   ______________________________   ______________________________\n",
@@ -14,7 +14,7 @@ const HEADING: &str = concat!(
     "------   ------   -----   -----   -----   ------   -----   -----   -----\n",
 );
 
-/// The figures in words and a table.
+/// The summary as text and table.
 pub fn text(dedup: &DedupSummary, exact: bool) -> String {
     if dedup.entries == 0 {
         return "\n dedup: no DDT entries\n".to_owned();
@@ -68,7 +68,7 @@ fn add(sum: &mut DedupSum, other: &DedupSum) {
     sum.allocated = sum.allocated.saturating_add(other.allocated);
 }
 
-/// The figures as `dedup_stats` of JSON output.
+/// The summary as `dedup_stats` of JSON output.
 pub fn json(dedup: &DedupSummary, numbers: &Numbers<'_>) -> Object {
     let mut stats = Object::new();
     stats.put("obj_count", numbers.count(dedup.entries));

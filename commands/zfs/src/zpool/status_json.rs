@@ -1,4 +1,4 @@
-//! `zpool status -j`, and what other JSON outputs say about vdevs.
+//! `zpool status -j`, and the parts about vdevs in other JSON output.
 
 use cenote_control::model::{
     AllocationClass, CheckpointState, PoolStatus, RunState, Scan, ScanKind, SpareUse, Treatment,
@@ -14,7 +14,7 @@ use cenote_words::format::property::Style;
 use cenote_words::texts::diagnosis_line;
 use cenote_words::vdev_rows::{Section, healthy};
 
-/// The classes in the order that JSON has them.
+/// The classes in the order of JSON.
 const CLASSES: [Section; 5] = [
     Section::Logs,
     Section::Special,
@@ -239,7 +239,7 @@ fn put_vdevs(object: &mut Object, pool: &PoolStatus, options: &Options, numbers:
     }
 }
 
-/// Those of the vdevs that are to be shown, by name.
+/// The vdevs to show, by name.
 fn json_vdevs<'a>(
     vdevs: impl IntoIterator<Item = &'a Vdev>,
     section: Section,
@@ -256,8 +256,8 @@ fn json_vdevs<'a>(
     shown
 }
 
-/// Every vdev in one object, those below before those above, with the name of its parent. As in
-/// OpenZFS, what has others below it names them in the same way once more.
+/// Puts all vdevs into one object, children before parents, each with the name of its parent. As in
+/// OpenZFS, a parent repeats its children in the same form.
 fn put_flat(flat: &mut Object, pool: &PoolStatus, options: &Options, numbers: &Numbers<'_>) {
     let mut root = json_vdev(&pool.vdevs.root, None, Section::Normal, options, numbers);
     root.replace("name", pool.name.as_str());
@@ -284,7 +284,7 @@ fn put_flat(flat: &mut Object, pool: &PoolStatus, options: &Options, numbers: &N
     }
 }
 
-/// A vdev behind all that are below it: trees are at most four deep by their decoder.
+/// Puts a vdev after all its descendants: the decoder limits trees to four levels.
 fn put_flat_vdev(
     flat: &mut Object,
     vdev: &Vdev,
@@ -309,7 +309,7 @@ fn put_flat_vdev(
     flat.put(&name, object);
 }
 
-/// A vdev and all below it: trees are at most four deep by their decoder.
+/// A vdev and all its descendants: the decoder limits trees to four levels.
 fn json_nested(vdev: &Vdev, section: Section, options: &Options, numbers: &Numbers<'_>) -> Object {
     let mut object = json_vdev(vdev, None, section, options, numbers);
     let children = json_vdevs(&vdev.children, section, options, numbers);
@@ -354,7 +354,7 @@ fn class_word(vdev: &Vdev, section: Section) -> &'static str {
     }
 }
 
-/// The state as JSON names it.
+/// The state's name in JSON.
 pub fn list_state(vdev: &Vdev) -> &'static str {
     match vdev.state {
         VdevState::Unknown => "UNKNOWN",
@@ -429,7 +429,7 @@ fn json_vdev(
     object
 }
 
-/// What is wrong with a vdev, or special about it.
+/// The errors and special conditions of a vdev.
 fn put_condition(object: &mut Object, vdev: &Vdev, numbers: &Numbers<'_>) {
     if let (true, Some(path)) = (vdev.not_present, &vdev.path) {
         object.put("not_present", numbers.exact(1));
@@ -448,7 +448,7 @@ fn put_condition(object: &mut Object, vdev: &Vdev, numbers: &Numbers<'_>) {
     }
 }
 
-/// How far a device's initialization and trim are, where that was asked for.
+/// The progress of a device's initialization and trim, if requested.
 fn put_treatments(object: &mut Object, vdev: &Vdev, options: &Options, numbers: &Numbers<'_>) {
     const INITIALIZE: [&str; 5] = [
         "init_state",
@@ -479,7 +479,8 @@ fn put_treatments(object: &mut Object, vdev: &Vdev, options: &Options, numbers: 
         object.put(keys[1], numbers.bytes(treatment.done));
         object.put(keys[2], numbers.bytes(treatment.total));
         object.put(keys[3], numbers.time(treatment.time));
-        // One that meets an error is suspended, and the error counts as one of the device.
+        // A trim or initialization that meets an error is suspended, and the error counts as the
+        // device's.
         object.put(keys[4], numbers.exact(0));
     };
     if options.initialize {

@@ -1,4 +1,4 @@
-//! What `zpool status` shows, and how both of its forms name damaged files.
+//! The options of `zpool status`, and the names of damaged files in both of its formats.
 
 use cenote_control::model::{DataErrorPlace, VdevNaming};
 use cenote_words::format::property::Style;
@@ -23,7 +23,7 @@ pub struct Options {
     pub zone: TimeZone,
 }
 
-/// A damaged file as lists name it.
+/// The name of a damaged file in listings.
 pub fn error_place(place: &DataErrorPlace) -> String {
     match place {
         DataErrorPlace::Path(path) => path.lossy().into_owned(),

@@ -1,4 +1,4 @@
-//! The lines of `zpool status` about what a pool does: `scan:`, `remove:`, `checkpoint:`,
+//! The lines of `zpool status` about a pool's activities: `scan:`, `remove:`, `checkpoint:`,
 //! `expand:`.
 
 use cenote_base::rt::job::Progress;
@@ -11,7 +11,7 @@ use std::time::Duration;
 use cenote_words::format::date::{Form, date};
 use cenote_words::format::number::{duration, nicebytes, nicenum};
 
-/// The clock and the calendar.
+/// The current time and the time zone.
 #[derive(Clone, Copy)]
 pub struct Clock<'a> {
     /// Seconds since the epoch.
@@ -29,7 +29,7 @@ impl Clock<'_> {
         self.now.saturating_sub(seconds).max(1)
     }
 
-    /// How far something is that began then.
+    /// The progress of something that began at `begun`.
     fn progress(&self, (done, total): (u64, u64), begun: u64) -> Progress {
         Progress {
             done,
@@ -40,7 +40,7 @@ impl Clock<'_> {
     }
 }
 
-/// All the lines that a pool's activities call for.
+/// The lines for all activities of a pool.
 pub fn lines(status: &PoolStatus, clock: Clock<'_>) -> String {
     let mut text = String::new();
     if let Some(scan) = &status.scan {
@@ -102,7 +102,7 @@ fn scan_lines(scan: &Scan, clock: Clock<'_>) -> String {
     }
 }
 
-/// Below this rate no time left is predicted: 10 MiB/s.
+/// No remaining time is predicted below this rate: 10 MiB/s.
 const RATE_PREDICTED_MIN: u64 = 10 << 20;
 
 fn scan_progress(scan: &Scan, past: &str, paused: bool, clock: Clock<'_>) -> String {
@@ -180,14 +180,15 @@ fn rebuild_lines(rebuild: &Rebuild, clock: Clock<'_>) -> String {
     }
 }
 
-/// Rate, seconds left and hundredths done of what is always predicted: at a byte a second at least.
+/// Rate, remaining seconds and hundredths done, for activities that always have a prediction; the
+/// rate is at least one byte per second.
 fn predicted(progress: &Progress) -> (u64, u64, f64) {
     let left = progress.seconds_left();
     let left = left.unwrap_or(progress.total.saturating_sub(progress.done));
     (progress.rate().max(1), left, progress.percent())
 }
 
-/// `1h5m`, as removals count time.
+/// `1h5m`, the format for removals.
 fn hours_minutes(seconds: u64) -> String {
     format!("{}h{}m", seconds / 3600, seconds / 60 % 60)
 }

@@ -1,13 +1,13 @@
-//! What `zpool status` and `zpool import` say about a pool's condition.
+//! The texts of `zpool status` and `zpool import` about a pool's condition.
 //!
-//! Tools look only for the prefixes; people look for these sentences on the web, so they are kept
-//! as OpenZFS has them. A newline in a text continues after a TAB.
+//! Tools look only for the prefixes. Users search the web for these sentences, so they are
+//! OpenZFS's. A newline in a text continues after a TAB.
 
 use cenote_control::model::{Condition, FeatureName, ImportCondition};
 
 use cenote_words::texts::feature_line;
 
-/// The article about a message.
+/// The URL of the article about a message.
 pub fn article(message_id: &str) -> String {
     format!("https://openzfs.github.io/openzfs-docs/msg/{message_id}")
 }
@@ -84,7 +84,7 @@ pub fn status(condition: &Condition) -> (String, String) {
     (status.to_owned(), action.to_owned())
 }
 
-/// A pool that takes no more changes; OpenZFS has no words for it, since it ends with a panic.
+/// A pool that refuses all changes. OpenZFS has no text for it, because it panics instead.
 fn stopped(cause: &str) -> (String, String) {
     (
         format!("The pool is suspended because its last changes could not be written:\n{cause}"),
@@ -94,7 +94,7 @@ fn stopped(cause: &str) -> (String, String) {
     )
 }
 
-/// What devices in use lack, and which have it.
+/// Which devices in use have outdated data, and which devices have the current data.
 fn stale_devices(stale: &[String], needed: &[String]) -> (String, String) {
     let status = format!(
         "One or more devices lack what was written while they were away:\n{}.",
@@ -110,7 +110,7 @@ fn stale_devices(stale: &[String], needed: &[String]) -> (String, String) {
     (status, action)
 }
 
-/// Conditions that broken devices and data bring about.
+/// Conditions caused by broken devices and data.
 fn status_of_devices(condition: &Condition) -> (&'static str, &'static str) {
     match condition {
         Condition::IoFailureWait | Condition::IoFailureContinue => (
@@ -170,7 +170,7 @@ fn status_of_devices(condition: &Condition) -> (&'static str, &'static str) {
     }
 }
 
-/// Devices that are away or ill fitting; replicas are left.
+/// Devices that are missing or unusable, while replicas remain.
 fn status_of_absent_devices(condition: &Condition) -> (&'static str, &'static str) {
     match condition {
         Condition::OfflineDevice => (
@@ -189,7 +189,7 @@ fn status_of_absent_devices(condition: &Condition) -> (&'static str, &'static st
             "Replace affected devices with devices that support the\n\
              configured block size, or migrate data to a properly configured\npool.",
         ),
-        // Only the faulted ones are left.
+        // Only the faulted ones remain.
         _ => (FAULTED_DEGRADED, REPLACE_FAULTED),
     }
 }
@@ -198,7 +198,7 @@ fn features_text(lead: &str, features: &[FeatureName]) -> String {
     let mut text = lead.to_owned();
     for feature in features {
         text.push('\n');
-        // The TAB of a continuation line comes on top of the feature's own.
+        // The TAB of a continuation line precedes the feature's own.
         text.push_str(&feature_line(feature));
     }
     text
@@ -241,7 +241,7 @@ const IMPORTABLE_LESS: &str = "The pool can be imported using its name or numeri
      some features will not be available without an explicit 'zpool upgrade'.";
 const CANNOT: &str = "The pool cannot be imported due to damaged devices or data.";
 
-/// What an import listing says: `status:`, `action:`, and the message's id.
+/// The texts of an import listing: `status:`, `action:`, and the message's id.
 pub fn import(condition: &ImportCondition, usable: bool) -> (String, String, Option<&'static str>) {
     let import_action = if usable { IMPORTABLE } else { CANNOT };
     let plain = |status: &str, id| (status.to_owned(), import_action.to_owned(), id);
@@ -288,7 +288,7 @@ pub fn import(condition: &ImportCondition, usable: bool) -> (String, String, Opt
     }
 }
 
-/// Conditions that do not come from devices.
+/// Conditions not caused by devices.
 fn import_refusal(condition: &ImportCondition) -> (String, String, Option<&'static str>) {
     let own = |status: &str, action: &str, id| (status.to_owned(), action.to_owned(), id);
     match condition {
@@ -350,7 +350,7 @@ fn import_refusal(condition: &ImportCondition) -> (String, String, Option<&'stat
             "Set a unique system hostid with the zgenhostid(8) command.",
             Some("ZFS-8000-EY"),
         ),
-        // Only the foreign host is left.
+        // Only the foreign host remains.
         _ => own(
             "The pool was last accessed by another system.",
             "The pool can be imported using its name or numeric identifier and\nthe '-f' flag.",

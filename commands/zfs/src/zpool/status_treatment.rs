@@ -1,4 +1,4 @@
-//! What `zpool status` says of trims and initializations (cli/contract-zpool 2).
+//! The texts of `zpool status` about trims and initializations (cli/contract-zpool 2).
 
 use cenote_control::model::{Treatment, TreatmentState, Vdev};
 use cenote_words::format::date::{Form, date};
@@ -22,7 +22,7 @@ const TRIM: Words = Words {
     done: "trimmed",
 };
 
-/// The notes about a device: with `details` for each kind, or only what is under way.
+/// The notes about a device: with `details` about each kind, otherwise only about running ones.
 pub fn notes(vdev: &Vdev, details: (bool, bool), zone: &TimeZone) -> Vec<String> {
     let initialize = text(vdev.initialize.as_ref(), &INITIALIZE, details.0, zone);
     let trim = match (vdev.trim_unsupported && vdev.trim.is_none(), details.1) {

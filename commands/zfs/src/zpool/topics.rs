@@ -1,6 +1,6 @@
 //! What each zpool subcommand does, and its options: for help, manual pages and completions.
 //!
-//! A test compares the options with those that the command lines take.
+//! A test compares the options with those that the parser accepts.
 
 use cenote_words::command::{Flag, flags};
 use cenote_words::program::Topic;

@@ -1,17 +1,17 @@
-//! Devices that a pool has and that are not used yet: nobody is to rely on them.
+//! Notes about devices in a pool that this version does not use yet.
 //!
-//! Pools with cache devices are made, opened and written to, and OpenZFS uses these devices. Here
-//! there is no second level of the cache so far.
+//! Pools with cache devices can be created, imported and written, and OpenZFS uses these devices.
+//! Cenote has no second-level cache yet.
 
 use cenote_control::model::{NewVdev, NewVdevRole, VdevTree};
 use cenote_words::context::Context;
 
-/// What is said of a pool with cache devices.
+/// The note about a pool with cache devices.
 const SENTENCE: &str = "note: this version does not use cache devices yet: reads do not become \
                         faster. OpenZFS uses them when it imports the pool. 'zpool remove' frees \
                         them.";
 
-/// Says so when such devices become part of a pool.
+/// Prints the note when such devices are added to a pool.
 pub fn note_new(vdevs: &[NewVdev], context: &mut Context) {
     if vdevs.iter().any(|vdev| vdev.role == NewVdevRole::Cache) {
         context.complain(SENTENCE);
@@ -19,7 +19,7 @@ pub fn note_new(vdevs: &[NewVdev], context: &mut Context) {
     context.complain_of_record();
 }
 
-/// What `zpool status` says of a pool that is written to; empty if there is nothing to say.
+/// The note in `zpool status` of a writable pool; empty without such devices.
 pub fn text(tree: &VdevTree) -> String {
     match tree.cache.is_empty() {
         true => String::new(),

@@ -1,11 +1,11 @@
-//! What stands below the usage of `zpool` and of its subcommands.
+//! The texts below the usage of `zpool` and of its subcommands.
 
 use cenote_control::model::properties::{POOL, PropertyInfo};
 
 /// Below the list of all subcommands.
 pub const BELOW_ALL: &str = "For further help on a command or topic, run: zpool help [<topic>]";
 
-/// Below the synopsis of one.
+/// Below the synopsis of one subcommand.
 pub fn below_one(name: &str) -> String {
     match name {
         "get" | "set" | "list" => property_table(),

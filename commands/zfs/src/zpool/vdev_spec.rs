@@ -1,14 +1,14 @@
-//! The words after the pool's name: which devices, grouped how, for what.
+//! The words after the pool's name: devices, their grouping and their purpose.
 //!
-//! `[mirror|raidz[1-3]|draid…] DEVICE…`; `log`, `cache`, `spare`, `special` and `dedup` say what
-//! the groups behind them are for (cli/contract-zpool 5).
+//! `[mirror|raidz[1-3]|draid…] DEVICE…`; `log`, `cache`, `spare`, `special` and `dedup` set the
+//! class of the groups after them (cli/contract-zpool 5).
 
 use cenote_base::is_url;
 use cenote_control::model::{NewVdev, NewVdevKind, NewVdevRole};
 use cenote_words::vdev_rows::VDEV_WORDS;
 use std::path::Path;
 
-/// Reads a layout; devices must be absolute paths, URLs, or names in `/dev`.
+/// Parses a layout; devices must be absolute paths, URLs, or names in `/dev`.
 pub fn parse(words: &[String]) -> Result<Vec<NewVdev>, String> {
     let mut vdevs: Vec<NewVdev> = Vec::new();
     let mut role = NewVdevRole::Normal;
@@ -53,7 +53,7 @@ pub fn parse(words: &[String]) -> Result<Vec<NewVdev>, String> {
     Ok(vdevs)
 }
 
-/// Logs, caches and spares are listed in one place each.
+/// Each of logs, caches and spares must be listed in one place.
 fn check_once(word: &str, role: NewVdevRole, vdevs: &[NewVdev]) -> Result<(), String> {
     use NewVdevRole::{Cache, Log, Spare};
     let is_again = vdevs.iter().any(|vdev| vdev.role == role);
@@ -85,7 +85,7 @@ fn kind_of(word: &str) -> Result<Option<NewVdevKind>, String> {
             "" | "1" => 1,
             "2" => 2,
             "3" => 3,
-            // What is no group can only be a device.
+            // Other words can only be devices.
             _ => return Ok(None),
         };
         return Ok(Some(NewVdevKind::Raidz { parity }));
@@ -161,7 +161,7 @@ fn device(word: &str) -> Result<String, String> {
     if in_dev.exists() {
         return Ok(in_dev.display().to_string());
     }
-    // A relative path is refused, as the reference does, although it could be found.
+    // Relative paths are refused, as in the reference, even if they exist.
     let question = cenote_words::texts::question(word, VDEV_WORDS);
     Err(format!(
         "cannot open '{word}': no such device in /dev\n\

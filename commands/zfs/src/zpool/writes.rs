@@ -1,4 +1,4 @@
-//! The subcommands that change pools: recognised, checked as far as names go, and refused.
+//! The subcommands that change pools: parses them, checks names, and refuses some.
 
 use cenote_control::model::{PropertySelection, Request, Response};
 
@@ -6,11 +6,11 @@ use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use cenote_words::getopt::Grammar;
 use cenote_words::texts::{cannot_open, check_pool_name, unavailable, with_context};
 
-/// One subcommand: its options, the operands it needs, and how a refusal begins.
+/// One subcommand: its options, its required operands, and the start of its error message.
 struct Write {
     name: &'static str,
     letters: &'static str,
-    /// What is said when operands are missing; as many entries as operands are needed.
+    /// The messages for missing operands, one for each required operand.
     missing: &'static [&'static str],
     /// With `POOL` in it.
     context: &'static str,
@@ -49,7 +49,7 @@ const WRITES: &[Write] = &[
 
 const LONG: &[(&str, &str, bool)] = &[("power", "power", false)];
 
-/// Whether a subcommand is one of them.
+/// Whether a subcommand is one of these.
 pub fn is_missing(command: &str) -> bool {
     WRITES.iter().any(|write| write.name == command)
 }
@@ -78,7 +78,7 @@ pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcom
     Err(Stop::Code(write.code))
 }
 
-/// Whether the pool is imported; otherwise the line that says so.
+/// Checks that the pool is imported; otherwise returns the error message.
 pub fn require_pool(pool: &str, context: &mut Context) -> Result<(), String> {
     if let Err(reason) = check_pool_name(pool) {
         return Err(format!("cannot open '{pool}': {reason}"));

@@ -1,7 +1,7 @@
-//! `cenote compatibility`: the sets of features that the property `compatibility` of a pool names.
+//! `cenote compatibility`: the feature sets for the pool property `compatibility`.
 //!
-//! The program knows them without files (`ondisk::feature_sets`). Packages write them to
-//! `/usr/share/zfs/compatibility.d`, where administrators and other programs look for them.
+//! The program has them built in (`ondisk::feature_sets`). Packages write them to
+//! `/usr/share/zfs/compatibility.d`, where administrators and other programs expect them.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ pub const COMMAND: Command = Command {
     run: Run::Asking(run),
 };
 
-/// The file of a set, or nothing if there is no such set.
+/// The file of a set; `None` if the set does not exist.
 fn file(name: &str) -> Option<String> {
     let mut text = format!("# Features of the set {name}, by 'cenote compatibility'.\n");
     for feature in feature_set(name)? {
@@ -81,7 +81,7 @@ fn write(directory: &Path) -> Outcome {
 mod tests {
     use super::*;
 
-    /// What is written is what the engine reads: a name a line, remarks behind `#`.
+    /// The engine can read the files: one name per line, comments after `#`.
     #[test]
     fn each_set_has_a_file_with_the_names_of_its_features() {
         let place = tempfile::tempdir().expect("a directory");

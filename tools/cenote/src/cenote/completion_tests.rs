@@ -1,4 +1,4 @@
-//! Candidates for our own commands; those of `zpool` and `zfs` are tested beside them.
+//! Tests completion of our own commands; the crate of `zpool` and `zfs` has its own tests.
 
 use super::TABLE;
 use cenote_control::model::Part;
@@ -9,7 +9,7 @@ use cenote_words::context::Daemon;
 use cenote_words::testing::ran;
 use std::ffi::OsString;
 
-/// A daemon that has one pool, and knows no more of it than its name.
+/// A daemon with one pool, of which it knows only the name.
 struct OnePool;
 
 impl Daemon for OnePool {
@@ -37,7 +37,7 @@ impl Daemon for OnePool {
     }
 }
 
-/// What is behind the last space is completed.
+/// Completes the text after the last space.
 fn found(line: &str) -> Vec<String> {
     let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
     let found = ran(OnePool, |context| complete(&TABLE, &words, context));

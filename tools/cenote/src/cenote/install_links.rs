@@ -1,8 +1,8 @@
 //! `cenote install-links`.
 //!
-//! All links are made or none: what stands in the way is found before anything is touched, and
-//! what was done is undone where a step fails nevertheless. What `-f` replaces is kept beside the
-//! link as `NAME.before-cenote`, and `--undo` puts it back.
+//! Either all links are made or none. Obstacles are found before anything is changed, and if a step
+//! still fails, completed steps are undone. `-f` moves an existing file to `NAME.before-cenote`,
+//! and `--undo` restores it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -44,14 +44,14 @@ const NAMES: [&str; 11] = [
     "zarcsummary",
 ];
 
-/// What is added to the name of what a link replaces.
+/// The suffix of replaced files.
 const KEPT: &str = ".before-cenote";
 
-/// A link to be made.
+/// A link to make.
 #[derive(Debug, PartialEq, Eq)]
 struct Step {
     link: PathBuf,
-    /// Where what is there is kept.
+    /// Where to keep the existing file.
     kept: Option<PathBuf>,
 }
 
@@ -98,13 +98,13 @@ fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// What is to be done, or everything that stands in the way.
+/// The steps, or all obstacles.
 fn plan(directory: &Path, program: &Path, force: bool) -> Result<Vec<Step>, String> {
     let (mut steps, mut obstacles) = (Vec::new(), Vec::new());
     for name in NAMES {
         let link = directory.join(name);
         let is_made = fs::read_link(&link).is_ok_and(|target| target == program);
-        // The program itself may lie there under its own name.
+        // The program itself may be there under its own name.
         if is_made || link == program {
             continue;
         }
@@ -170,20 +170,20 @@ fn make(step: &Step, program: &Path) -> std::io::Result<()> {
 
 fn unmake(link: &Path, kept: Option<&Path>) -> std::io::Result<()> {
     match kept {
-        // In one step: at no time is nothing there.
+        // The rename is atomic, so the name always exists.
         Some(kept) => fs::rename(kept, link),
         None => fs::remove_file(link),
     }
 }
 
-/// Removes the links to this program, and puts back what they replaced.
+/// Removes the links to this program, and restores what they replaced.
 fn undo(directory: &Path, program: &Path) -> Result<Vec<String>, String> {
     let mut lines = Vec::new();
     for name in NAMES {
         let link = directory.join(name);
         let is_ours = fs::read_link(&link).is_ok_and(|target| target == program);
         let kept = Some(kept_name(&link)).filter(|kept| is_there(kept));
-        // What somebody put there since stays, and so does what was kept.
+        // If the user has put another file there since, neither it nor the kept file is touched.
         if link == program || !(is_ours || kept.is_some() && !is_there(&link)) {
             continue;
         }
@@ -202,8 +202,8 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// Links used to be made one after the other up to the first that could not be, and nobody
-    /// knew which program had been there before.
+    /// Previously, links were made one by one until the first error, and no record was kept of the
+    /// programs that they replaced.
     #[test]
     fn all_links_or_none_and_back() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -237,7 +237,7 @@ mod tests {
         let program = place.join("cenote-program");
         fs::write(place.join("zpool"), "the other").expect("a file");
         let mut steps = plan(place, &program, true).expect("all can be");
-        // Somebody makes this directory meanwhile.
+        // Simulates a directory that is created in the meantime.
         fs::create_dir(place.join("zfs")).expect("a directory");
         steps.retain(|step| !step.link.ends_with("mount.zfs"));
         let failed = install(place, &program, steps).expect_err("zfs is in the way");
@@ -247,7 +247,7 @@ mod tests {
             "the other"
         );
         assert!(!is_there(&place.join("cenote")));
-        // What another put in the link's place is not taken away.
+        // A link that now leads elsewhere is not removed.
         symlink("/elsewhere", place.join("cenote")).expect("a link");
         assert_eq!(undo(place, &program), Ok(Vec::new()));
     }

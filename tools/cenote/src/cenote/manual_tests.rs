@@ -1,4 +1,4 @@
-//! That the manual pages are whole and can be read.
+//! Checks that the manual pages are complete and valid.
 
 use super::TABLE;
 use cenote_words::manual::{Page, pages};
@@ -28,7 +28,7 @@ fn pages_have_the_names_that_people_type() {
     assert!(has("cenote", 1) && has("cenote-verify", 1) && has("cenote-settings", 5));
 }
 
-/// groff's complaints about a page, with all warnings on.
+/// groff's warnings about a page, all enabled.
 fn complaints(page: &Page) -> String {
     let mut groff = Process::new("groff")
         .args(["-man", "-ww", "-z", "-Tutf8", "-rLL=78n"])
@@ -52,7 +52,7 @@ fn groff_has_nothing_to_say_about_any_page() {
     }
     let mut faults = String::new();
     for page in pages(&TABLE) {
-        // These are one line that names another page.
+        // `.so` pages are one line that names another page.
         if !page.text.starts_with(".so ") {
             let complaints = complaints(&page);
             if !complaints.is_empty() {
@@ -69,7 +69,7 @@ fn groff_has_nothing_to_say_about_any_page() {
     assert!(!complaints(&wrong).is_empty(), "the check sees nothing");
 }
 
-/// A page was made of a table with a name that was in no other: `.so` of it led nowhere.
+/// Previously, a page with a name from only one table had a `.so` to a missing page.
 #[test]
 fn what_a_page_refers_to_is_there() {
     let pages = pages(&TABLE);

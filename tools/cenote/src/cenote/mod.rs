@@ -1,8 +1,8 @@
 //! `cenote`: our own commands.
 //!
-//! Each command is one file with a [`Command`] that says what it is called, which options it has
-//! and what it does; help texts are made from it. Commands stand in the crates below by their
-//! subject: `own`, `watch`. Here are those about the program itself, and the table of all.
+//! Each command is one file with a [`Command`]: its name, its options and what it does. Its help is
+//! generated from that. The crates `own` and `watch` have most commands, grouped by subject. Here
+//! are those about the program itself, and the table of all.
 
 mod compatibility;
 #[cfg(test)]
@@ -25,8 +25,8 @@ use cenote_words::texts::question;
 use cenote_words::{completion, help, manual};
 use cenote_zfs_commands::{mount_helper, zfs, zpool};
 
-/// The commands, in the order of the overview: those that talk to the daemon, those that open a
-/// pool, those that open files, those about the program itself.
+/// The commands, in the order of the overview: those that ask the daemon, those that open a pool,
+/// those that open files, those about the program itself.
 const COMMANDS: [&Command; 39] = [
     &mounts::mount::COMMAND,
     &mounts::unmount::COMMAND,
@@ -69,7 +69,7 @@ const COMMANDS: [&Command; 39] = [
     &version::COMMAND,
 ];
 
-/// The same with everything else that the program is called as.
+/// The commands, and all other names of the program.
 const TABLE: Table = Table {
     own: &COMMANDS,
     programs: &[&zpool::PROGRAM, &zfs::PROGRAM],
@@ -80,8 +80,8 @@ fn find_command(name: &str) -> Option<&'static Command> {
     COMMANDS.into_iter().find(|command| command.name == name)
 }
 
-/// Prints the help of a command, if the words after its name ask for that: by `-h`, too, unless
-/// that is an option of the command.
+/// Prints the help of a command, if its arguments ask for it. `-h` does, unless it is an option of
+/// the command.
 fn help_wanted(words: &[OsString], context: &mut Context) -> bool {
     let Some((name, rest)) = words.split_first() else {
         return false;
@@ -117,7 +117,7 @@ pub fn run(mut arguments: Vec<OsString>, context: &mut Context) -> u8 {
     match first.as_str() {
         "help" | "--help" | "-h" | "-?" => return help(&arguments, context),
         "--version" | "-V" => return version::print(context),
-        // Not for people: what the completions of shells ask.
+        // Not for users: shell completion calls it.
         completion::WORD => return completion::complete(&TABLE, &arguments, context),
         _ => {}
     }
@@ -136,7 +136,7 @@ pub fn run(mut arguments: Vec<OsString>, context: &mut Context) -> u8 {
     }
 }
 
-/// Runs a command that talks to the daemon.
+/// Runs a command that asks the daemon.
 fn ask(
     command: &Command,
     run: &dyn Fn(&Arguments, &mut Context) -> Outcome,
@@ -180,7 +180,7 @@ fn ask(
     }
 }
 
-/// Says that a command has no such verb, if that is what is wrong, and which one may be meant.
+/// Reports an unknown subcommand and suggests a similar one, if that is the error.
 fn complain_of_verb(command: &Command, word: &str, context: &mut Context) {
     let verbs = verbs(&forms(command.name, command.synopsis));
     if verbs.is_empty() || verbs.iter().any(|verb| verb == word) {
@@ -193,7 +193,7 @@ fn complain_of_verb(command: &Command, word: &str, context: &mut Context) {
     context.complain(&format!("cenote {name}: there is no '{word}'{question}"));
 }
 
-/// Says that there is no such command, and which one may have been meant.
+/// Reports an unknown command and suggests a similar one.
 fn complain_of_command(name: &str, context: &mut Context) {
     let own = COMMANDS.iter().map(|command| command.name);
     let others = ["help", "zpool", "zfs", "zstream"];
@@ -300,12 +300,12 @@ mod tests {
         assert!(wanted(&["daemon", "stop", "-h"]) && wanted(&["ls", "--help"]));
         assert!(!wanted(&["du", "-h", "tank"]) && !wanted(&["verify", "tank"]));
         assert!(wanted(&["du", "--help"]) && wanted(&["space", "-?"]));
-        // These have an option of that letter, as `zfs send` and `zfs receive` do.
+        // These commands have an option `-h`, as `zfs send` and `zfs receive` do.
         assert!(!wanted(&["receive", "-h", "tank"]) && !wanted(&["send", "-h", "tank@a"]));
         assert!(!wanted(&["ls", "--", "-h"]));
     }
 
-    /// The code below these folders, without tests.
+    /// The source code in these directories, without tests.
     fn sources(directory: &Path, all: &mut String) {
         for entry in std::fs::read_dir(directory).expect("sources").flatten() {
             match entry.path() {
@@ -318,8 +318,8 @@ mod tests {
         }
     }
 
-    /// An option that only its table knows does nothing. Those of `send` and `receive` become
-    /// words of OpenZFS's commands by their letters.
+    /// An option that only its table mentions does nothing. Options of `send` and `receive` are
+    /// passed to OpenZFS's commands by their letters.
     #[test]
     fn every_option_is_asked_for() {
         let mut code = String::new();
@@ -352,7 +352,7 @@ mod tests {
         }
     }
 
-    /// `cenote daemon resmue` printed the usage, and nothing about the wrong word.
+    /// Previously, `cenote daemon resmue` printed the usage without mentioning the wrong word.
     #[test]
     fn a_wrong_verb_gets_the_nearest_right_one() {
         for (name, wrong, right) in [
@@ -396,7 +396,7 @@ mod tests {
         }
     }
 
-    /// No page had an example. What is refused in this version has none.
+    /// Every page needs an example, except those of commands that this version refuses.
     #[test]
     fn every_page_has_an_example() {
         let mut named: Vec<&str> = manual::examples().iter().map(|(name, _)| *name).collect();
@@ -410,7 +410,7 @@ mod tests {
         assert!(named.is_empty(), "no page has the examples of {named:?}");
     }
 
-    /// The options in examples are those of their commands, as are the commands.
+    /// The commands and options in examples must exist.
     #[test]
     fn examples_are_read_by_their_commands() {
         let of_programs = [&zpool::PROGRAM, &zfs::PROGRAM];

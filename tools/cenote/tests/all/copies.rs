@@ -1,4 +1,4 @@
-//! `cenote cp`: copies are compared with what OpenZFS saw, interrupted, led astray and damaged.
+//! `cenote cp`: compares copies with what OpenZFS saw; interrupts, misleads and damages them.
 
 use crate::support::{TestPool, stderr, stdout};
 use cenote_tests::compare::{self, Tolerance};
@@ -7,10 +7,10 @@ use cenote_tests::mounted;
 use std::path::Path;
 use std::time::Duration;
 
-/// Attribute values that no common file system takes are longer than this.
+/// No common file system stores attribute values longer than this.
 const XATTR_MAX: u64 = 2000;
 
-/// What may differ in a copy: it has other inode numbers.
+/// Inode numbers may differ in a copy.
 fn tolerance() -> Tolerance {
     let mut tolerance = Tolerance::default();
     tolerance.loose.push("ino".into());
@@ -23,7 +23,7 @@ fn tolerance() -> Tolerance {
     tolerance
 }
 
-/// Without the attributes that are too large for the target, and nodes that need root.
+/// Removes attributes that are too large for the target, and nodes that need root.
 fn comparable(mut entries: Entries) -> Entries {
     let is_root = rustix::process::geteuid().is_root();
     entries.retain(|_, entry| is_root || !["char", "block"].iter().any(|k| entry["type"] == *k));
@@ -65,7 +65,7 @@ fn copies_are_as_their_originals() {
         let pool = TestPool::new(kind);
         let place = format!("{dataset}:/");
         let output = pool.cenote("cp", &["-a", "-q", &place, "copy"]);
-        // The largest attributes are too large for most file systems.
+        // The largest attributes exceed the limits of most file systems.
         let complaints = stderr(&output);
         let others = complaints
             .lines()
@@ -81,7 +81,7 @@ fn copies_are_as_their_originals() {
     }
 }
 
-/// Stopped at any moment and begun again, a copy ends as it would have without.
+/// A copy that is stopped at any moment and run again is the same as an uninterrupted one.
 #[test]
 fn an_interrupted_copy_goes_on() {
     let pool = TestPool::new("raidz1-3");
@@ -114,7 +114,7 @@ fn an_interrupted_copy_goes_on() {
     eprintln!("{interrupted} runs of 20 were interrupted on the way");
 }
 
-/// A link in the target is no way out of it.
+/// A link in the target must not lead outside of it.
 #[test]
 fn links_in_the_target_are_not_followed() {
     let pool = TestPool::new("raidz1-3");

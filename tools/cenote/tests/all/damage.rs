@@ -1,18 +1,18 @@
-//! Damaged pools: errors name the file and the way out, and what is whole is still read.
+//! Damaged pools: errors name the file and what to do, and intact data can still be read.
 
 use crate::support::{TestPool, stderr, stdout};
 use serde_json::Value;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
 
-/// Where a vdev's space begins on its device, behind the labels and the boot area.
+/// Where a vdev's space begins on its device, after the labels and the boot area.
 const SPACE_START: u64 = 4 << 20;
 
-/// The pool that is damaged: one device, so that nothing heals.
+/// The pool to damage: it has one device, so nothing can be repaired.
 const KIND: &str = "quotas";
 const DATASET: &str = "gold_quotas/users";
 
-/// The path of a file with blocks of its own, and the first of its blocks' pointers.
+/// The path of a file with blocks of its own, and its first block pointer.
 fn victim(pool: &TestPool) -> (String, Value) {
     let found = pool.cenote("find", &[DATASET, "-type", "f", "-size", "+8k"]);
     for path in stdout(&found).lines() {
@@ -71,7 +71,7 @@ fn a_damaged_file_is_named() {
     assert!(damaged.iter().any(names_it), "{report}");
 }
 
-/// Without `--keep-going` a copy leaves the damaged file out, and goes on: it used to end there.
+/// Without `--keep-going` a copy skips the damaged file and continues; previously it ended there.
 /// With it only the damaged block is lost.
 #[test]
 fn a_copy_goes_on_after_damage() {
@@ -120,7 +120,7 @@ fn a_copy_goes_on_after_damage() {
     assert_eq!(salvaged[lost..], whole[lost..]);
 }
 
-/// Labels are looked at even when no pool can be made of them.
+/// Labels are shown even if they do not form a pool.
 #[test]
 fn labels_of_a_wrecked_device_are_shown() {
     let pool = TestPool::new(KIND);
@@ -162,7 +162,7 @@ fn labels_of_a_wrecked_device_are_shown() {
     );
 }
 
-/// What is missing is named with where it was last.
+/// Missing devices are listed with their last known paths.
 #[test]
 fn missing_devices_are_named() {
     let pool = TestPool::new("raidz1-3");
@@ -203,7 +203,7 @@ fn a_device_may_begin_anywhere() {
     assert_eq!(labels["labels"][3]["health"], "valid");
 }
 
-/// A device without labels once gave no output and exit code 0, as if all were well.
+/// Previously, a device without labels printed nothing and exited with 0, as if all were well.
 #[test]
 fn devices_without_labels_are_not_passed_over_in_silence() {
     let pool = TestPool::new(KIND);

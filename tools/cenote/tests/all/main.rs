@@ -1,4 +1,4 @@
-//! The program on the small pools of the repository, without a daemon and with one.
+//! Tests the program on the repository's small pools, without and with a daemon.
 
 mod copies;
 mod damage;

@@ -1,5 +1,5 @@
-//! Damaged pools under commands that look at everything: each ends by itself, with an answer or
-//! with words about what is wrong, in bounded time and memory.
+//! Runs commands that read everything on damaged pools. Each must end by itself, with a result or
+//! an error message, in bounded time and memory.
 //!
 //! The pool zoo does the same with `manifest`, `verify` and `tree`, for many more mutants.
 

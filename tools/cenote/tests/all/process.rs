@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_cenote");
 
-/// A directory with links called zpool and zfs, and a socket that only this test knows.
+/// A directory with links called zpool and zfs, and a socket for this test only.
 struct Place {
     directory: tempfile::TempDir,
 }
@@ -51,7 +51,7 @@ impl Place {
         let mut command = self.command(Path::new(PROGRAM), &["daemon", "run"]);
         command.stdout(Stdio::null()).stderr(Stdio::null());
         let running = Running(command.spawn().expect("the daemon starts"));
-        // A socket may be left of a daemon before: only an answer tells that this one is there.
+        // The socket may be left from an earlier daemon: only an answer shows that this one runs.
         wait_for("the daemon", || {
             self.cenote(&["daemon", "status"]).status.code() == Some(0)
         });
@@ -59,7 +59,7 @@ impl Place {
     }
 }
 
-/// A process that does not outlive its test.
+/// A process that ends with its test.
 struct Running(Child);
 
 impl Running {
@@ -72,7 +72,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It may have ended already; then there is nothing to kill.
+        // It may have ended already.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
@@ -98,7 +98,7 @@ fn the_name_it_is_called_by_decides() {
     let zfs = place.run(&place.path("bin/zfs"), &["foo"]);
     assert_eq!(zfs.status.code(), Some(2));
     assert!(text(&zfs.stderr).starts_with("unrecognized command 'foo'\nusage: zfs command"));
-    // People look for a subcommand in the wrong program.
+    // Users look for a subcommand in the wrong program.
     let zfs_import = place.run(&place.path("bin/zfs"), &["import"]);
     assert!(text(&zfs_import.stderr).contains("\ndid you mean 'zpool import'?\n"));
     let own = place.cenote(&["status"]);
@@ -120,7 +120,7 @@ fn links_are_made_once_and_replaced_only_by_force() {
     assert!(place.cenote(&["install-links", "bin"]).status.success());
     let link = place.path("bin/zpool");
     std::fs::remove_file(&link).expect("the link is there");
-    std::fs::write(&link, "somebody else's").expect("a write");
+    std::fs::write(&link, "another program").expect("a write");
     assert_eq!(
         place.cenote(&["install-links", "bin"]).status.code(),
         Some(1)

@@ -1,5 +1,5 @@
-//! Completions in the shells themselves: their scripts are code in three languages, which only
-//! these shells can judge.
+//! Tests completion in real shells: the scripts are code in three languages, which only these
+//! shells can run.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -14,7 +14,7 @@ fn has(shell: &str) -> bool {
     is_there
 }
 
-/// Runs a script in a shell that finds our commands, where no daemon runs.
+/// Runs a script in a shell that finds our commands, without a daemon.
 fn run(shell: &str, arguments: &[&str], place: &Path) -> String {
     let bin = place.join("bin");
     if !bin.exists() {
@@ -48,7 +48,7 @@ fn run(shell: &str, arguments: &[&str], place: &Path) -> String {
     text
 }
 
-/// What bash would offer for a line.
+/// Prints what bash would offer for a line.
 const BASH: &str = r#"
 source <(cenote completions bash)
 COMP_WORDBREAKS=$' \t\n"\'@><=;|&(:'
@@ -77,14 +77,14 @@ fn bash_completes() {
     let mut arguments = vec!["-c", BASH, "bash"];
     arguments.extend(lines);
     let text = run("bash", &arguments, place.path());
-    // Of 'sync=always' readline replaces what follows the last '='.
+    // In 'sync=always' readline replaces the part after the last '='.
     let wanted = "[zpool scr]\nscrub\n[zfs set sync=alw]\nalways\n\
                   [zfs set compressio]\nnospace\ncompression=\n\
                   [zpool create new dis]\ndisk.img\n[zpool create -R dir]\nnospace\ndirectory/\n";
     assert_eq!(text, wanted);
 }
 
-/// Files whose names a shell must not take apart, and must never run.
+/// File names that a shell must neither split nor run.
 const ODD_FILES: [&str; 3] = ["two words", "$(touch ran)", "it's"];
 
 fn odd_files(place: &Path) {
@@ -95,9 +95,9 @@ fn odd_files(place: &Path) {
     std::fs::write(place.join("my disks/one"), "").expect("a file");
 }
 
-/// A candidate was put on the line as it is: the name of a device or file with a blank became two
-/// words, and one with `$(...)` was run when the line was entered. A word with a quote in it was
-/// not completed at all.
+/// Previously, candidates were inserted unquoted. A device or file name with a space became two
+/// words, and one with `$(...)` was executed when the line was entered. A word with a quote in it
+/// was not completed at all.
 #[test]
 fn bash_quotes_what_it_completes() {
     if !has("bash") {
@@ -129,7 +129,7 @@ fn bash_quotes_what_it_completes() {
     assert!(!place.path().join("ran").exists(), "a name was run");
 }
 
-/// A zsh at a terminal, where a tab is typed.
+/// A zsh on a terminal, where a tab is typed.
 const ZSH: &str = r#"
 zmodload zsh/zpty
 zpty shell zsh -f -i

@@ -1,7 +1,7 @@
-//! Commands that read a pool by themselves read it from an object store as from a disk.
+//! Commands that open a pool themselves can read it from an object store as from a disk.
 //!
-//! `cenote ls -d s3://…` could not work: each opener had its own idea of what a device's name is,
-//! and that of these commands knew only paths. A directory serves as the store.
+//! Previously, `cenote ls -d s3://…` could not work: each opener parsed device names in its own
+//! way, and that of these commands knew only paths. A directory is the store here.
 
 use crate::support::{TestPool, stderr, stdout};
 use std::process::Output;
@@ -30,7 +30,7 @@ fn a_pool_in_a_store_is_read_like_one_on_a_disk() {
         ok(pool.run(&[&["ls"], url, &["-lR", &place]].concat())),
         wanted
     );
-    // Options of a name are for the opening.
+    // Options in a name apply to opening.
     let with_options = format!("{store}?log=0");
     let listing = pool.run(&["ls", "-d", &with_options, "-lR", &place]);
     assert_eq!(ok(listing), wanted);

@@ -1,8 +1,8 @@
-//! What the commands that read pools by themselves print, byte for byte.
+//! The output of commands that read pools themselves, byte for byte.
 //!
-//! Each file `direct/KIND.txt` is a session on the pool of that kind: a line `$ COMMAND`, what it
-//! printed, and `? CODE` unless it exited with 0. `UPDATE_TRANSCRIPTS=1` writes them anew; the
-//! difference is then to be read by whoever commits it.
+//! Each file `direct/KIND.txt` is a session on the pool of that kind: a line `$ COMMAND`, its
+//! output, and `? CODE` unless it exited with 0. `UPDATE_TRANSCRIPTS=1` rewrites them; review the
+//! difference before committing it.
 
 use crate::support::{TestPool, stderr, stdout};
 use std::fmt::Write;
@@ -12,7 +12,7 @@ fn path(kind: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/direct/{kind}.txt"))
 }
 
-/// Runs the commands of a session and writes down what happened.
+/// Runs the commands of a session and records the results.
 fn replay(kind: &str, session: &str) -> String {
     let pool = TestPool::new(kind);
     let mut text = String::new();

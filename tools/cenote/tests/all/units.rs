@@ -1,4 +1,4 @@
-//! The units of `contrib/systemd`, as systemd reads them, and the scripts that they run.
+//! Checks the units of `contrib/systemd` with systemd, and the scripts that they run.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/systemd")
 }
 
-/// The units in a directory of their own, with programs that are there.
+/// Copies the units to a directory, with paths of existing programs.
 fn units(place: &Path) -> Vec<PathBuf> {
     for name in ["cenote", "zpool", "zfs"] {
         symlink(env!("CARGO_BIN_EXE_cenote"), place.join(name)).expect("a link");
@@ -43,7 +43,7 @@ fn units(place: &Path) -> Vec<PathBuf> {
     made
 }
 
-/// What systemd-analyze complains of, without what it says of the machine's own units.
+/// The complaints of systemd-analyze, without those about the machine's own units.
 fn complaints(unit: &Path, place: &Path) -> String {
     let output = Command::new("systemd-analyze")
         .args(["verify", "--man=no", "--recursive-errors=no"])
@@ -67,7 +67,7 @@ fn systemd_understands_every_unit() {
     assert!(units.len() > 10, "{units:?}");
     let mut faults = String::new();
     for unit in &units {
-        // A template is checked as an instance of it.
+        // A template is checked as one of its instances.
         let name = unit.file_name().expect("a name").to_string_lossy();
         let instance = place.join(name.replace("@.", "@tank."));
         if instance != *unit {
@@ -88,7 +88,8 @@ fn systemd_understands_every_unit() {
     );
 }
 
-/// A line of /etc/fstab was mounted before the daemon ran, or in a circle with it.
+/// Previously, a line of /etc/fstab was mounted before the daemon ran, or was in a dependency cycle
+/// with it.
 #[test]
 fn the_generator_makes_mounts_wait() {
     if !Command::new("systemd-escape")
@@ -127,7 +128,8 @@ fn the_generator_makes_mounts_wait() {
         })
         .collect();
     made.sort();
-    // A line with a wrong place ended it, and a last line without an end was not read.
+    // A line with an invalid mount point ended the generator, and a last line without newline was
+    // not read.
     let wanted = [
         "idle.mount.d",
         "last.mount.d",
@@ -143,8 +145,8 @@ fn the_generator_makes_mounts_wait() {
     assert!(told.contains("'/late' needs the option _netdev"), "{told}");
 }
 
-/// Commands that write down how they are called, and answer as a machine with the pools 'my-pool'
-/// and 'two words' would.
+/// Commands that record their arguments, and answer like a machine with the pools 'my-pool' and
+/// 'two words'.
 const COMMANDS: &str = r#"#!/bin/sh
 echo "$(basename "$0") $(printf '<%s>' "$@")" >>"$LOG"
 case "$(basename "$0") $*" in
@@ -160,7 +162,8 @@ case "$(basename "$0") $*" in
 esac
 "#;
 
-/// Runs a script of the units with those commands: its exit code, its complaints, and its calls.
+/// Runs a script of the units with these commands; returns its exit code, its errors, and its
+/// calls.
 fn with_commands(script: &str, arguments: &[&str], set: &[(&str, &str)]) -> (i32, String, String) {
     let place = tempfile::tempdir().expect("a directory");
     for name in ["zpool", "zfs", "cenote", "systemd-ask-password"] {
@@ -183,9 +186,9 @@ fn with_commands(script: &str, arguments: &[&str], set: &[(&str, &str)]) -> (i32
     (ran.status.code().unwrap_or(-1), complaints, calls)
 }
 
-/// `zfs-scrub@my\x2dpool`, which systemd-escape makes of 'my-pool', scrubbed no pool, and a pool
-/// with a blank in its name could not be scrubbed at all. A scrub that began while another one ran
-/// was a failed unit.
+/// Previously, `zfs-scrub@my\x2dpool`, which systemd-escape generates for 'my-pool', scrubbed no
+/// pool. A pool with a space in its name could not be scrubbed at all. And if a scrub was already
+/// running, the unit failed.
 #[test]
 fn timers_find_their_pools() {
     let last = |arguments: &[&str], set: &[(&str, &str)]| {
@@ -215,7 +218,7 @@ fn timers_find_their_pools() {
         calls.ends_with(&format!("zpool <wait><-t><resilver><my-pool>\n{scrub}\n")),
         "{calls}"
     );
-    // What has ended by itself need not be paused.
+    // A scrub that has ended need not be paused.
     let (code, _, calls) = with_commands(
         "for-pool",
         &["my-pool", "pause-scrub"],
@@ -224,7 +227,7 @@ fn timers_find_their_pools() {
     assert_eq!((code, calls.contains("scrub><-p>")), (0, false), "{calls}");
 }
 
-/// Of a dataset whose pool was not imported the unit said "is not encrypted; disable this unit".
+/// If a dataset's pool was not imported, the unit reported "is not encrypted; disable this unit".
 #[test]
 fn a_key_that_cannot_be_loaded_has_its_reason() {
     let load = |root: &str, set: &[(&str, &str)]| with_commands("zfs-load-key", &[root], set);

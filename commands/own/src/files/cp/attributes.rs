@@ -1,6 +1,6 @@
-//! Giving a copy the owner, attributes, mode and times of its original.
+//! Sets the owner, attributes, mode and times of a copy.
 //!
-//! The order matters: a change of owner clears set-user-id bits, an access control list changes
+//! The order matters. Changing the owner clears set-user-id bits, an access control list changes
 //! the mode, and all of them change the time of the last change.
 
 use super::target::TargetDirectory;
@@ -11,15 +11,15 @@ use rustix::io::Errno;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Names of attributes that only the system's administrator may set.
+/// Prefixes of attributes that only root may set.
 const PRIVILEGED: [&[u8]; 2] = [b"trusted.", b"security."];
 
-/// What of a file's attributes was lost.
+/// The attributes that a copy lost.
 #[derive(Debug, Default)]
 pub struct Losses {
-    /// The owner, for want of privilege.
+    /// The owner, for lack of privilege.
     pub owner: bool,
-    /// Attributes that need privilege, for want of it.
+    /// Number of attributes lost for lack of privilege.
     pub privileged: u64,
     /// Other attributes: name and reason.
     pub refused: Vec<(Vec<u8>, io::Error)>,
@@ -38,7 +38,7 @@ fn timespec(time: Timestamp) -> Timespec {
     }
 }
 
-/// Gives `name` in `directory` the attributes of `znode`.
+/// Sets the attributes of `znode` on `name` in `directory`.
 pub fn apply(
     open: &OpenFileSystem,
     znode: &Znode,
@@ -49,12 +49,12 @@ pub fn apply(
     let mut losses = Losses::default();
     let handle = directory.handle(name)?;
     set_owner(&stat, directory, name, &mut losses)?;
-    // The handle is of the file itself, a link too; this path of it leads nowhere else.
+    // The handle refers to the file itself, even to a link, so this path cannot lead elsewhere.
     let path = format!("/proc/self/fd/{}", handle.as_fd().as_raw_fd());
     set_xattrs(open, znode, &path, &mut losses);
     if stat.kind != FileKind::Symlink {
         let bits = match losses.owner {
-            // Another owner's program must not run with this one's rights.
+            // A set-user-id program of another owner must not run with this user's rights.
             true => stat.mode & 0o1777,
             false => stat.mode & 0o7777,
         };

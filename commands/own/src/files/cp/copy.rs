@@ -1,4 +1,4 @@
-//! Walking a tree and making each entry anew.
+//! Walks a tree and copies each entry.
 
 use super::attributes;
 use super::journal::Journal;
@@ -19,49 +19,49 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Directories of the target that stay open on the way down.
+/// The maximum number of the target's directories that stay open.
 const OPEN_MAX: usize = 64;
 
 /// How to copy.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
-    /// Attributes too, not only contents.
+    /// Copy attributes, too.
     pub attributes: bool,
-    /// Copy damaged files too; what cannot be read becomes zeros.
+    /// Copy damaged files, too; unreadable blocks become zeros.
     pub keep_going: bool,
 }
 
 /// Why an entry was not copied.
 #[derive(Debug)]
 pub enum Trouble {
-    /// The pool does not give it.
+    /// It cannot be read from the pool.
     Source(PosixError),
-    /// The target does not take it.
+    /// It cannot be written to the target.
     Target(&'static str, io::Error),
-    /// A signal came.
+    /// A signal arrived.
     Stopped,
 }
 
-/// An error of the target at something.
+/// An error in the target during `action`.
 pub fn target(action: &'static str) -> impl FnOnce(io::Error) -> Trouble {
     move |error| Trouble::Target(action, error)
 }
 
-/// A directory on the way down.
+/// A directory on the current path.
 #[derive(Debug)]
 struct Frame {
-    /// Its path from the start; empty for the start.
+    /// Its path from the start; empty for the start itself.
     path: Vec<u8>,
     znode: Arc<Znode>,
-    /// Its copy, unless that was closed to save descriptors.
+    /// Its copy, unless it was closed to save descriptors.
     directory: Option<TargetDirectory>,
 }
 
-/// A file with several names, of which the first was copied.
+/// The first name of a file with several names, already copied.
 #[derive(Debug)]
 struct FirstName {
     path: Vec<u8>,
-    /// Names that are still to come.
+    /// How many further names are expected.
     left: u64,
 }
 
@@ -72,21 +72,21 @@ pub struct Copier<'a> {
     pub(super) progress: &'a Progress,
     pub(super) stop: &'a Stop,
     pub(super) report: &'a mut Report,
-    /// The path of the target, for messages.
+    /// The target's path, for messages.
     shown: PathBuf,
     pub(super) journal: Option<Journal>,
-    /// The number of the entry in hand.
+    /// The number of the current entry.
     pub(super) entry: u64,
-    /// Bytes of content behind us.
+    /// Bytes of content already copied.
     pub(super) position: u64,
-    /// The name of files that are not finished.
+    /// The name of unfinished files.
     pub(super) partial: Vec<u8>,
     frames: Vec<Frame>,
     names: HashMap<ObjectId, FirstName>,
 }
 
 impl<'a> Copier<'a> {
-    /// A copier of files of `open`, which reports to `report`.
+    /// A copier of the files in `open`.
     pub fn new(
         open: &'a OpenFileSystem,
         settings: Settings,
@@ -96,7 +96,7 @@ impl<'a> Copier<'a> {
         shown: PathBuf,
         journal: Option<Journal>,
     ) -> Self {
-        // No file in the dataset is likely to be called by its guid.
+        // Contains the dataset's guid, so no file in the dataset is likely to have this name.
         let partial = format!(".cenote-partial-{:016x}", open.dataset.phys().guid.0);
         Self {
             open,
@@ -114,7 +114,7 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Copies what is in directory `start` into `top`.
+    /// Copies the contents of directory `start` into `top`.
     pub fn tree(&mut self, top: TargetDirectory, start: &Arc<Znode>) -> Result<(), Failure> {
         let walk = self.open.files.walk(start.id());
         let walk = walk.map_err(|source| self.open.failure(b"", source))?;
@@ -127,7 +127,7 @@ impl<'a> Copier<'a> {
             match item {
                 Ok(item) if item.path.is_empty() => continue,
                 Ok(item) => self.item(&item)?,
-                // A directory that cannot be read, or an entry of one.
+                // A directory, or an entry in one, cannot be read.
                 Err(error) => {
                     let problem = format!("{}: {}", self.open.name, posix_words(&error));
                     self.report.problem(self.progress, problem);
@@ -140,7 +140,8 @@ impl<'a> Copier<'a> {
         while self.frames.len() > 1 {
             self.leave()?;
         }
-        // Taking the journal away changes the time of the directory that it is in.
+        // Removing the journal changes the modification time of its directory, so that is set
+        // afterwards.
         self.end()?;
         self.leave()
     }
@@ -162,7 +163,7 @@ impl<'a> Copier<'a> {
         self.end()
     }
 
-    /// The journal has done its work.
+    /// Removes the journal; the copy is complete.
     fn end(&mut self) -> Result<(), Failure> {
         match &self.journal {
             Some(journal) => journal
@@ -172,7 +173,7 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Saves the journal if it is time, and says whether to stop.
+    /// Saves the journal if it is due. Returns whether to stop.
     fn is_stopped(&mut self) -> Result<bool, Failure> {
         let stopped = self.stop.is_set();
         if stopped {
@@ -228,7 +229,7 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// The copy of the innermost directory.
+    /// Takes the copy of the innermost directory; opens it if it was closed.
     fn take_top(&mut self) -> Result<TargetDirectory, Trouble> {
         let top = self
             .frames
@@ -251,7 +252,7 @@ impl<'a> Copier<'a> {
     }
 
     fn push(&mut self, frame: Frame) {
-        // The start stays open: all others can be opened from there.
+        // The start stays open, because the others can be opened from there.
         if let Some(above) = self.frames.len().checked_sub(OPEN_MAX).filter(|i| *i > 0) {
             self.frames[above].directory = None;
         }
@@ -273,7 +274,7 @@ impl<'a> Copier<'a> {
         }))
     }
 
-    /// Ends the innermost directory: now that nothing is added any more it gets its times.
+    /// Leaves the innermost directory. It is complete now, so its times can be set.
     fn leave(&mut self) -> Result<(), Failure> {
         let directory = match self.take_top() {
             Ok(directory) => directory,
@@ -293,7 +294,7 @@ impl<'a> Copier<'a> {
         }
     }
 
-    /// Gives a copy its attributes.
+    /// Sets the attributes of a copy.
     pub(super) fn attributes(
         &mut self,
         directory: &TargetDirectory,
@@ -311,7 +312,7 @@ impl<'a> Copier<'a> {
         Ok(())
     }
 
-    /// Makes anything but a directory, or another name of it if it has been made.
+    /// Copies anything but a directory, or links to it if another name of it was copied.
     fn make_once(
         &mut self,
         directory: &TargetDirectory,
@@ -378,7 +379,7 @@ impl<'a> Copier<'a> {
             None => (b"".as_slice(), first),
         };
         let action = "link to its first name";
-        // The innermost directory is in use, and may be the start.
+        // The innermost directory is currently taken out of its frame, and may be the start.
         let opened = match self.frames[0].directory.as_ref() {
             Some(top) => top.open_path(above),
             None => directory.open_path(above),
@@ -389,7 +390,7 @@ impl<'a> Copier<'a> {
             .map_err(target(action))
     }
 
-    /// Makes anything but a directory, under a name of its own until it is finished.
+    /// Copies anything but a directory, under a temporary name until it is complete.
     fn make(
         &mut self,
         directory: &TargetDirectory,
@@ -399,7 +400,7 @@ impl<'a> Copier<'a> {
     ) -> Result<(), Trouble> {
         let made = self.make_partial(directory, znode, name, path);
         if matches!(made, Err(Trouble::Source(_) | Trouble::Target(..))) {
-            // The error that is told is the first one.
+            // Report the first error, not one of the cleanup.
             let _ = directory.remove(&self.partial);
         }
         made
@@ -431,7 +432,7 @@ impl<'a> Copier<'a> {
         directory.rename(&partial, name).map_err(target("rename"))
     }
 
-    /// Says what went wrong with one entry; an error if there is no point in going on.
+    /// Reports a problem with one entry. An error if all further entries would fail, too.
     fn troubled(&mut self, trouble: Trouble, path: &[u8]) -> Result<(), Failure> {
         match trouble {
             Trouble::Stopped => Ok(()),
@@ -454,7 +455,7 @@ impl<'a> Copier<'a> {
     }
 }
 
-/// Whether the next file would meet the same error.
+/// Whether the next file would fail in the same way.
 fn ends_all(failure: &Failure) -> bool {
     let Failure::File { source, .. } = failure else {
         return false;

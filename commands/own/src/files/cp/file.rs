@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 
 impl Copier<'_> {
-    /// Copies the contents of `znode` to the unfinished file in `directory`.
+    /// Copies the contents of `znode` to an unfinished file in `directory`.
     pub(super) fn file(
         &mut self,
         directory: &TargetDirectory,
@@ -42,7 +42,7 @@ impl Copier<'_> {
         Ok(())
     }
 
-    /// A new file, or the one that an earlier run left, and how much of it is good.
+    /// A new file, or the one that an earlier run left, and how many of its bytes are valid.
     fn unfinished(
         &self,
         directory: &TargetDirectory,
@@ -73,7 +73,7 @@ impl Copier<'_> {
         self.progress.set(self.position, None, &path);
     }
 
-    /// Saves the journal in the middle of a file if it is time, and stops on a signal.
+    /// Saves the journal in the middle of a file if it is due, and stops after a signal.
     fn pause(&mut self, file: &File, bytes: u64) -> Result<(), Trouble> {
         let stopped = self.stop.is_set();
         if let Some(journal) = &mut self.journal
@@ -108,7 +108,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Reads a piece block by block; a block that cannot be read stays zeros.
+    /// Reads a piece block by block; unreadable blocks stay zeros.
     fn salvage(
         &mut self,
         content: &FileContent<'_>,
@@ -141,7 +141,7 @@ impl Copier<'_> {
     }
 }
 
-/// Writes the segments that are stored and returns how many bytes these are.
+/// Writes the stored segments and returns their bytes.
 fn write(file: &File, offset: u64, segments: &[Segment]) -> io::Result<u64> {
     let (mut at, mut written) = (offset, 0);
     for segment in segments {

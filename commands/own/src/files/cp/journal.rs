@@ -1,9 +1,9 @@
-//! What an interrupted copy has to know to go on.
+//! What an interrupted copy needs to resume.
 //!
-//! A small file in the target says what is being copied and how many entries of the walk are done
-//! *and written out*. The walk over one txg of a dataset always has the same order, so a number
-//! is enough. Entries beyond it may be there, whole or in part, or lost with the power: they are
-//! copied again. A large file under way is noted with the bytes of it that are written out.
+//! A small file in the target records what is being copied and how many entries of the walk are
+//! complete *and written out*. The walk over one txg of a dataset always has the same order, so a
+//! number is enough. Later entries may exist, partly exist, or be lost after a power failure: they
+//! are copied again. For a large file in progress, the journal has the number of bytes written out.
 
 use super::target::TargetDirectory;
 use serde::{Deserialize, Serialize};
@@ -11,16 +11,16 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// The journal's name in the directory that is copied into.
+/// The journal's name in the target directory.
 pub const JOURNAL_NAME: &[u8] = b".cenote-copy";
-/// A new journal, before it takes the place of the old one.
+/// The name of a new journal before it replaces the old one.
 const JOURNAL_NEW: &[u8] = b".cenote-copy.new";
-/// How often the target is written out and the journal with it.
+/// How often to sync the target and save the journal.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// A journal is a few hundred bytes; a path has at most a few thousand.
+/// The maximum size of a journal. It has a few hundred bytes; a path has at most a few thousand.
 const LENGTH_MAX: u64 = 1 << 20;
 
-/// What is copied: a journal of something else is of no use.
+/// What is being copied. A journal of a different copy is ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The pool.
@@ -37,7 +37,7 @@ pub struct Identity {
     pub attributes: bool,
 }
 
-/// A file of which a part is written out.
+/// A file that is partly written out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Partial {
     /// Its entry's number in the walk.
@@ -58,15 +58,15 @@ struct State {
 pub struct Journal {
     directory: TargetDirectory,
     state: State,
-    /// What an earlier run left.
+    /// The progress of an earlier run.
     before: (u64, Option<Partial>),
     saved: Instant,
 }
 
 impl Journal {
-    /// Opens the journal in `directory`, an earlier run's if it is of the same copy.
+    /// Opens the journal in `directory`; uses an earlier run's if it belongs to the same copy.
     pub fn open(directory: TargetDirectory, identity: Identity) -> Self {
-        // A journal that cannot be read is as good as none: everything is copied again.
+        // An unreadable journal is ignored: everything is copied again.
         let before = read(&directory).ok().flatten();
         let before = before.filter(|state| state.identity == identity);
         let before = before.map_or((0, None), |state| (state.entries, state.partial));
@@ -83,7 +83,7 @@ impl Journal {
         }
     }
 
-    /// Whether an earlier run did entry `entry`.
+    /// Whether an earlier run completed entry `entry`.
     pub fn was_done(&self, entry: u64) -> bool {
         entry < self.before.0
     }
@@ -96,7 +96,7 @@ impl Journal {
         }
     }
 
-    /// Whether an earlier run left anything.
+    /// Whether an earlier run left progress to resume from.
     pub fn goes_on(&self) -> bool {
         self.before != (0, None)
     }
@@ -106,10 +106,10 @@ impl Journal {
         self.saved.elapsed() >= INTERVAL
     }
 
-    /// Writes the target out and notes what is done.
+    /// Syncs the target and records the progress.
     pub fn save(&mut self, entries: u64, partial: Option<Partial>) -> io::Result<()> {
         self.directory.sync()?;
-        // What an earlier run did stays done until this one is beyond it.
+        // Keep the earlier run's progress until this run is beyond it.
         (self.state.entries, self.state.partial) = match entries >= self.before.0 {
             true => (entries, partial),
             false => self.before,
@@ -122,7 +122,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Removes the journal: the copy is whole.
+    /// Removes the journal: the copy is complete.
     pub fn remove(&self) -> io::Result<()> {
         self.directory.remove(JOURNAL_NAME)
     }
@@ -176,7 +176,7 @@ mod tests {
         let mut again = open(7);
         assert!(again.was_done(11) && !again.was_done(12));
         assert_eq!((again.was_written(12), again.was_written(13)), (99, 0));
-        // Saved early in the second run, the first run's work is not forgotten.
+        // An early save in the second run keeps the first run's progress.
         again.save(3, None).unwrap();
         assert!(open(7).was_done(11));
         again.remove().unwrap();

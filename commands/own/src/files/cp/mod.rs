@@ -1,9 +1,9 @@
 //! `cenote cp`: files and trees out of a pool.
 //!
-//! With `-a` a copy has everything that its original has and the target can hold: contents with
-//! their holes, links, devices, owners, modes, times to the nanosecond, extended attributes and
-//! POSIX access control lists. A copy that was interrupted goes on when the same command is run
-//! again ([`journal`]).
+//! With `-a` a copy has everything of its original that the target can hold. That is contents with
+//! holes, links, devices, owners, modes, times to the nanosecond, extended attributes and POSIX
+//! access control lists. An interrupted copy resumes when the same command is run again
+//! ([`journal`]).
 
 mod attributes;
 mod copy;
@@ -30,10 +30,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use target::TargetDirectory;
 
-/// A single file below this is copied again rather than gone on with.
+/// A single file smaller than this is copied again instead of resumed.
 const JOURNAL_FILE_SIZE_MIN: u64 = 64 << 20;
 
-/// What a command line lacks.
+/// The message if operands are missing.
 const MISSING: &str = "give POOL/DATASET:/path and where to copy it";
 
 /// The command.
@@ -46,8 +46,8 @@ Copies files out of a pool. Into a directory TARGET a source goes under its own 
 root of a dataset has none, and its entries go into TARGET itself. Symbolic links in the
 target are never followed. Files appear under their names when they are complete.
 
-A copy that was interrupted (also by loss of power) goes on when the same command is run
-again: '.cenote-copy' in the target says what is done and safely on disk.
+A copy that was interrupted (also by loss of power) resumes when the same command is run
+again: '.cenote-copy' in the target records what is safely on disk.
 
 Example:
   cenote cp -a -d /dev/sdb tank/home@monday:/ /srv/rescued",
@@ -131,9 +131,9 @@ fn last_component(path: &[u8]) -> &[u8] {
         .unwrap_or_default()
 }
 
-/// Where a source goes: the directory that gets it, and its name there.
+/// The directory and the name under which a source is copied.
 ///
-/// A root directory has no name: its entries go into the target itself.
+/// A root directory has no name: its entries are copied into the target itself.
 fn destination(
     target: &Path,
     source: &[u8],
@@ -208,7 +208,7 @@ fn copy(
             let directory = top.open_path(b"").map_err(Failure::file(&shown, "open"))?;
             let journal = Journal::open(directory, identity);
             if journal.goes_on() {
-                complain("going on where this copy was interrupted");
+                complain("resuming this copy where it was interrupted");
             }
             Some(journal)
         }
@@ -224,7 +224,7 @@ fn copy(
     outcome
 }
 
-/// Bytes to copy, as far as they are known beforehand.
+/// The number of bytes to copy, if known beforehand.
 fn total(open: &OpenFileSystem, znode: &Arc<Znode>) -> Option<u64> {
     match znode.kind() {
         FileKind::Regular => Some(znode.attributes().size),

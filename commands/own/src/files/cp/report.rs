@@ -1,4 +1,4 @@
-//! What a copy did, and what it could not do.
+//! The results of a copy, and its problems.
 
 use super::attributes::Losses;
 use crate::reading::failure::{Exit, Failure, complain, posix_words};
@@ -9,7 +9,7 @@ use cenote_words::progress::{Progress, Style};
 use serde_json::json;
 use std::io;
 
-/// Problems kept for the report; further ones are counted.
+/// The maximum number of problems in the report; further ones are only counted.
 const PROBLEMS_MAX: usize = 1000;
 
 /// The outcome of a copy.
@@ -21,35 +21,36 @@ pub struct Report {
     pub entries_before: u64,
     /// Bytes of content written.
     pub bytes: u64,
-    /// Entries that lost their owner for want of privilege.
+    /// Entries that lost their owner for lack of privilege.
     owners_lost: u64,
-    /// Extended attributes lost for want of privilege.
+    /// Extended attributes lost for lack of privilege.
     privileged_lost: u64,
     problems: Vec<String>,
     problem_count: u64,
     is_over: bool,
     is_interrupted: bool,
-    /// Whether the journal was saved in the middle of a file, as the last thing done.
+    /// Whether the last action was to save the journal in the middle of a file.
     has_partial: bool,
 }
 
 impl Report {
-    /// Whether the command is to end.
+    /// Whether to end the command.
     pub fn ends(&self) -> bool {
         self.is_over || self.is_interrupted
     }
 
-    /// Notes a signal.
+    /// Records a signal.
     pub fn interrupted(&mut self) {
         self.is_interrupted = true;
     }
 
-    /// Notes that the journal knows of an unfinished file with which the copy stopped.
+    /// Records that the journal was saved in the middle of a file, and whether the copy stopped
+    /// there.
     pub fn partial_saved(&mut self, stopped: bool) {
         self.has_partial = stopped;
     }
 
-    /// Whether it does.
+    /// Whether the journal was saved in the middle of a file.
     pub fn saved_partial(&self) -> bool {
         self.has_partial
     }
@@ -61,27 +62,27 @@ impl Report {
         }
     }
 
-    /// Says a problem and goes on.
+    /// Reports a problem and continues.
     pub fn problem(&mut self, progress: &Progress, problem: String) {
         progress.interrupt(|| complain(&problem));
         self.push(problem);
     }
 
-    /// Says why a source was not copied to its end.
+    /// Reports why a source was not copied completely.
     pub fn failed(&mut self, failure: &Failure) {
         failure.report();
         self.push(failure.to_string());
         self.is_over = true;
     }
 
-    /// Notes what of a file's attributes was lost.
+    /// Records which attributes of a file were lost.
     pub fn losses(&mut self, progress: &Progress, place: &Place, losses: Losses) {
         self.owners_lost += u64::from(losses.owner);
         self.privileged_lost += losses.privileged;
         for (name, error) in losses.refused {
             let name = escaped(&name);
             let words = match error.kind() {
-                // File systems say so of an attribute that is larger than they can keep.
+                // File systems return these for an attribute larger than their limit.
                 io::ErrorKind::StorageFull | io::ErrorKind::ArgumentListTooLong => {
                     "the target's file system has no room for so large an attribute".to_owned()
                 }
@@ -106,7 +107,7 @@ impl Report {
         }
     }
 
-    /// Prints the end of the command and says how it exits.
+    /// Prints the summary and returns the exit code.
     pub fn print(&self, style: Style) -> Result<Exit, Failure> {
         if style == Style::Json {
             let mut output = Output::new();
@@ -140,7 +141,7 @@ impl Report {
             complain(&format!("{} problems in all", self.problem_count));
         }
         if self.is_interrupted {
-            complain("interrupted; run the same command again to go on");
+            complain("interrupted; run the same command again to resume");
         }
         Ok(self.exit())
     }

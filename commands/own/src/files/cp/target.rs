@@ -1,8 +1,8 @@
 //! Directories that a copy writes into.
 //!
-//! Everything is done relative to open directories, and no step follows a symbolic link: whatever
-//! stands in the target, nothing is written outside of it. A directory far up the tree may be
-//! closed to save descriptors; it is opened again from the top, link by link not followed.
+//! All operations are relative to open directories and never follow symbolic links. So nothing
+//! outside the target is written, whatever the target contains. Directories near the top may be
+//! closed to save descriptors. They are opened again from the top, again without following links.
 
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RawMode};
 use rustix::io::Errno;
@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-/// How a directory is opened, links not followed.
+/// The flags to open a directory without following links.
 fn directory_flags() -> OFlags {
     OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC
 }
@@ -20,7 +20,7 @@ fn directory_flags() -> OFlags {
 #[derive(Debug)]
 pub struct TargetDirectory(OwnedFd);
 
-/// What stands under a name.
+/// What a name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Standing {
     /// Its type.
@@ -38,7 +38,7 @@ impl AsFd for TargetDirectory {
 }
 
 impl TargetDirectory {
-    /// Opens the directory that the user named; links in its path are the user's.
+    /// Opens the directory that the user named; links in its path are followed.
     pub fn open_top(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::openat(CWD, path, flags, Mode::empty())?;
@@ -63,8 +63,8 @@ impl TargetDirectory {
         Ok(at)
     }
 
-    /// Makes a directory, or takes the one that is there. `is_private` hides it from others
-    /// until it gets its own mode.
+    /// Creates a directory, or opens the existing one. `is_private` hides it from other users until
+    /// its own mode is set.
     pub fn make(&self, name: &[u8], is_private: bool) -> io::Result<Self> {
         let mode = if is_private { 0o700 } else { 0o777 };
         match rustix::fs::mkdirat(&self.0, name, Mode::from_raw_mode(mode)) {
@@ -73,7 +73,7 @@ impl TargetDirectory {
         }
     }
 
-    /// What stands under `name`; `None` if nothing.
+    /// What `name` refers to; `None` if it does not exist.
     pub fn look(&self, name: &[u8]) -> io::Result<Option<Standing>> {
         match rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(Standing {
@@ -86,7 +86,7 @@ impl TargetDirectory {
         }
     }
 
-    /// Opens `name` for writing: a new file, or with `goes_on` the one that is there.
+    /// Opens `name` for writing: a new file, or with `goes_on` the existing one.
     pub fn create(&self, name: &[u8], mode: RawMode, goes_on: bool) -> io::Result<File> {
         let base = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         if goes_on {
@@ -99,7 +99,7 @@ impl TargetDirectory {
         Ok(File::from(fd))
     }
 
-    /// Makes something new under `name`; what else has that name goes away.
+    /// Creates something as `name`, in place of what had that name.
     fn in_place_of<T>(&self, name: &[u8], make: impl Fn() -> Result<T, Errno>) -> io::Result<T> {
         match make() {
             Err(Errno::EXIST) => {
@@ -132,7 +132,7 @@ impl TargetDirectory {
         })
     }
 
-    /// Removes a name of anything but a directory, if it is there.
+    /// Removes a name of anything but a directory, if it exists.
     pub fn remove(&self, name: &[u8]) -> io::Result<()> {
         match rustix::fs::unlinkat(&self.0, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => Ok(()),
@@ -140,26 +140,26 @@ impl TargetDirectory {
         }
     }
 
-    /// Gives a finished file its name, in place of whatever else has it but a directory.
+    /// Renames a finished file, replacing anything but a directory.
     pub fn rename(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.0, from, &self.0, to)?)
     }
 
-    /// The same for a new name of a file that has others.
+    /// As [`Self::rename`], for a new name of a file with other names.
     pub fn rename_link(&self, from: &[u8], to: &[u8]) -> io::Result<()> {
         self.rename(from, to)?;
-        // If both were names of one file nothing was done, and the first is left over.
+        // If both are names of one file, rename does nothing and the first name remains.
         self.remove(from)
     }
 
-    /// Opens whatever stands under `name`, only to change its attributes.
+    /// Opens any kind of file, only to change its attributes.
     pub fn handle(&self, name: &[u8]) -> io::Result<OwnedFd> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(rustix::fs::openat(&self.0, name, flags, Mode::empty())?)
     }
 
-    /// Writes everything on the file system out. The kernel tells FUSE servers nothing of
-    /// `syncfs`; on a mount of Cenote's the `fsync` covers the whole pool.
+    /// Writes out all data of the file system. The kernel does not pass `syncfs` to FUSE servers.
+    /// On a mount of Cenote the `fsync` covers the whole pool.
     pub fn sync(&self) -> io::Result<()> {
         rustix::fs::syncfs(&self.0)?;
         Ok(rustix::fs::fsync(&self.0)?)
@@ -183,7 +183,7 @@ mod tests {
         assert!(top.make(b"way-out", true).is_err());
         assert!(top.open_path(b"way-out/x").is_err());
         assert!(top.create(b"link", 0o600, true).is_err());
-        // A new file takes the link's place.
+        // A new file replaces the link.
         top.create(b"link", 0o600, false).unwrap();
         assert!(
             inside

@@ -1,4 +1,4 @@
-//! What a subcommand was told.
+//! The arguments of a subcommand.
 
 use crate::reading::failure::Failure;
 use crate::reading::options::PoolOptions;
@@ -11,11 +11,11 @@ use std::sync::Arc;
 /// The command's name.
 pub const NAME: &str = "inspect";
 
-/// What a subcommand was told.
+/// The arguments of a subcommand.
 #[derive(Debug, Default)]
 pub struct Arguments {
     pub pool: PoolOptions,
-    /// The pool's own objects instead of a dataset's.
+    /// Show the pool's own objects (MOS) instead of a dataset's.
     pub mos: bool,
     /// Print every entry, not only sums.
     pub entries: bool,

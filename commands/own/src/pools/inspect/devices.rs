@@ -17,13 +17,13 @@ use std::path::{Path, PathBuf};
 /// A device and its labels.
 struct Labelled {
     path: PathBuf,
-    /// The partition's place in its disk, if it is one.
+    /// The partition's number on its disk, if it is one.
     partition: Option<String>,
     size: u64,
     labels: DeviceLabels,
 }
 
-/// The devices that were named, or those of the pool that was named.
+/// The named devices, or the devices of the named pool.
 fn labelled(arguments: &Arguments, printer: &mut Printer) -> Result<Vec<Labelled>, Failure> {
     let mut found = Vec::new();
     for operand in &arguments.operands {
@@ -42,7 +42,7 @@ fn labelled(arguments: &Arguments, printer: &mut Printer) -> Result<Vec<Labelled
         }
         found = scanned(arguments, printer);
         if found.is_empty() {
-            // Silence would look like success.
+            // No output would look like success.
             let places: Vec<String> = arguments
                 .pool
                 .devices
@@ -59,7 +59,8 @@ fn labelled(arguments: &Arguments, printer: &mut Printer) -> Result<Vec<Labelled
     Ok(found)
 }
 
-/// Opens exactly this, whole disks too: their partitions are to be named.
+/// Opens exactly this device. A whole disk is not replaced by its partitions; the user must name
+/// those.
 fn open(path: &Path, offset: u64, printer: &mut Printer) -> Option<Labelled> {
     match opener(offset).open(path) {
         Ok(device) => Some(Labelled {
@@ -151,7 +152,7 @@ pub fn labels(arguments: &Arguments, printer: &mut Printer) -> Result<(), Failur
     Ok(())
 }
 
-/// The labels, each configuration only where it is met first.
+/// The labels; a configuration is printed only once.
 fn shared(labels: &DeviceLabels) -> Vec<Node> {
     let mut nodes = Vec::new();
     for (index, label) in labels.labels.iter().enumerate() {
@@ -173,7 +174,7 @@ fn shared(labels: &DeviceLabels) -> Vec<Node> {
     nodes
 }
 
-/// What an uberblock says.
+/// The contents of an uberblock.
 pub fn uberblock_node(uberblock: &Uberblock, clock: &Clock) -> Members {
     let mut members = Members::new();
     members.put("txg", uberblock.txg.0);
@@ -211,14 +212,14 @@ fn reflow_node(reflow: &RaidzReflow) -> Node {
         ReflowScratch::Valid => "valid".to_owned(),
         ReflowScratch::InvalidSynced => "synced".to_owned(),
         ReflowScratch::InvalidSyncedOnImport => "synced on import".to_owned(),
-        ReflowScratch::InvalidSyncedReflow => "synced, reflow went on".to_owned(),
+        ReflowScratch::InvalidSyncedReflow => "synced, reflow continued".to_owned(),
         ReflowScratch::Unknown(word) => format!("unknown state {word}"),
     };
     members.put("scratch", scratch);
     members.into()
 }
 
-/// What is not recorded is left out.
+/// Omits what is not recorded.
 fn multihost_node(multihost: &Multihost) -> Node {
     let mut members = Members::new();
     members.put("delay_ns", multihost.delay_ns);
@@ -235,7 +236,7 @@ fn multihost_node(multihost: &Multihost) -> Node {
     members.into()
 }
 
-/// `inspect uberblocks DEVICE...`: the best first, each once with the places where it stands.
+/// `inspect uberblocks DEVICE...`: the best first, each once with all its locations.
 pub fn uberblocks(arguments: &Arguments, printer: &mut Printer) -> Result<(), Failure> {
     let clock = Clock::new();
     for device in labelled(arguments, printer)? {

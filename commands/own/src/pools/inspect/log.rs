@@ -1,4 +1,4 @@
-//! Intent logs: how many records, and which.
+//! Intent logs: the number of records, and the records.
 
 use super::arguments::Arguments;
 use super::node::{Members, Node};

@@ -1,8 +1,8 @@
-//! `cenote inspect`: what is stored, for people who study or rescue pools.
+//! `cenote inspect`: shows stored structures, for studying and rescuing pools.
 //!
-//! `labels` and `uberblocks` look at devices without opening a pool; all others open it as the
-//! other commands do, with `--txg` and the rest of the options. With `--json` a subcommand prints
-//! one JSON value, or one a line where there may be many.
+//! `labels` and `uberblocks` read devices without opening a pool. The others open it as other
+//! commands do, with `--txg` and the rest of the options. With `--json` a subcommand prints one
+//! JSON value, or one per line if there may be many.
 
 mod arguments;
 mod devices;
@@ -27,7 +27,7 @@ pub const COMMAND: Command = Command {
     summary: "Look at the structures of a pool",
     synopsis: "WHAT [OPTION]... ARGUMENT...",
     about: "\
-Shows what is stored, for people who study or rescue pools.
+Shows stored structures, for studying and rescuing pools.
 
 Without opening a pool, also of damaged ones (or give a pool's name and -d):
   labels DEVICE...             the four labels: health, configuration

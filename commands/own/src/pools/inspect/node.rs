@@ -1,4 +1,4 @@
-//! A value to show: as JSON, or indented for people, with its members in the order of the format.
+//! A value to print: as JSON, or as indented text, with its members in the order of the format.
 
 use crate::reading::output::{base64, escaped};
 use cenote_ondisk::{NvList, NvValue};
@@ -6,13 +6,13 @@ use serde_json::{Map, Value, json};
 
 /// Nested lists and maps deeper than this are cut: the decoders allow 20.
 const DEPTH_MAX: usize = 32;
-/// Bytes of an array that are shown to people; JSON has all.
+/// How many bytes of an array are printed as text; JSON has all.
 const BYTES_SHOWN: usize = 32;
 
 /// A value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Node {
-    /// Nothing but its name.
+    /// Only its name.
     Present,
     /// A number.
     Number(u64),

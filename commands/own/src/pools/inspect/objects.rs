@@ -1,4 +1,4 @@
-//! Objects, their contents as far as they are known by type, and their blocks.
+//! Objects, the contents of known types, and their blocks.
 
 use super::arguments::{Arguments, wrong};
 use super::node::{Members, Node};
@@ -57,7 +57,7 @@ fn zap_key(key: &ZapKey) -> Node {
     }
 }
 
-/// The facts in a dnode.
+/// The fields of a dnode.
 fn dnode_node(id: ObjectId, dnode: &Dnode) -> Members {
     let mut members = Members::new();
     members.put("object", id.0);
@@ -103,7 +103,7 @@ pub fn objects(arguments: &Arguments, printer: &mut Printer) -> Result<(), Failu
     Ok(())
 }
 
-/// The object that the operands name: by number, or by a file's path.
+/// The object that the operands name, by number or by a file's path.
 fn named(
     arguments: &Arguments,
     session: &Session,
@@ -159,7 +159,7 @@ pub fn object(arguments: &Arguments, printer: &mut Printer) -> Result<(), Failur
     printer.node(members)
 }
 
-/// Adds what is known of a file.
+/// Adds the properties of a file.
 fn put_file(
     session: &Session,
     spec: &Spec,
@@ -234,7 +234,7 @@ pub fn zap(arguments: &Arguments, printer: &mut Printer) -> Result<(), Failure> 
     Ok(())
 }
 
-/// What a block pointer says.
+/// The fields of a block pointer.
 fn pointer_node(level: u8, block: u64, pointer: &BlockPointer) -> Members {
     let mut members = Members::new();
     members.put("level", u64::from(level));
@@ -295,7 +295,7 @@ pub fn blocks(arguments: &Arguments, printer: &mut Printer) -> Result<(), Failur
     let what = format!("{}, object {}", spec.dataset, object.id());
     let dnode = object.dnode();
     let fanout = dnode.indirect_fanout_shift();
-    // The block of each level that was printed last.
+    // The last printed block of each level.
     let mut last: Vec<Option<u64>> = vec![None; usize::from(dnode.levels)];
     let mut next = BlockId(0);
     while let Some(block) = object
@@ -327,12 +327,12 @@ pub fn blocks(arguments: &Arguments, printer: &mut Printer) -> Result<(), Failur
     Ok(())
 }
 
-/// `inspect bp DATASET NUMBER LEVEL BLOCK`: one pointer, and how each of its copies is.
+/// `inspect bp DATASET NUMBER LEVEL BLOCK`: one pointer, and the state of each of its copies.
 pub fn block_pointer(arguments: &Arguments, printer: &mut Printer) -> Result<(), Failure> {
     let spec = arguments.spec()?;
     let session = arguments.open(&spec)?;
     let (_, object) = named(arguments, &session, &spec)?;
-    // A path stands for the object's number.
+    // A path is used instead of the object's number.
     let first = if spec.path.is_some() && !arguments.mos {
         1
     } else {
@@ -360,7 +360,7 @@ pub fn block_pointer(arguments: &Arguments, printer: &mut Printer) -> Result<(),
     printer.node(members)
 }
 
-/// The judgement on each leaf's part of each copy.
+/// The state of each leaf's part of each copy.
 fn copies(
     session: &Session,
     object: &Object,
@@ -414,7 +414,7 @@ fn leaf_name(session: &Session, guid: cenote_base::Guid) -> String {
     path.map_or_else(|| guid.to_string(), |path| path.display().to_string())
 }
 
-/// The list packed in an object; its length stands in the bonus buffer.
+/// The packed list in an object; its length is in the bonus buffer.
 pub fn packed_list(set: &Arc<ObjectSet>, id: ObjectId) -> Result<NvList, DslError> {
     let structure = "packed nvlist object";
     let object = set.object(id)?;

@@ -1,4 +1,4 @@
-//! What is stored about a pool as a whole.
+//! Structures of the pool as a whole.
 
 use super::arguments::Arguments;
 use super::devices::uberblock_node;
@@ -121,7 +121,7 @@ pub fn history(arguments: &Arguments, printer: &mut Printer) -> Result<(), Failu
     Ok(())
 }
 
-/// What a record is about, as members and as a line.
+/// The contents of a record, as members and as one line.
 fn history_body(body: &HistoryBody, members: &mut Members) -> String {
     match body {
         HistoryBody::Command(command) => {

@@ -1,10 +1,10 @@
-//! Where a subcommand prints, and how it fails.
+//! The output of a subcommand, and its errors.
 
 use super::node::Node;
 use crate::reading::failure::Failure;
 use crate::reading::output::Output;
 
-/// Where a subcommand prints.
+/// The output of a subcommand.
 pub struct Printer {
     pub output: Output,
     pub is_json: bool,
@@ -20,7 +20,7 @@ impl Printer {
         }
     }
 
-    /// Prints one of many: a line of JSON, or a line of text.
+    /// Prints one item of many: a line of JSON, or a line of text.
     pub fn row(&mut self, node: impl Into<Node>, text: &str) -> Result<(), Failure> {
         match self.is_json {
             true => self.output.json(&node.into().json()),
@@ -28,7 +28,7 @@ impl Printer {
         }
     }
 
-    /// Prints a line for people only.
+    /// Prints a line in text output only.
     pub fn title(&mut self, text: &str) -> Result<(), Failure> {
         match self.is_json {
             true => Ok(()),
@@ -36,13 +36,13 @@ impl Printer {
         }
     }
 
-    /// Says what is wrong, and goes on.
+    /// Reports a problem and continues.
     pub fn complain(&mut self, message: &str) {
         self.output.complain(message);
     }
 }
 
-/// An error of the layers below about `what`.
+/// Wraps an error of a lower layer about `what`.
 pub(super) fn failed<E: Into<cenote_dsl::DslError>>(
     what: impl Into<String>,
 ) -> impl FnOnce(E) -> Failure {

@@ -1,4 +1,4 @@
-//! Space maps, and bytes by their address.
+//! Space maps, and raw bytes by address.
 
 use super::arguments::{Arguments, wrong};
 use super::node::Members;
@@ -13,10 +13,10 @@ use cenote_ondisk::{Dva, VdevConfig};
 use cenote_words::format::number::nicebytes;
 use std::sync::Arc;
 
-/// The most that one read takes.
+/// The maximum size of one read.
 const READ_MAX: u64 = 16 << 20;
 
-/// The numbers in an object that is an array of them, up to its last block.
+/// The numbers of an object that is an array of them, up to its last block.
 fn numbers(object: &Object, count: u64) -> Result<Vec<u64>, DmuError> {
     let stored = (object.dnode().block_id_max.0.saturating_add(1))
         .saturating_mul(object.dnode().data_block_size);
@@ -207,7 +207,7 @@ fn parse_address(text: &str) -> Option<(VdevId, u64, u64)> {
         .then_some((VdevId(vdev), offset, size))
 }
 
-/// `inspect read POOL VDEV:OFFSET:SIZE`: the stored bytes at an address, nothing checked.
+/// `inspect read POOL VDEV:OFFSET:SIZE`: the stored bytes at an address, without verification.
 pub fn read(arguments: &Arguments, printer: &mut Printer) -> Result<(), Failure> {
     let session = arguments.open(&arguments.spec()?)?;
     let text = arguments

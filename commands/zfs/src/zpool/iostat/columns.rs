@@ -1,4 +1,4 @@
-//! Columns of `zpool iostat` beside the plain ones: latencies (`-l`) and queues (`-q`).
+//! Additional columns of `zpool iostat`: latencies (`-l`) and queues (`-q`).
 
 use cenote_control::model::ClassRequests;
 
@@ -37,7 +37,7 @@ const DIRECTIONS: &[&str] = &["read", "write"];
 const WAIT: &[&str] = &["wait"];
 const DEPTHS: &[&str] = &["pend", "activ"];
 
-/// What every report has.
+/// The columns of every report.
 pub const PLAIN: [Group; 3] = [
     group("capacity", &["alloc", "free"], Unit::Number),
     group("operations", DIRECTIONS, Unit::Number),
@@ -66,7 +66,7 @@ pub const QUEUES: [Group; 7] = [
     group("rebuildq_write", DEPTHS, Unit::Depth),
 ];
 
-/// Mean latencies in nanoseconds, in the columns' order; `None` where there was no request.
+/// Mean latencies in nanoseconds, in the order of the columns; `None` without requests.
 pub fn latencies(classes: &Classes) -> Vec<Option<u64>> {
     let mean = |names: &[&str], which| {
         let found = together(classes, names, which);
@@ -83,12 +83,12 @@ pub fn latencies(classes: &Classes) -> Vec<Option<u64>> {
         mean(&["async_write"], Which::Queue),
         mean(&["scrub"], Which::Queue),
         mean(&["trim"], Which::Queue),
-        // Rebuilds read in the class of scrubs.
+        // Rebuild reads count in the scrub class.
         None,
     ]
 }
 
-/// Requests that wait and that are carried out, in the columns' order.
+/// Pending and active requests, in the order of the columns.
 pub fn queues(classes: &Classes) -> Vec<Option<u64>> {
     let names = [
         "sync_read",
@@ -97,7 +97,7 @@ pub fn queues(classes: &Classes) -> Vec<Option<u64>> {
         "async_write",
         "scrub",
         "trim",
-        // Rebuilds read in the class of scrubs.
+        // Rebuild reads count in the scrub class.
         "",
     ];
     let depths = |name: &&str| {
@@ -108,7 +108,7 @@ pub fn queues(classes: &Classes) -> Vec<Option<u64>> {
     names.iter().flat_map(depths).collect()
 }
 
-/// A title over so many columns.
+/// A title that spans several columns.
 pub fn title(title: &str, columns: usize, width: usize) -> String {
     let room = columns * width + 2 * (columns - 1);
     let left = room.saturating_sub(title.len()).div_ceil(2);

@@ -10,7 +10,7 @@ use cenote_words::format::number::nicenum;
 const LATENCY_ROWS: usize = 37;
 /// The smallest request: a sector.
 const SIZE_FIRST: usize = 9;
-/// Rows end at 16 MiB, which also counts what is larger.
+/// The last row is 16 MiB, which also counts larger requests.
 const SIZE_LAST: usize = 24;
 
 /// Which histograms.
@@ -22,7 +22,7 @@ pub enum Form {
     Sizes,
 }
 
-/// How numbers are shown.
+/// How to print numbers.
 #[derive(Clone, Copy, Debug)]
 pub struct Style {
     /// No headers, TABs.
@@ -31,7 +31,7 @@ pub struct Style {
     pub exact: bool,
 }
 
-/// A histogram under its title: a column or two.
+/// A histogram with its title: one or two columns.
 type Columns = (&'static str, Vec<(&'static str, Distribution)>);
 
 fn latencies(classes: &Classes) -> Vec<Columns> {
@@ -53,7 +53,7 @@ fn latencies(classes: &Classes) -> Vec<Columns> {
         ),
         ("scrub", queue("scrub")),
         ("trim", queue("trim")),
-        // Rebuilds read in the class of scrubs.
+        // Rebuild reads count in the scrub class.
         ("rebuild", queue("")),
     ]
 }
@@ -77,7 +77,7 @@ fn sizes(classes: &Classes) -> Vec<Columns> {
     names.map(|(title, class)| (title, pair(class))).to_vec()
 }
 
-/// The names of rows with the buckets that they show: first and behind the last.
+/// The names of the rows, with the range of buckets in each: first and one after the last.
 fn rows(form: Form, exact: bool) -> Vec<(String, usize, usize)> {
     let (first, last) = match form {
         Form::Latencies => (0, LATENCY_ROWS - 1),

@@ -1,7 +1,9 @@
-//! `zpool iostat`: what pools and their devices do, per second.
+//! `zpool iostat`: I/O of pools and their devices, per second.
 //!
-//! The first report is the mean since the import, later ones are of the time between two. A report
-//! is a table of rates, with columns for latencies (`-l`), queues (`-q`) and scripts (`-c`); or it
+//! The first report is the mean since the import; later ones cover the interval since the previous
+//! one. A report is a table of rates, optionally with columns for latencies (`-l`), queues (`-q`)
+//! and scripts (`-c`). Or it is a histogram of latencies (`-w`) or request sizes (`-r`) for each
+//! pool or vdev.
 //! has a histogram of latencies (`-w`) or request sizes (`-r`) for each pool or vdev.
 
 mod columns;
@@ -25,12 +27,12 @@ use histograms::{Form, Style};
 use requests::Requests;
 use scripts::{Said, Scripts};
 
-/// The narrowest name column.
+/// The minimum width of the name column.
 const NAME_WIDTH_MIN: usize = 10;
 /// Reports without vdevs between two headers.
 const HEADER_EVERY: u64 = 20;
 
-/// Columns beside the plain ones.
+/// Additional columns.
 #[derive(Clone, Copy, Debug, Default)]
 struct More {
     latencies: bool,
@@ -43,7 +45,7 @@ struct Options {
     exact: bool,
     naming: VdevNaming,
     more: More,
-    /// Histograms in place of the table.
+    /// Histograms instead of the table.
     histograms: Vec<Form>,
 }
 
@@ -94,7 +96,7 @@ impl Options {
     }
 }
 
-/// What was at the last look.
+/// The counters of the previous report.
 #[derive(Default)]
 struct Before {
     /// Counters of vdevs by guid.
@@ -102,24 +104,24 @@ struct Before {
     requests: Requests,
 }
 
-/// A line of the table; `None` for what has no such figure.
+/// A line of the table; `None` where the row has no such figure.
 struct Line {
     name: String,
     cells: Vec<Option<u64>>,
     said: Option<Said>,
 }
 
-/// Which pools and vdevs are shown.
+/// Which pools and vdevs to show.
 #[derive(Default)]
 struct Wanted {
     /// Names of pools; empty for all.
     pools: Vec<String>,
-    /// Names of vdevs: only these are shown.
+    /// Names of vdevs: if there are any, only these are shown.
     vdevs: Vec<String>,
 }
 
 impl Wanted {
-    /// Reads the operands: pools, a pool and vdevs of it, or vdevs.
+    /// Parses the operands: pools, a pool and its vdevs, or vdevs.
     fn of(operands: &[String], known: &[PoolRow], naming: VdevNaming) -> Option<Self> {
         let is_pool = |name: &String| known.iter().any(|pool| pool.name == *name);
         if operands.iter().all(is_pool) {
@@ -167,7 +169,7 @@ fn all_rows(pool: &PoolRow, naming: VdevNaming) -> Vec<Row<'_>> {
     all.filter(shown_in_status).collect()
 }
 
-/// Whether an operand names this vdev: by its shown name, its path or its guid.
+/// Whether an operand names this vdev: by its displayed name, its path or its guid.
 fn is_named(row: &Row<'_>, name: &str) -> bool {
     let path = row.vdev.path.as_deref();
     let last = path.and_then(|path| path.rsplit('/').next());
@@ -230,7 +232,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
     Ok(schedule.repeat(context, &mut report))
 }
 
-/// Which pools and vdevs the operands name; the exit code if they cannot be had.
+/// The pools and vdevs that the operands name; the exit code if that fails.
 fn wanted(operands: &[String], naming: VdevNaming, context: &mut Context) -> Result<Wanted, u8> {
     if operands.is_empty() {
         return Ok(Wanted::default());
@@ -242,7 +244,7 @@ fn wanted(operands: &[String], naming: VdevNaming, context: &mut Context) -> Res
     })
 }
 
-/// What scripts say of each device.
+/// The output of scripts for each device.
 fn said(scripts: Option<&Scripts>, pools: &[PoolRow]) -> BTreeMap<u64, Said> {
     let Some(scripts) = scripts else {
         return BTreeMap::new();
@@ -261,7 +263,7 @@ fn said(scripts: Option<&Scripts>, pools: &[PoolRow]) -> BTreeMap<u64, Said> {
     scripts.run(&devices)
 }
 
-/// Pools with their vdevs, and whether some of the names are no pools.
+/// Pools with their vdevs, and whether some names are not pools.
 fn ask(names: &[String], context: &mut Context) -> Result<(Vec<PoolRow>, bool), u8> {
     let request = Request::PoolList {
         pools: names.to_vec(),
@@ -304,7 +306,7 @@ fn counters_of(pool: &PoolRow) -> Vec<(u64, Counters)> {
     found
 }
 
-/// The plain figures of a vdev between two looks.
+/// The plain figures of a vdev between two reports.
 fn cells(vdev: &Vdev, seconds: f64, before: &HashMap<u64, Counters>) -> Vec<Option<u64>> {
     let now = vdev.counters;
     let then = before.get(&vdev.guid).copied().unwrap_or_default();
@@ -498,7 +500,7 @@ fn dashes(width: usize, options: &Options, extra: &[(String, usize)]) -> String 
     text
 }
 
-/// Two lines: what groups of columns are, and what each column is.
+/// Two header lines: the groups of columns, and the columns.
 fn titles(word: &str, width: usize, options: &Options, extra: &[(String, usize)]) -> String {
     let mut text = " ".repeat(width);
     for group in options.groups() {
@@ -574,7 +576,7 @@ mod tests {
         histograms: Vec::new(),
     };
 
-    /// As OpenZFS 2.3.2 printed it.
+    /// The output of OpenZFS 2.3.2.
     #[test]
     fn titles_and_columns_are_those_of_openzfs() {
         let expected = concat!(

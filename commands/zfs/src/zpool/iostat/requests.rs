@@ -1,10 +1,10 @@
-//! Requests of vdevs by class: those of a vdev's leaves together, between two looks.
+//! Requests of vdevs by class: the sums over a vdev's leaves between two reports.
 
 use std::collections::HashMap;
 
 use cenote_control::model::{ClassRequests, Distribution, PoolRow, Vdev};
 
-/// Requests by class; a class that a device never saw is missing.
+/// Requests by class; classes without requests are missing.
 pub type Classes = HashMap<String, ClassRequests>;
 
 /// The requests of all leaves by guid.
@@ -12,7 +12,7 @@ pub type Classes = HashMap<String, ClassRequests>;
 pub struct Requests(HashMap<u64, Classes>);
 
 impl Requests {
-    /// Those of all leaves of these pools.
+    /// The requests of all leaves in these pools.
     pub fn of(pools: &[PoolRow]) -> Self {
         let mut leaves = HashMap::new();
         let trees = pools.iter().filter_map(|pool| pool.vdevs.as_ref());
@@ -28,7 +28,7 @@ impl Requests {
         Self(leaves)
     }
 
-    /// What a vdev's leaves did since `before`, together. Queues are as they are now.
+    /// The sum of requests of a vdev's leaves since `before`. Queues are the current ones.
     pub fn since(&self, vdev: &Vdev, before: &Self) -> Classes {
         let mut sum = Classes::new();
         let mut stack = vec![vdev];
@@ -46,7 +46,7 @@ impl Requests {
     }
 }
 
-/// Adds what came since `then`.
+/// Adds the growth since `then`.
 fn add(sum: &mut ClassRequests, now: &ClassRequests, then: Option<&ClassRequests>) {
     sum.active += now.active;
     sum.waiting += now.waiting;
@@ -101,7 +101,7 @@ pub enum Which {
     Joined,
 }
 
-/// The distributions of these classes, added.
+/// The sum of the distributions of these classes.
 pub fn together(classes: &Classes, names: &[&str], which: Which) -> Distribution {
     let mut sum = Distribution::default();
     for requests in names.iter().filter_map(|name| classes.get(*name)) {

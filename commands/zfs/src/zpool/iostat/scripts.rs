@@ -1,9 +1,8 @@
 //! `-c`: columns that scripts print for each device.
 //!
-//! Scripts are programs that an administrator has put into certain directories; a name with a slash
-//! is refused, so that nothing else is ever run. As root they run only where
-//! `ZPOOL_SCRIPTS_AS_ROOT` allows it. A script has five seconds; one that takes longer is ended,
-//! and its columns are empty.
+//! Scripts are programs that an administrator has put into certain directories. Names with slashes
+//! are refused, so that nothing else can run. As root they run only if `ZPOOL_SCRIPTS_AS_ROOT`
+//! allows it. A script has five seconds; after that it is killed, and its columns are empty.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -13,22 +12,22 @@ use std::time::{Duration, Instant};
 
 use cenote_words::context::{Context, Stop, failed};
 
-/// How long a script may take.
+/// The time limit of a script.
 const TIME_MAX: Duration = Duration::from_secs(5);
-/// Bytes of a script's output that are read.
+/// How many bytes of a script's output to read.
 const OUTPUT_MAX: u64 = 64 << 10;
-/// Columns of one script.
+/// Maximum number of columns of one script.
 const COLUMNS_MAX: usize = 32;
-/// The column of a line without a name.
+/// The name of a column for lines without a name.
 const UNNAMED: &str = "";
 
-/// Scripts that are run for each device.
+/// The scripts to run for each device.
 pub struct Scripts(Vec<PathBuf>);
 
-/// What scripts said of one device: values by column.
+/// The output of scripts for one device: values by column.
 pub type Said = Vec<(String, String)>;
 
-/// The directories in which scripts are looked for.
+/// The directories to search for scripts.
 fn directories(context: &Context) -> Vec<PathBuf> {
     if let Some(path) = (context.variable)("ZPOOL_SCRIPTS_PATH") {
         return path
@@ -49,7 +48,7 @@ fn is_program(file: &Path) -> bool {
     metadata.is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// Prints the scripts that there are.
+/// Lists the available scripts.
 pub fn list(context: &mut Context) {
     let mut names = BTreeMap::new();
     for directory in directories(context) {
@@ -115,11 +114,11 @@ impl Scripts {
         Ok(Self(found))
     }
 
-    /// Runs all scripts for these devices, and waits for their answers.
+    /// Runs all scripts for these devices, and collects their output.
     pub fn run(&self, devices: &[(u64, String)]) -> BTreeMap<u64, Said> {
         let mut said: BTreeMap<u64, Said> = BTreeMap::new();
         for script in &self.0 {
-            // One script on all devices at once: they wait for different disks.
+            // One script runs for all devices in parallel, because they wait for different disks.
             let deadline = Instant::now() + TIME_MAX;
             let started: Vec<(u64, Option<Child>)> = devices
                 .iter()
@@ -164,10 +163,10 @@ fn enclosure(device: &Path) -> PathBuf {
         .unwrap_or_default()
 }
 
-/// What a script prints until the deadline; nothing of one that takes longer.
+/// The output of a script until the deadline; empty if the script takes longer.
 fn output_of(mut child: Child, deadline: Instant) -> String {
     let pipe = child.stdout.take();
-    // What a script prints may be more than a pipe holds, so it is read while the script runs.
+    // The output may exceed a pipe's capacity, so it is read while the script runs.
     let reader = std::thread::spawn(move || {
         let mut text = Vec::new();
         if let Some(pipe) = pipe {
@@ -181,7 +180,7 @@ fn output_of(mut child: Child, deadline: Instant) -> String {
             Ok(None) if Instant::now() >= deadline => {
                 let _ = child.kill();
                 let _ = child.wait();
-                // A grandchild may have the pipe still; its output is not waited for.
+                // A grandchild may still have the pipe open; do not wait for its output.
                 return String::new();
             }
             Ok(None) => std::thread::sleep(Duration::from_millis(5)),
@@ -196,7 +195,7 @@ fn output_of(mut child: Child, deadline: Instant) -> String {
     String::from_utf8_lossy(&reader.join().unwrap_or_default()).into_owned()
 }
 
-/// The values of a script's output: lines `name=value`, up to the first of another form.
+/// Parses a script's output: lines `name=value`, up to the first other line.
 fn values(output: &str) -> Said {
     let mut said = Said::new();
     for line in output.lines().take(COLUMNS_MAX) {
@@ -217,7 +216,7 @@ fn values(output: &str) -> Said {
     said
 }
 
-/// The columns of what was said, in the order in which they came.
+/// The columns of all outputs, in the order of first appearance.
 pub fn columns(said: &BTreeMap<u64, Said>) -> Vec<String> {
     let mut columns: Vec<String> = Vec::new();
     for (name, _) in said.values().flatten() {

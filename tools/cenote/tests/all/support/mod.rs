@@ -1,4 +1,4 @@
-//! The pools of the repository, unpacked for one test, and `cenote` to read them with.
+//! The repository's pools, unpacked for one test, and `cenote` to read them.
 
 use cenote_tests::manifest::Manifest;
 use cenote_tests::{golden, sparse};
@@ -8,7 +8,7 @@ use std::process::{Command, Output, Stdio};
 /// A pool's devices in a directory of their own, which the test may damage.
 pub struct TestPool {
     directory: tempfile::TempDir,
-    /// What is in the pool.
+    /// The contents of the pool.
     pub manifest: Manifest,
 }
 
@@ -43,7 +43,7 @@ impl TestPool {
             .join(&self.manifest.devices[index])
     }
 
-    /// `cenote` with these words; `-d devices` is to be among them.
+    /// `cenote` with these words, which must contain `-d devices`.
     pub fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_cenote"));
         command.args(words).current_dir(self.directory());
