@@ -6,13 +6,13 @@ use crate::servers::Servers;
 use crate::sites::table::Running;
 use crate::volumes::table::VolumeServers;
 use cenote_base::metrics::Sink;
-use cenote_control::model::{HttpServer, NbdClient, NbdServer};
 use cenote_control::measures::{
     DISK_OPEN, DISK_READ, DISK_REQUESTS, DISK_WRITTEN, HTTP_CONNECTIONS, HTTP_FROM_MEMORY,
     HTTP_REFUSED, HTTP_REQUESTS, HTTP_SENT, HTTP_SITE_MADE, HTTP_SITE_OPEN, HTTP_SITE_READ,
     HTTP_SITE_READS, HTTP_SITE_SENT, HTTP_SITE_UP, HTTP_UNLOGGED, NBD_CLIENTS, NBD_READ,
     NBD_REQUESTS, NBD_WRITTEN,
 };
+use cenote_control::model::{HttpServer, NbdClient, NbdServer};
 
 /// Those that are wanted.
 pub(crate) fn measure(context: &Context, sink: &mut dyn Sink) {
