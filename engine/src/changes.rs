@@ -1,4 +1,4 @@
-//! Changes handed to whose they are.
+//! Passes each change to the function that makes it.
 
 use crate::command::By;
 use crate::context::Context;

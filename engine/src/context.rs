@@ -1,7 +1,7 @@
 //! What all parts of the engine share: pools, events, memory, the environment.
 //!
-//! It lies below the folders, which are handed it or the parts of it that they need. The table of
-//! mounts is the folder's that makes them.
+//! The folders build on it: their functions get all of it, or the parts that they need, as
+//! arguments. The table of mounts is not here, but in the folder `mounts`.
 
 use crate::clouds::table::Clouds;
 use crate::events::Events;
@@ -15,13 +15,13 @@ use std::sync::Arc;
 pub(crate) struct Context {
     /// The imported pools.
     pub registry: Arc<Registry>,
-    /// Devices in stores that are open.
+    /// The open devices in object stores.
     pub clouds: Arc<Clouds>,
     /// What happened to them.
     pub events: Arc<Events>,
     /// Memory, divided among them.
     pub memory: Memory,
-    /// Publishes volumes and file systems beside mounts.
+    /// Publishes volumes and file systems in addition to mounts.
     pub publisher: Arc<dyn Publisher>,
     /// Parts outside of the engine that have figures.
     pub measured: Arc<metrics::Registry>,
@@ -39,7 +39,7 @@ impl Context {
         }
     }
 
-    /// Divides memory anew among pools that are not what they were.
+    /// Divides memory again after pools were imported, created or exported.
     pub fn divide_memory(&self) {
         self.memory.divide(&self.registry.all());
     }

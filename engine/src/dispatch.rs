@@ -1,7 +1,7 @@
 //! Which function carries out which request.
 //!
-//! One function with an arm for each request and no wildcard: a new request does not compile until
-//! somebody says who carries it out.
+//! One function has an arm for each request and no wildcard: a new request does not compile until
+//! it has an arm.
 
 use crate::clouds::act::act_on_stores;
 use crate::command::By;

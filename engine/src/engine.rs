@@ -1,4 +1,5 @@
-//! The engine: what a daemon has, and what it does by itself; `dispatch` has what it is asked.
+//! The engine: the state of a daemon, and what it does without a request. `dispatch` carries out
+//! requests.
 
 use crate::alarms::death::{daemon_died, pool_missing, record_unwritable};
 use crate::alarms::desk::Alarms;
@@ -38,38 +39,38 @@ use std::time::Duration;
 /// Time between two looks at what happens to pools by itself.
 const LOOK_PERIOD: Duration = Duration::from_secs(1);
 
-/// What the daemon says about itself and allows pools.
+/// Settings of an engine.
 #[derive(Default)]
 pub struct EngineSettings {
     /// The program's version.
     pub version: String,
-    /// Whether it leaves after its last pool is exported.
+    /// Whether the daemon ends after the export of its last pool.
     pub auto: bool,
-    /// Bytes for caches and buffers of all pools together; not set, 256 MiB.
+    /// Bytes for caches and buffers of all pools together; the default is 256 MiB.
     pub memory: Option<u64>,
     /// Whether `zfs_arc_max` may not exceed that.
     pub memory_is_given: bool,
-    /// Tells when the system's memory runs short; not set, it never does.
+    /// Reports when the system's memory runs short. Without it, memory is never short.
     pub gauge: Option<Box<dyn MemoryGauge>>,
-    /// Who is told when something is wrong.
+    /// How alarms are sent, and when.
     pub alarms: AlarmSetup,
-    /// Where the daemon keeps what outlives it; not set, nothing does.
+    /// The directory for state that outlives the daemon. Without it, no state does.
     pub state_directory: Option<PathBuf>,
-    /// The record of what it has imported, in case it dies; not set, there is none.
+    /// The record of what the daemon has imported, in case it dies, if there is one.
     pub record: Option<RecordPlace>,
-    /// The cache file of pools whose property `cachefile` names none; not set, they are in none.
+    /// The default cache file, if there is one: for pools whose property `cachefile` is not set.
     pub cache_file: Option<PathBuf>,
-    /// Whether those who may only look see where keys are.
+    /// Whether clients of the read-only socket see where keys are.
     pub shows_keys: bool,
-    /// Publishes volumes and file systems beside mounts; not set, nothing does.
+    /// Makes the publisher of volumes and file systems. Without it, nothing is published.
     pub publish: Option<Publish>,
-    /// Disks of this machine that are volumes of a daemon: no pool is imported from them.
+    /// Disks of this machine that are volumes of a daemon. No pool is imported from them.
     pub own_disks: Arc<OwnDisks>,
-    /// Parts outside of the engine whose figures are shown with its own.
+    /// Figures of other parts of the daemon, which are shown with the engine's.
     pub measured: Arc<metrics::Registry>,
 }
 
-/// The user of requests by those who may only look.
+/// The user of requests on the read-only socket: the Unix user `nobody`.
 const NOBODY: u32 = 65_534;
 
 /// The service over imported pools.
@@ -84,7 +85,7 @@ pub struct Engine {
     /// Whether an alarm was sent because the record cannot be written.
     record_alarm: AtomicBool,
     shows_keys: bool,
-    /// When pools were last looked at.
+    /// When pools were last checked.
     looked: Mutex<Option<Duration>, ranks::PoolChecks>,
 }
 
@@ -218,19 +219,20 @@ impl Engine {
         how: ExportHow,
         who: (Option<&By<'_>>, Option<&mut dyn Reply>),
     ) -> Result<Response, ControlError> {
-        // The counters of its devices go with it: what went wrong just now is written down before.
+        // The export drops the error counters of the devices, so note recent errors first.
         self.look_at_pools(&self.context.registry.all());
         export(&self.context, &self.mounts, pool, how, who)
     }
 
-    /// Notes what changed of itself in these pools, and tells what is an alarm.
+    /// Notes what changed in these pools without a request, and sends alarms.
     fn look_at_pools(&self, pools: &[Arc<Imported>]) {
         let (events, env) = (&self.context.events, self.context.env.as_ref());
         self.changes.look(events, pools);
         self.alarms.look(events, env, pools);
     }
 
-    /// Looks at pools that have just come, so that what changes from now on is seen.
+    /// Notes the state of pools that were just imported or created, so that later changes are
+    /// noticed.
     pub(crate) fn look_at_new(
         &self,
         outcome: Result<Response, ControlError>,
@@ -244,7 +246,7 @@ impl Engine {
     pub(crate) fn change(&self, change: Change, by: &By<'_>) -> Result<Response, ControlError> {
         let is_new = matches!(change, Change::CreatePool(_));
         if matches!(change, Change::ClearErrors { .. }) {
-            // Before the counters begin anew, what they say is written down.
+            // Note what the error counters say before they are cleared.
             self.look_at_pools(&self.context.registry.all());
         }
         let outcome = change_of(&self.context, &self.mounts, change, by);
@@ -272,7 +274,7 @@ impl Service for Engine {
             self.context.publisher.follow(Changed::Datasets);
         }
         if is_change {
-            // Whoever learns that a pool is imported may rely on it being written down.
+            // Before the answer: a client that learns of an import can rely on the record.
             self.recorder.note_pools(&self.context, &self.mounts);
         }
         outcome
@@ -318,7 +320,7 @@ impl Service for Engine {
     }
 
     fn shutdown(&self, ending: Ending) -> Result<(), ControlError> {
-        // What happened just now is told, too; afterwards there are no pools to say more.
+        // Send alarms for recent events, too. Afterwards there are no pools left to check.
         self.look_at_pools(&self.context.registry.all());
         self.recorder.begin_end(&self.context, &self.mounts);
         let outcome = shutdown(&self.context, &self.mounts, ending);

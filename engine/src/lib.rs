@@ -3,24 +3,24 @@
 //! [`Engine`] hands each request to the folder that it is about (`dispatch`). From the bottom up,
 //! and none knows those after it:
 //!
-//! * `registry`: the imported pools, with what goes with an import;
+//! * `registry`: the imported pools, with the state of each import;
 //! * what all share: `errors`, the environment (`context`), a short memory of `events`, `memory`
 //!   divided among pools, the devices in object stores that are open (`clouds`), the `command`
 //!   behind a change with its note in the history;
-//! * `alarms`: what a person is told of all this, without asking;
+//! * `alarms`: messages to the administrator when something is wrong;
 //! * `mounts`, `keys`, `devices`, `snapshots`, `scans`, `datasets`, `pools`, `daemon`,
 //!   `measures`: what requests are about. What one of them keeps is its own: the mounts have their
 //!   table.
 //!
-//! Their functions are handed what they need of all this. Who has to tell something upwards posts
-//! an event. How a mount is made is behind [`Mounter`]; what is published beside mounts, over the
-//! network and as disks of this machine, is behind [`Publisher`] (`publishing`).
+//! Their functions get what they need of all this as arguments. A folder reports to later ones by
+//! posting an event. [`Mounter`] makes mounts. [`Publisher`] publishes volumes and file systems
+//! over the network, and volumes as disks of this machine (`publishing`).
 //!
-//! Requests run side by side. What they read of a pool are handles of a moment; what they change
-//! goes through the pool's syncing thread, one change after the other.
+//! Requests run in parallel. They read a pool through short-lived handles. Their changes go through
+//! the pool's syncing thread, one after the other.
 //!
-//! Deliberately absent: what requests look like on the wire, which is `control`'s, and any memory
-//! of what pools hold: that is read from them at each request.
+//! Deliberately absent: the wire format of requests, which is in `control`, and any cache of what
+//! pools contain: each request reads it from the pool.
 
 #![forbid(unsafe_code)]
 

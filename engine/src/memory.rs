@@ -6,8 +6,8 @@
 //! single pool gets all. The shares are set again when a pool is imported or exported, and every
 //! [`LOOK_INTERVAL`]; they never add up to more than the caches may have.
 //!
-//! When the system runs out of memory, which it shows by tasks that wait for it, the caches give
-//! back a quarter at each look, down to a floor, and grow again slowly when it is over.
+//! Tasks that wait for memory show that the system runs out of it. The caches then give back a
+//! quarter at each check, down to a floor. They grow again slowly when the pressure is over.
 
 use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_base::settings;
@@ -23,9 +23,9 @@ use crate::registry::imported::Imported;
 pub const MEMORY_MIN: u64 = 64 << 20;
 /// The default limit of a daemon.
 const MEMORY_DEFAULT: u64 = 256 << 20;
-/// Caches that have less are none.
+/// The least bytes for the caches together.
 const CACHES_MIN: u64 = 1 << 20;
-/// Two blocks of 16 MiB and something beside.
+/// Two blocks of 16 MiB, and some more.
 const READS_MIN: u64 = 40 << 20;
 
 /// How often the shares are set again.

@@ -1,10 +1,10 @@
-//! The seam to whoever publishes volumes and file systems beside mounts: over the network, and as
-//! disks of this machine.
+//! The interface to the code that publishes volumes and file systems in addition to mounts: over
+//! the network, and as disks of this machine.
 //!
-//! The engine knows no protocol of the outside. It hands requests about what is published on to a
-//! [`Publisher`], and tells it when what is published may have to become something else. Who has a
-//! volume or file system open is in the registry (`registry::served`, `registry::open_trees`), so
-//! whoever changes a dataset as a whole frees it there, without asking a publisher.
+//! The engine knows no network protocol. It passes requests about published volumes and file
+//! systems to a [`Publisher`], and calls it after changes that may affect them. The registry lists
+//! the users of open volumes and file systems (`registry::served`, `registry::open_trees`). So a
+//! change of a dataset as a whole frees it through the registry, without a call to the publisher.
 
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
@@ -31,12 +31,12 @@ pub enum PublishAct {
     Dashboard(DashboardAct),
 }
 
-/// What a change may have changed for what is published.
+/// What a change may have affected, as far as publishing depends on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Changed {
-    /// Datasets: some are gone, have another name, or another newest snapshot.
+    /// Datasets: some were destroyed, were renamed, or have a new newest snapshot.
     Datasets,
-    /// The same, and values of the properties that publish, where they may act.
+    /// The same, and the approved values of properties that publish datasets.
     Values,
 }
 
@@ -51,25 +51,25 @@ pub struct PublishedOf {
 
 /// Publishes volumes and file systems.
 ///
-/// No lock of the engine is held during any of these calls but that of a look each second, and
-/// that of the record during [`Publisher::recorded`].
+/// The engine holds no lock during these calls, with two exceptions: a lock of its own during the
+/// check once a second, and the lock of the record during [`Publisher::recorded`].
 pub trait Publisher: Send + Sync {
-    /// Carries out a request. When it was a change, [`Publisher::follow`] comes next.
+    /// Carries out a request. After a change the engine calls [`Publisher::follow`].
     ///
     /// # Errors
-    /// Why it is not carried out.
+    /// Why it was not carried out.
     fn act(&self, act: PublishAct) -> Result<Response, ControlError>;
 
-    /// A request was carried out that may have changed something, or failed in the middle.
+    /// A request may have changed something, even if it failed halfway.
     fn follow(&self, changed: Changed);
 
-    /// Looks for what happens without a request; called each second.
+    /// Checks for changes that happened without a request. Called once a second.
     fn look(&self);
 
-    /// A volume has another size.
+    /// A volume has a new size.
     ///
     /// # Errors
-    /// What is made of it cannot have that size.
+    /// Its disk cannot have that size.
     fn resize(&self, imported: &Imported, volume: &Dataset) -> Result<(), ControlError>;
 
     /// What commands publish of a pool.
@@ -78,8 +78,8 @@ pub trait Publisher: Send + Sync {
     /// Puts its figures into a sink.
     fn measure(&self, sink: &mut dyn Sink);
 
-    /// The daemon ends, and nobody uses its pools but disks of this machine: leaves those to the
-    /// next daemon, or ends them.
+    /// The daemon ends, and only disks of this machine still use its pools. Leaves these disks to
+    /// the next daemon, or ends them.
     fn leave_disks(&self, at_end: DisksAtEnd);
 
     /// The daemon ends: ends all servers.

@@ -17,7 +17,7 @@ pub const DISK: &str = "cenote:ublk";
 /// The user property that says where a mirror comes from.
 pub const UPSTREAM: &str = "cenote:upstream";
 
-/// A value that a user gave, in the clients' terms if it is none.
+/// Parses a value that a user gave. Errors are in the words of the clients.
 pub(crate) fn setting(pair: &Pair, purpose: Purpose) -> Result<Setting, ControlError> {
     if let Effect::Refused(reason) = dataset_effect(&pair.0)
         && pair.1 != "off"

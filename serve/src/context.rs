@@ -1,4 +1,4 @@
-//! What all folders share: the pools, and what is published of them.
+//! What all folders share: the pools, and what this daemon publishes of them.
 
 use crate::disks::table::LocalDisks;
 use crate::servers::Servers;

@@ -1,34 +1,35 @@
-//! What a daemon publishes of its pools beside mounts: volumes over NBD, volumes as disks of this
-//! machine, file systems over HTTP. What is published, because of what, and to whom.
+//! What a daemon publishes of its pools in addition to mounts: volumes over NBD, volumes as disks
+//! of this machine, and file systems over HTTP.
 //!
-//! *How a request gets here.* The engine is the daemon's service. It knows no protocol of the
-//! outside, and hands requests about servers, sites and disks to its
-//! [`Publisher`](cenote_engine::Publisher), which is [`Serve`]. So they are changes like others:
-//! what follows any change, the daemon's record above all, follows them, too.
+//! *Requests.* The engine is the daemon's service, but it knows no network protocol. It passes
+//! requests about servers, sites and disks to its [`Publisher`](cenote_engine::Publisher), which is
+//! [`Serve`]. So the engine treats them like other changes, and updates the daemon's record
+//! after them.
 //!
-//! *What changes below.* After each change the engine calls `Publisher::follow`, and each second
-//! `Publisher::look`. What is published is then compared with what commands and properties ask
-//! for: servers and disks begin and end, sites show other snapshots. A volume that got another size
-//! is told of at once (`Publisher::resize`), because that can fail.
+//! *Changes of datasets.* The engine calls `Publisher::follow` after each change, and
+//! `Publisher::look` once a second. This crate then compares what it publishes with what commands
+//! and properties ask for. It starts and ends servers and disks, and switches sites to other
+//! snapshots. The engine passes on a volume's new size at once (`Publisher::resize`), because the
+//! disk may refuse it.
 //!
-//! *Who is in the way of a change.* Whoever has a volume or a tree of files open is noted in the
-//! engine's registry, with a way to take it back: clients are disconnected, disks let go, trees
-//! are taken from their files. So an export or a destruction frees datasets there, and holds off
-//! whoever would open them again, without a word to this crate. Only the end of the daemon is
-//! different: disks stay for the next one (`Publisher::leave_disks`).
+//! *Open volumes and trees.* The engine's registry lists each volume and each tree of files that is
+//! open here, with a way to take it back: disconnect the clients, remove the disk, or close the
+//! tree. An export or a destroy uses this list, and does not call this crate. Until it ends, disks
+//! and trees cannot be opened again. The end of the daemon is an exception: disks stay for the next
+//! daemon (`Publisher::leave_disks`).
 //!
-//! *Figures* are collected when the engine is asked for them (`Publisher::measure`).
+//! *Figures* are collected when a client asks the engine for them (`Publisher::measure`).
 //!
 //! From the bottom up:
 //!
-//! * `servers`: the table of what listens, for volumes and sites alike;
+//! * `servers`: the table of servers, for volumes and sites alike;
 //! * `trees`: files of a dataset by their paths, as sites show them;
 //! * `volumes`, `disks`, `sites`: a folder for each protocol, with what is published, the adapter
-//!   to the frontend that speaks it, and its requests;
+//!   to the protocol's frontend, and its requests;
 //! * `measures`, and `publish`: the crate as the engine sees it.
 //!
-//! Deliberately absent: protocols, which are the frontends', and how datasets are opened, which is
-//! the engine's.
+//! Deliberately absent: the protocols, which are in the frontends, and the opening of datasets,
+//! which is in the engine.
 
 #![forbid(unsafe_code)]
 

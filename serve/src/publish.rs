@@ -17,24 +17,25 @@ use cenote_dsl::Dataset;
 use cenote_engine::{Changed, Imported, OwnDisks, PublishAct, PublishedOf, Publisher, Registry};
 use std::sync::Arc;
 
-/// What the daemon is told about what it publishes.
+/// Settings of what the daemon publishes.
 pub struct ServeSettings {
     /// Where the daemon's own server of volumes listens.
     pub own_server: NbdListen,
     /// How volumes become disks of this machine.
     pub disks: DiskSetup,
-    /// The dashboard; not set, there is none.
+    /// The dashboard, if there is one.
     pub dashboard: Option<Arc<dyn Dashboard>>,
 }
 
-/// What is published.
+/// The publisher of a daemon.
 pub struct Serve {
     pub(crate) context: Context,
     dashboard: Option<Arc<dyn Dashboard>>,
 }
 
 impl Serve {
-    /// Publishes nothing yet of the pools in the registry. Disks that it makes are among the `own`.
+    /// A publisher of the pools in the registry, which publishes nothing yet. It adds its disks to
+    /// `own`.
     pub fn new(registry: &Arc<Registry>, settings: ServeSettings, own: &Arc<OwnDisks>) -> Self {
         Self {
             context: Context {

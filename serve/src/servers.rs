@@ -1,12 +1,12 @@
-//! Servers by their addresses: those of volumes, and those of sites.
+//! The table of servers by address, for volumes and for sites.
 //!
-//! Each server has its addresses and what it serves, so that what is served on one address is not
-//! served on another. The lock is for looking: a server is started and ended without it, because
-//! both may take a while, and clients that come in or go ask for what is served meanwhile.
+//! Each server has its own addresses and its own list of what it serves. The lock protects only the
+//! table. Servers are started and ended without it: both may take a while, and clients that connect
+//! meanwhile need the table.
 //!
-//! *Invariants.* Nothing is given to a server that is ending: it is given under the lock, and a
-//! server that has nothing to serve any more is taken out under the same lock. No address has two
-//! servers: whoever starts one has its addresses reserved, and others who mean one of them wait.
+//! *Invariants.* A server that is ending gets nothing new to serve: commands add to a server under
+//! the lock, and a server with nothing left to serve is removed under the same lock. No address has
+//! two servers: a start reserves its addresses, and other commands for these addresses wait.
 
 use cenote_base::rt::{Condvar, Mutex, ranks};
 use cenote_control::model::ControlError;
@@ -19,12 +19,12 @@ pub(crate) trait Listening: Clone {
     /// Whether another one is the same.
     fn is(&self, other: &Self) -> bool;
 
-    /// Whether no command asks for anything that it serves.
+    /// Whether it serves nothing that a command asked for.
     fn has_nothing(&self) -> bool;
 }
 
 struct Table<S> {
-    /// In the order in which they began.
+    /// In the order in which they started.
     running: Vec<S>,
     /// The addresses of those that are being started.
     starting: Vec<Vec<String>>,
@@ -33,7 +33,7 @@ struct Table<S> {
 /// The servers of one kind.
 pub(crate) struct Servers<S> {
     table: Mutex<Table<S>, ranks::Servers>,
-    /// A start ended.
+    /// A start has succeeded or failed.
     started: Condvar,
 }
 
@@ -67,13 +67,13 @@ impl<S> Drop for Reserved<'_, S> {
 }
 
 impl<S: Listening> Servers<S> {
-    /// Those that run, in the order in which they began.
+    /// The running servers, in the order in which they started.
     pub fn running(&self) -> Vec<S> {
         self.table.lock().running.clone()
     }
 
-    /// The server that `is_meant`, after `join` gave it more to serve; or one that `start` starts
-    /// at these addresses. `join` is called with the lock: it must not wait.
+    /// Finds the server for which `is_meant` holds, and lets `join` add to it. If there is none,
+    /// `start` starts one at these addresses. `join` runs under the lock, so it must not wait.
     ///
     /// # Errors
     /// Those of `join` and `start`.
@@ -105,12 +105,12 @@ impl<S: Listening> Servers<S> {
         Ok(server)
     }
 
-    /// Takes a server out, if it is there.
+    /// Removes a server from the table, if it is there.
     pub fn take(&self, ended: &S) -> Option<S> {
         self.take_if(ended, |_| true)
     }
 
-    /// Takes a server out for which no command asks any more.
+    /// Removes a server from the table, if it serves nothing that a command asked for.
     pub fn take_unused(&self, ended: &S) -> Option<S> {
         self.take_if(ended, S::has_nothing)
     }
@@ -122,7 +122,7 @@ impl<S: Listening> Servers<S> {
         Some(table.running.remove(found))
     }
 
-    /// Takes all of them out.
+    /// Removes all servers from the table.
     pub fn take_all(&self) -> Vec<S> {
         std::mem::take(&mut self.table.lock().running)
     }
@@ -134,7 +134,7 @@ mod tests {
     use cenote_base::rt::{self, Unranked, World};
     use std::sync::Arc;
 
-    /// What a server is on: one at a time has the address, as the system sees to.
+    /// The machine, on which one server at a time can have the address.
     #[derive(Default)]
     struct Machine(Mutex<bool, Unranked>);
 
@@ -203,8 +203,8 @@ mod tests {
         )
     }
 
-    /// Two commands for one address both started a server. The second was told to end the program
-    /// that has the address, which was this one.
+    /// Regression: two commands for one address both started a server. The second failed with the
+    /// advice to end the program that has the address, which was the daemon itself.
     #[test]
     fn two_commands_for_an_address_share_a_server() {
         for seed in 0..200 {
@@ -228,8 +228,8 @@ mod tests {
         }
     }
 
-    /// A command gave a site to a server that had just lost its last one, and was told that it is
-    /// served. The server ended.
+    /// Regression: a command added a site to a server that had just lost its last one. The command
+    /// succeeded, and then the server ended.
     #[test]
     fn what_a_command_serves_is_served() {
         for seed in 0..200 {

@@ -94,7 +94,7 @@ pub fn links(text: &str) -> Vec<Link> {
     links
 }
 
-/// A document with other targets of links; where there is none, the text of the link is left.
+/// A document with other targets of links. A link without a target becomes plain text.
 pub fn with_links(text: &str, target_of: impl Fn(&str) -> Option<String>) -> String {
     let mut result = String::new();
     for (_, line, is_code) in lines(text) {

@@ -56,8 +56,8 @@ pub trait Sink {
     /// Takes one, with the values of the measure's labels in their order.
     fn put(&mut self, measure: &'static Measure, labels: &[&str], sample: Sample);
 
-    /// Whether any measure is wanted whose name begins so. Who has no samples at hand need not
-    /// find them out if not.
+    /// Whether any measure is wanted whose name begins with `group`. If not, a source need not
+    /// collect its samples.
     fn wants(&self, _group: &str) -> bool {
         true
     }

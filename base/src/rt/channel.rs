@@ -242,7 +242,7 @@ impl<T> Receiver<T> {
     /// Takes a value if there is one.
     ///
     /// # Errors
-    /// There is none; or none any more, and no senders.
+    /// The channel is empty, or it is empty and has no senders.
     #[track_caller]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         let result = self.0.pop(self.0.state.lock());

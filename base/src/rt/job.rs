@@ -197,7 +197,7 @@ struct State {
     pauses: usize,
     /// There is no step under way or due: it waits for a request.
     is_idle: bool,
-    /// There is to be no more work.
+    /// The job is closed: no more work is done.
     is_closed: bool,
     /// What the thread does when it has come to the end of a run, or to its beginning.
     following: Option<Box<dyn Work>>,
@@ -311,8 +311,8 @@ impl Job {
         }
     }
 
-    /// Holds the work back until the returned value is dropped: the step under way is asked to
-    /// return early, and there is no other. This does not wait for it.
+    /// Holds the work back until the returned value is dropped: it asks the step under way to
+    /// return early, and no other step begins. This does not wait for the step.
     #[must_use = "the work resumes when this is dropped"]
     pub fn pause(&self) -> Pause {
         let mut state = self.shared.lock();
@@ -426,7 +426,7 @@ impl Drop for Pause {
     }
 }
 
-/// What the work hears and tells while it runs.
+/// The work's side of a job: through it the work sees requests and reports progress.
 #[derive(Clone, Debug)]
 pub struct Control {
     shared: Arc<Shared>,
@@ -502,7 +502,7 @@ impl Shared {
             let steps = catch_unwind(AssertUnwindSafe(|| control.steps(&mut *work)));
             if let Err(payload) = &steps {
                 let words = panic_words(&**payload);
-                // The run ends whatever becomes of it.
+                // The run ends, even if this call panics, too.
                 let _ = catch_unwind(AssertUnwindSafe(|| work.panicked(words)));
             }
             let _ = catch_unwind(AssertUnwindSafe(|| drop(work)));
@@ -554,7 +554,7 @@ impl Control {
         }
     }
 
-    /// Waits for what is to be done next.
+    /// Waits until there is something to do.
     fn turn(&self, next: Next, is_saved: bool) -> Turn {
         let shared = &self.shared;
         let due = match next {

@@ -35,7 +35,7 @@ impl<T> OnceLock<T> {
         self.cell.set(value)
     }
 
-    /// The value; made by `make` if there is none.
+    /// The value. If there is none yet, `make` makes it.
     #[track_caller]
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         if let Some(value) = self.cell.get() {

@@ -53,7 +53,7 @@ impl FileError {
     }
 }
 
-/// What a file says, in its order: each value as one to set, or why it is none.
+/// Parses a file of settings, in its order: each assignment, or the error in it.
 pub fn parse_file(text: &str) -> Vec<Result<Assignment, FileError>> {
     if text.len() > FILE_LENGTH_MAX {
         return vec![Err(FileError::TooLong)];

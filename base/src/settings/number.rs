@@ -5,7 +5,7 @@
 
 use super::unit::Unit;
 
-/// The number that `text` is; `None` if it is none, or not below 2^64.
+/// Parses a number; `None` if `text` is not a number, or not below 2^64.
 pub(super) fn parse(text: &str, unit: Unit) -> Option<u64> {
     if unit == Unit::Bytes
         && let Some((last, letter)) = text.char_indices().next_back()

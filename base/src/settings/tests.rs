@@ -129,8 +129,8 @@ fn dirty_bytes_follow_the_memory_unless_they_are_set() {
     set_memory_bytes(memory);
 }
 
-/// Names that zfs(4) of OpenZFS 2.4 has and 2.3 had not, and some of older releases. Regression:
-/// they were reported as mistyped to users who took over such a configuration.
+/// Names that are in zfs(4) of OpenZFS 2.4 but not of 2.3, and some of older releases. Regression:
+/// a configuration with such names was reported as mistyped.
 #[test]
 fn parameters_of_other_releases_are_known() {
     let names = [

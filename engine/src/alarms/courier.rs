@@ -87,14 +87,14 @@ impl Courier {
         }
         state.dropped += 1;
         state.untold += 1;
-        // A storm is not to fill the log, too.
+        // A storm of alarms must not fill the log, too.
         if state.dropped.is_power_of_two() {
             let (name, dropped) = (&self.shared.name, state.dropped);
             log::warn!("alarms '{name}': {dropped} dropped, {QUEUE_MAX} are waiting");
         }
     }
 
-    /// What became of its alarms.
+    /// How many alarms were sent, failed, were dropped and are waiting.
     pub fn state(&self) -> AlarmWayState {
         let state = self.shared.lock();
         AlarmWayState {
@@ -107,7 +107,7 @@ impl Courier {
         }
     }
 
-    /// Ends the job after the try that is under way; the alarms that it did not come to yet.
+    /// Ends the job after the try that is under way. Returns the alarms that are still waiting.
     pub fn end(&self) -> Vec<Alarm> {
         self.job.cancel();
         let mut state = self.shared.lock();
@@ -129,11 +129,11 @@ impl Shared {
     }
 }
 
-/// What the job does: an alarm after the other.
+/// The work of the job: it sends one alarm after the other.
 struct Delivery {
     shared: Arc<Shared>,
     way: Arc<dyn AlarmWay>,
-    /// An alarm that is to be tried again, after how many tries and when.
+    /// An alarm that failed, the number of its tries, and the time of the next one.
     failed: Option<(Alarm, usize, Instant)>,
 }
 

@@ -155,7 +155,7 @@ impl Journal {
     }
 }
 
-/// The records of a file; lines that are none are left out.
+/// Loads the records of a file. Skips lines that are not records.
 fn load(file: &Path) -> VecDeque<ErrorRecord> {
     let opened = match regular::open(file) {
         Ok(opened) => opened,

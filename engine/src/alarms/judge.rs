@@ -196,7 +196,7 @@ fn of_event(
     }
 }
 
-/// What has become of a device, where that is an alarm.
+/// The alarm for a device's new state, if that state is one.
 fn of_state(event: &Event) -> Option<(AlarmSeverity, &'static str)> {
     detail(event, "vdev_type").filter(|kind| is_device(kind))?;
     device::became(state(number(event, "vdev_state")?)?)

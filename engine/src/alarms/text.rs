@@ -8,7 +8,7 @@ use cenote_control::model::{Event, Vdev, VdevNaming, VdevState, shell_word};
 /// The most devices that are listed; `zpool status` shows the rest.
 const DEVICES_MAX: usize = 20;
 
-/// What is to be said, before the state of the pool is added.
+/// An alarm without the state of the pool, which is added later.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
     pub kind: AlarmKind,

@@ -23,7 +23,7 @@ pub(super) fn unused(way: &AlarmWayPlan) -> AlarmWayState {
     }
 }
 
-/// Sends an alarm by each way at the same time, and notes in its state what became of it.
+/// Sends a test alarm by all ways at once, and stores the outcome in each way's state.
 pub(super) fn try_all(ways: &mut [AlarmWayState], senders: &[Arc<dyn AlarmWay>], env: &dyn Env) {
     let alarm = test_alarm(&hostname(), env);
     rt::scope(|scope| {

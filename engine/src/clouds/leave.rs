@@ -1,4 +1,5 @@
-//! Pools with devices in stores that are let go: what is not uploaded yet goes first, or stays.
+//! Releases pools with devices in object stores. Data that is not uploaded yet is uploaded first,
+//! or stays in the local logs.
 
 use super::status::devices_of;
 use super::table::Clouds;
@@ -15,14 +16,14 @@ use std::time::Duration;
 
 /// How often progress is reported.
 const REPORT_INTERVAL: Duration = Duration::from_millis(100);
-/// How long a daemon that leaves waits for stores that do not answer: where the local logs have
-/// room nothing has to wait for them.
+/// How long a daemon that ends waits for stores that do not answer. If the local logs have room, it
+/// need not wait for an upload.
 const LEAVE_PATIENCE: Duration = Duration::from_secs(3);
 
 /// Bytes that are uploaded without a progress report.
 const LITTLE: u64 = 1 << 20;
 
-/// From this share on, in hundredths, a local log is full.
+/// A local log with this share in use, in percent, counts as full.
 const FULL_PERCENT: u64 = 90;
 
 /// Devices by their places.
@@ -33,7 +34,7 @@ pub(super) fn failed(place: &str, error: &impl ToString) -> ControlError {
     StoreRefusal::Failed { place, reason }.into()
 }
 
-/// What is not in the stores when the pool is let go stays in the local logs.
+/// Makes the devices keep data that is not uploaded yet in the local logs when they are closed.
 pub(crate) fn keep_rest(devices: &Devices) {
     for (_, device) in devices {
         device.set_close(Close::Keep);
@@ -164,7 +165,7 @@ fn sent(devices: &Devices) -> u64 {
     devices.iter().map(|one| one.1.sent_bytes()).sum()
 }
 
-/// What is to be said of devices that were to be released.
+/// The answer after a release: the devices that could not be released, and why.
 pub(crate) fn outcome(devices: &Devices) -> Response {
     let kept = devices.iter().filter_map(|(place, device)| {
         let status = device.status();
@@ -178,7 +179,8 @@ pub(crate) fn outcome(devices: &Devices) -> Response {
     }
 }
 
-/// Why a device takes no more changes, if one does: its pool cannot be let go in order.
+/// The error of a device that accepts no more writes, if there is one: its pool cannot be released
+/// cleanly.
 pub(crate) fn failure_of(devices: &Devices) -> Option<ControlError> {
     devices.iter().find_map(|(place, device)| {
         let (place, reason) = (place.clone(), device.status().failure?);

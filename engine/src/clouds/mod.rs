@@ -1,4 +1,4 @@
-//! Devices in object stores: opened, kept an eye on, let go.
+//! Devices in object stores: opens, watches and releases them.
 //!
 //! Pools use them like other devices. Their further state is queried here, from the open devices:
 //! pending uploads, the present owner, whether the store answers.

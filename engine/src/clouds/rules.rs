@@ -34,8 +34,8 @@ pub(crate) fn check_names(names: &[String], tree: &VdevConfig) -> Result<(), Con
     Ok(())
 }
 
-/// Refuses new vdevs with devices in stores that cannot be where they are to be. `has_others` says
-/// whether the pool has devices already.
+/// Refuses new vdevs that may not have devices in object stores. `has_others` says whether the pool
+/// has devices already.
 pub(crate) fn check_new(new: &[NewVdev], has_others: bool) -> Result<(), ControlError> {
     let is_data = |vdev: &&NewVdev| !matches!(vdev.role, NewVdevRole::Spare | NewVdevRole::Cache);
     let in_stores = |vdev: &NewVdev| vdev.devices.iter().any(|device| is_in_store(device));

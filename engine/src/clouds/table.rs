@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// How long a device that is being let go may take until it is opened again.
+/// How long an open waits until the same device is released.
 const LEAVE_WAIT: Duration = Duration::from_secs(10);
 /// How often to check whether it is closed.
 const LEAVE_POLL: Duration = Duration::from_millis(10);
@@ -137,7 +137,7 @@ impl Clouds {
         self.open_to_write(name, how, None)
     }
 
-    /// A device whose pool was let go a moment ago still has its local directory.
+    /// Waits until a device that is being released no longer uses its local directory.
     fn wait_for_leave(&self, place: &Path) {
         let rounds = LEAVE_WAIT.as_millis() / LEAVE_POLL.as_millis();
         for _ in 0..rounds {
@@ -216,7 +216,7 @@ pub(crate) fn is_in_store(path: &str) -> bool {
     is_location(Path::new(path))
 }
 
-/// What a name says, or why it is none.
+/// Parses the name of a device in a store.
 pub(crate) fn parse(name: &str) -> std::result::Result<Location, String> {
     Location::parse(name).map_err(|error| error.to_string())
 }

@@ -5,8 +5,8 @@
 //! (`cachefile=none`, `-R`, `-t`, read-only imports), once the machine has started again. A pool
 //! stays expected until it is imported, under any name, or exported, destroyed or forgotten.
 //!
-//! A pool that a daemon let go when it was stopped is away on purpose, until an import of it fails
-//! or the machine starts again.
+//! A pool that a daemon released when it was stopped is missing on purpose, until an import of it
+//! fails or the machine starts again.
 //!
 //! The cache file is read by requests and by a job, and not where a pool waits.
 
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(
             names(&record, &[]),
             [0_u64; 0],
-            "they were let go on purpose"
+            "they were released on purpose"
         );
         let error = ControlError::NoSuchCandidate {
             pool: "1".to_owned(),

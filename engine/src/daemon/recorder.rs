@@ -48,7 +48,7 @@ pub struct RecordPlace {
     pub socket: PathBuf,
     /// What the daemon before had, if that died.
     pub lost: Option<Loss>,
-    /// Pools that it let go when it was stopped, in this start of the machine.
+    /// Pools that it released when it was stopped, since the machine started.
     pub stopped: Vec<RecordedPool>,
     /// Which imports failed.
     pub failed: Vec<FailedImport>,
@@ -73,7 +73,7 @@ const RESUME_TIME: Duration = Duration::from_secs(60);
 /// Mounts that are written down at once: a record of 600 KB.
 const DIRECT_MAX: usize = 4096;
 
-/// Mounts that a pool is to have again.
+/// Mounts that are being made again for a pool.
 struct Awaited {
     guid: u64,
     mounts: Vec<RecordedMount>,
@@ -91,7 +91,7 @@ struct State {
     needs_disk: bool,
     /// Whether mounts are written down that would not outlive the machine.
     is_ahead: bool,
-    /// The daemon ends, and what it lets go is not written down any more.
+    /// The daemon is ending: the record keeps the pools that it releases now.
     is_frozen: bool,
     expected: Expected,
     touched: Duration,
@@ -225,7 +225,7 @@ impl Recorder {
         state.expected.missing(&record, is_imported)
     }
 
-    /// Those that are missing and are to be reported now.
+    /// The missing pools that were not reported yet.
     pub fn untold(&self, context: &Context) -> Vec<MissingPool> {
         let Some(kept) = &self.0 else {
             return Vec::new();
@@ -595,7 +595,7 @@ fn options_of(imported: &Imported) -> ImportOptions {
     let pool = &imported.pool;
     let (options, readonly) = (pool.options(), !pool.is_writable());
     let is_temporary = imported.altroot.is_some() || options.temporary_name;
-    // With an alternate root a pool is in no file unless that is said.
+    // With an alternate root, a pool is in no cache file unless an option names one.
     let default = (is_temporary && imported.pool.is_writable()).then(String::new);
     let cache_file = imported.cache_file().or(default);
     ImportOptions {

@@ -21,7 +21,7 @@ pub(crate) struct Accounts {
 }
 
 impl Accounts {
-    /// The account of an id; `None` where there is none, or no file system.
+    /// The account of an id; `None` if it has none, or the dataset has no files.
     pub fn find(
         &mut self,
         kind: AccountKind,

@@ -26,7 +26,7 @@ const LEVELS: u64 = 7;
 /// Copies of a block.
 const COPIES_MAX: u64 = 3;
 
-/// A property of the contents and what it is to be.
+/// A property of the contents, and its new value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ContentSetting {
     /// A limit of an id, in bytes or objects; 0 for no limit.
@@ -58,7 +58,7 @@ fn limit_of(name: &str, text: &str) -> Result<u64, ControlError> {
     }
 }
 
-/// Reads a property of the contents; `None` if it is none of them.
+/// Parses a property of the contents; `None` if it is another kind of property.
 pub(crate) fn content_setting(pair: &Pair) -> Result<Option<ContentSetting>, ControlError> {
     let (name, text) = pair;
     if name == "volsize" {
@@ -202,7 +202,7 @@ pub(crate) fn volume_reservation(
     data.saturating_add(indirect.saturating_mul(INDIRECT_BYTES))
 }
 
-/// A property that is a number; 0 if it is none.
+/// The value of a numeric property; 0 if it has none.
 fn number(dataset: &Dataset, property: Property) -> Result<u64, ControlError> {
     let found = dataset.property(property).map_err(of_dsl)?;
     Ok(match found.map(|found| found.value) {
@@ -284,7 +284,7 @@ fn set_quota(
     })
 }
 
-/// Refuses to change a property of files where there are none that could change.
+/// Refuses a property of files for volumes, and for snapshots, which cannot change.
 fn require_file_system(dataset: &Dataset, name: &str) -> Result<(), ControlError> {
     if dataset.dataset_type().map_err(of_dsl)? != DatasetType::Filesystem {
         let reason = format!("'{name}' does not apply to datasets of this type");
@@ -430,7 +430,7 @@ mod tests {
             quota(name, AccountKind::Project, None, 0, false)
         );
         assert_eq!(read("quota", "1G"), Ok(None));
-        for wrong in ["userused@1", "userquota@nobody.is.this", "projectquota@0"] {
+        for wrong in ["userused@1", "userquota@no.such.user", "projectquota@0"] {
             assert!(read(wrong, "1").is_err(), "{wrong}");
         }
         assert!(read("userquota@1", "many").is_err());

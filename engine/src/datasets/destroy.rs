@@ -1,11 +1,11 @@
 //! Datasets destroyed.
 //!
-//! With snapshots and clones there is an order to keep: a clone goes before the snapshot that it
-//! began as, snapshots go before their dataset, children before their parents. What is in the way
-//! of what can be anywhere in the tree after promotions, so the order is found before anything is
-//! changed. So is what has to stay, because it is held, has clones elsewhere, or is below its own
-//! clone. What is in use is only seen when it is unmounted or closed, so all of them are, before
-//! the first is destroyed. A command that is refused destroys nothing.
+//! A recursive destroy has an order: clones before their origin snapshot, snapshots before their
+//! dataset, children before their parents. After promotions these dependencies can go across the
+//! whole tree, so the order is computed before anything is changed. So are the datasets that have
+//! to stay, because they are held, have clones elsewhere, or are below their own clone. Only an
+//! unmount or close shows whether a dataset is in use. So all datasets are unmounted and closed
+//! before the first is destroyed. A refused command destroys nothing.
 
 use crate::command::{By, NotedOnce, run};
 use crate::context::Context;
@@ -103,8 +103,8 @@ struct Freed<'a> {
 /// What keeps a dataset, and its snapshots, from being used.
 type Held<'a> = (DisksHeld<'a>, Option<(DisksHeld<'a>, TreesHeld<'a>)>);
 
-/// Unmounts and closes datasets that are to be destroyed; if one of them is in use, all are mounted
-/// again.
+/// Unmounts and closes datasets before they are destroyed. If one of them is in use, mounts all of
+/// them again.
 fn free<'a>(
     context: &Context,
     mounts: &Mounts,
@@ -277,7 +277,7 @@ fn clones_of(
             let clone = imported.dsl().dataset_of(clone).map_err(of_dsl)?;
             // This is the clone's oldest snapshot, or the clone itself.
             let clone = clone.name().dataset();
-            // What is being received goes with the dataset that it is for.
+            // A partly received state is destroyed together with its dataset.
             let is_received = clone.last_component() == RECEIVE_CHILD;
             if is_received && clone.parent().as_ref() == Some(name) {
                 continue;
@@ -300,8 +300,7 @@ fn destroy_one(
     noted: &mut NotedOnce<'_>,
 ) -> Result<(), ControlError> {
     if name.parent().is_none() {
-        // The root of a pool goes with the pool only; the request is then about everything else in
-        // it.
+        // The root dataset cannot be destroyed without its pool, so only its snapshots are.
         return destroy_snapshots_of(context, mounts, name, noted);
     }
     let (imported, dataset) = context.registry.dataset(name)?;

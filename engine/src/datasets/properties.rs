@@ -140,8 +140,8 @@ fn written_since(
     Ok(written.map(|written| Property::new(name, written, Source::Local)))
 }
 
-/// `userused@WHO` and its relatives. OpenZFS shows the source `local` for all properties with an
-/// argument in their name, even for quotas that are not set.
+/// `userused@USER` and similar properties. OpenZFS shows the source `local` for all properties with
+/// an argument in their name, even for quotas that are not set.
 fn account(
     imported: &Imported,
     dataset: &Dataset,

@@ -46,7 +46,7 @@ pub(crate) fn roll_back(
     Ok(Response::Done)
 }
 
-/// Destroys the clones, then the snapshots and bookmarks that are in the way.
+/// Destroys the clones, then the newer snapshots and bookmarks.
 fn destroy_newer(
     context: &Context,
     mounts: &Mounts,

@@ -30,12 +30,12 @@ use std::time::Duration;
 /// put back.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// How long after a log device was given up it is asked again: the first time, and at most. Each
-/// time the pause is twice as long, until the device has worked for the longest.
+/// How long after a log device failed the agent tries it again: the first and the longest pause.
+/// Each pause is twice as long as the last one, until the device has worked for the longest pause.
 const LOG_PAUSE_MIN: Duration = Duration::from_secs(1);
 const LOG_PAUSE_MAX: Duration = Duration::from_secs(64);
 
-/// What is to be done.
+/// A step that the agent takes.
 #[derive(Debug)]
 enum Step {
     Judge(Guid, Verdict),
@@ -52,7 +52,7 @@ struct Seen {
     tried: HashSet<(u64, Guid)>,
     /// What devices in use lack, since when, and whether a resilver was begun for just that.
     lacking: HashMap<u64, (Range<Txg>, Duration, bool)>,
-    /// When a log device is asked next, and the pause before that.
+    /// When the agent tries a log device next, and the pause before that.
     resting_logs: HashMap<(u64, Guid), (Duration, Duration)>,
 }
 

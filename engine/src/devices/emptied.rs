@@ -1,4 +1,4 @@
-//! A device that lost its content while its pool has it open, and is to be replaced with itself.
+//! Replaces a device with itself, after it lost its content while its pool had it open.
 //!
 //! A device that a pool has open cannot be used for anything else, even without valid labels: they
 //! may be damaged. But if all labels are gone, it has no data of the pool any more, and a request

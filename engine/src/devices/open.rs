@@ -50,13 +50,13 @@ pub(crate) enum Destination<'a> {
     Attached(&'a str),
 }
 
-/// What becomes of the devices that were named.
+/// The named devices, by their role.
 #[derive(Default)]
 pub(crate) struct Devices {
     pub vdevs: Vec<cenote_pool::NewVdev>,
     pub spares: Vec<NewLeaf>,
     pub caches: Vec<NewLeaf>,
-    /// Those of them that are in stores; they are released if the operation fails.
+    /// The devices in stores among them, which are released if the operation fails.
     pub held: Held,
 }
 
@@ -222,7 +222,7 @@ fn open_device(
     Ok((leaf, claims))
 }
 
-/// The same of a device in a store, which is made if there is none.
+/// The same for a device in a store, which is created if it does not exist.
 fn open_in_store(
     context: &Context,
     name: &str,

@@ -9,7 +9,7 @@ use cenote_base::Guid;
 use cenote_control::model::{ControlError, Response, VdevTree};
 use cenote_pool::Auxiliary;
 
-/// What is to be removed.
+/// A device or vdev to remove.
 enum Target {
     Spare(Guid),
     Cache(Guid),

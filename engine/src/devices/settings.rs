@@ -26,7 +26,7 @@ fn bad(name: &str, reason: impl Into<String>) -> ControlError {
 /// Reads a property of a vdev.
 ///
 /// # Errors
-/// If there is no such property, or none that can be set, or the value is none of its.
+/// If there is no such property, it cannot be set, or the value is invalid.
 fn vdev_setting(name: &str, value: &str) -> Result<VdevSetting, ControlError> {
     let stored = |value| VdevSetting::Stored(name.to_owned(), Some(value));
     if is_user_property(name) {

@@ -27,12 +27,12 @@ pub(crate) fn bad(name: &str, reason: impl Into<String>) -> ControlError {
     }
 }
 
-/// The user's key of what is to be made.
+/// The user's key for a new dataset or pool.
 #[derive(Clone, Copy)]
 pub(crate) enum KeyGiven<'a> {
-    /// What came with the command, if anything did.
+    /// The key that came with the command, if there was one.
     Now(Option<&'a Secret>),
-    /// Only a plan is wanted, before the user is asked.
+    /// Only a plan is wanted, before the command asks the user for the key.
     Later,
 }
 

@@ -85,8 +85,8 @@ pub(crate) fn mount_these(registry: &Registry, mounts: &Mounts, datasets: &[Stri
     }
 }
 
-/// Mounts again what was mounted `before` of a dataset and all below it, if it still is to be
-/// mounted. With `others`, also mounts datasets whose mountpoint derives from this one.
+/// Mounts again those of a dataset and its descendants that were mounted `before`, if they still
+/// should be. With `others`, also mounts datasets whose mountpoint derives from this one.
 pub(crate) fn mount_back(
     mounts: &Mounts,
     imported: &Arc<Imported>,

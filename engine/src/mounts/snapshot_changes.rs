@@ -1,17 +1,17 @@
 //! Requests of a mount about the snapshots of its file system.
 
-/// What is to become of a snapshot's name.
+/// A change of a snapshot, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SnapshotNameChange<'a> {
-    /// A snapshot is made under it.
+    /// Create a snapshot with this name.
     Make(&'a [u8]),
-    /// The snapshot is destroyed.
+    /// Destroy the snapshot with this name.
     Destroy(&'a [u8]),
-    /// The snapshot gets another one.
+    /// Rename a snapshot.
     Rename {
-        /// The name that it has.
+        /// The old name.
         from: &'a [u8],
-        /// The one that it gets.
+        /// The new name.
         to: &'a [u8],
     },
 }

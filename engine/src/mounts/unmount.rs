@@ -117,24 +117,24 @@ pub(crate) fn unmount_all(registry: &Registry, mounts: &Mounts, force: bool) -> 
     }
 }
 
-/// What becomes of mounts that are gone here and that other mount namespaces still have.
+/// What to do about mounts that only other mount namespaces still have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Elsewhere {
-    /// They are in the way, unless they are there by accident and idle: those end.
+    /// Refuse the request. Only mounts that are there by accident and idle are ended.
     Refuse,
-    /// They end, unless something uses them: what they show is destroyed.
+    /// End them unless something uses them: the dataset is being destroyed.
     EndUnused,
-    /// They end.
+    /// End them.
     End,
 }
 
 impl Elsewhere {
-    /// With `force` they end.
+    /// Ends them with `force`, and refuses without.
     pub fn refuse_or(force: bool) -> Self {
         if force { Self::End } else { Self::Refuse }
     }
 
-    /// With `force` they end although they are used.
+    /// Ends even used ones with `force`, and only unused ones without.
     pub fn unused_or(force: bool) -> Self {
         if force { Self::End } else { Self::EndUnused }
     }
@@ -143,7 +143,7 @@ impl Elsewhere {
 /// Ends mounts that only exist in other mount namespaces.
 ///
 /// # Errors
-/// If one of them is in the way, or does not end.
+/// If one of them must stay, or cannot be ended.
 pub(crate) fn end_elsewhere(
     mounts: &Mounts,
     wanted: impl Fn(&Entry) -> bool,

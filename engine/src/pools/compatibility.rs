@@ -26,8 +26,8 @@ pub(crate) fn wanted_features(sets: Option<&str>) -> Result<Vec<&'static Feature
     Ok(wanted.features)
 }
 
-/// Features that came after the release whose commands are spoken here: they are shown where a
-/// pool has them and not missed where it has not.
+/// Features that are newer than the OpenZFS release whose commands are implemented here. They are
+/// shown if a pool has them, and not reported as missing otherwise.
 pub(crate) const LATER_FEATURES: [&str; 4] = [
     "com.klarasystems:dynamic_gang_header",
     "com.truenas:block_cloning_endian",

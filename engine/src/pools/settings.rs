@@ -49,7 +49,7 @@ fn bad(name: &str, reason: impl Into<String>) -> ControlError {
 /// Reads a property that is given `at_creation` of a pool, or later.
 ///
 /// # Errors
-/// If there is no such property, or none that can be set then, or the value is none of its.
+/// If there is no such property, it cannot be set at that time, or the value is invalid.
 pub(crate) fn pool_setting(
     name: &str,
     value: &str,

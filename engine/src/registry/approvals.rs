@@ -38,13 +38,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Whether there is a device of a volume.
+/// The property that says whether a volume has a device.
 pub const VOLUME_MODE: &str = "volmode";
-/// There is none.
+/// Its value for a volume without a device.
 pub const HIDDEN: &str = "none";
-/// Whether there are devices of a volume's snapshots.
+/// The property that says whether a volume's snapshots have devices.
 pub const SNAPSHOTS: &str = "snapdev";
-/// There are.
+/// Its value for snapshots with devices.
 pub const VISIBLE: &str = "visible";
 
 /// What a pool does if its devices fail. It belongs to the pool, and counts as a property of its
@@ -173,27 +173,27 @@ struct State {
 /// The values that may act.
 #[derive(Debug, Default)]
 pub(crate) struct Approvals {
-    /// Where they are kept; not set, in memory only.
+    /// The file of the record. Without it, the approvals are in memory only.
     file: Option<PathBuf>,
     state: Mutex<State, ranks::Approvals>,
 }
 
-/// Those in a pool.
+/// The approvals for one pool.
 #[derive(Clone, Copy)]
 pub struct ApprovedIn<'a> {
     approvals: &'a Approvals,
     pool: Guid,
 }
 
-/// Which file is there.
+/// Identifies the current version of a file.
 fn look(file: &Path) -> Option<(u64, i64, i64)> {
     let metadata = file.metadata().ok()?;
     Some((metadata.ino(), metadata.mtime(), metadata.mtime_nsec()))
 }
 
 impl Approvals {
-    /// What was said yes to before, as a file below `directory` has it. If there is none yet,
-    /// the pools that the machine had count as `before`.
+    /// Loads earlier approvals from the record in `directory`. If there is no record yet, `before`
+    /// gives the pools that this machine already had.
     pub fn new(directory: Option<&Path>, before: impl FnOnce() -> Vec<u64>) -> Self {
         let Some(directory) = directory else {
             return Self::default();

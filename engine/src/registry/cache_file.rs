@@ -87,7 +87,7 @@ pub(crate) fn places(file: &Path) -> Result<Vec<PathBuf>, ControlError> {
 /// The pools in a cache file that the daemon of a socket imported.
 ///
 /// # Errors
-/// The file cannot be read, or is none.
+/// The file cannot be read, or is not a cache file.
 pub fn cached_pools(file: &Path, socket: &Path) -> Result<Vec<CachedPool>, ControlError> {
     let list = read(file)?;
     let pools = cache_file::pools_of(&list, socket.as_os_str().as_encoded_bytes());
@@ -190,7 +190,7 @@ impl Imported {
         }
     }
 
-    /// Whether it is to be imported when the machine starts.
+    /// Whether it is in the default cache file, from which it is imported when the machine starts.
     pub(crate) fn is_lasting(&self, files: &CacheFiles) -> bool {
         let own = self.own_cache_file(files);
         own.is_some() && own == files.default

@@ -1,4 +1,4 @@
-//! Damage that readers meet, on its way to the pool's error log.
+//! Passes damage that reads find to the pool's error log.
 
 use cenote_base::Bookmark;
 use cenote_dataset::{DamageSink, place_of};
@@ -14,19 +14,19 @@ use std::sync::Arc;
 pub struct DamageLog(Arc<ErrorNotes>);
 
 impl DamageLog {
-    /// What goes into a pool's log.
+    /// The damage log of a pool.
     pub fn of(pool: &Pool) -> Arc<Self> {
         Arc::new(Self(Arc::clone(pool.error_notes())))
     }
 
-    /// Notes what a reader met, if it is damage and says where.
+    /// Notes the error of a read, if it is damage with a known place.
     pub fn report(&self, error: &PosixError) {
         if error.is_damage() {
             self.note(error.place());
         }
     }
 
-    /// The same of what the reader of a volume met.
+    /// The same for a read of a volume.
     pub fn report_volume(&self, error: &VolumeError) {
         if let VolumeError::Dmu(error) = error
             && error.is_damage()

@@ -1,4 +1,4 @@
-//! Ending the uses of open datasets before these are changed as a whole.
+//! Ends the uses of open datasets before a change of the datasets as a whole.
 
 use super::imported::Imported;
 use super::served::{DisksHeld, Grip, LetsGo};
@@ -20,9 +20,9 @@ fn of_disk(dataset: &str, error: ControlError) -> ControlError {
 }
 
 impl Imported {
-    /// Refuses to touch a dataset, its snapshots and all below it while clients have volumes there
-    /// open and stay, or their disks are open; with `force` disconnects them. Disks that are not
-    /// open let go. Until the answer is dropped, no disk of this pool is made.
+    /// Frees a dataset, its snapshots and all below it. Ends disks that are not open. Refuses if
+    /// clients keep volumes open or disks are open; with `force` disconnects and ends them, too.
+    /// Until the returned value is dropped, no disk of this pool is made.
     ///
     /// # Errors
     /// [`ControlError::DatasetBusy`] with the volume in use.
@@ -53,12 +53,12 @@ impl Imported {
         self.free_clients_where(force, |_| true)
     }
 
-    /// Lets the disks for which `is_meant` holds go unless they are open, and keeps them from
-    /// being made until the answer is dropped.
+    /// Ends the disks for which `is_meant` holds, unless they are open. No disk of this pool is
+    /// made until the returned value is dropped.
     pub(crate) fn free_unused_disks(&self, is_meant: impl Fn(ObjectId) -> bool) -> DisksHeld<'_> {
         let held = self.served.hold();
         for (id, disk) in self.served.disks() {
-            // One that is open keeps what it has, and that is what is said of it.
+            // A disk that is open stays as it is.
             if is_meant(id) && disk.let_go(Grip::Unused).is_ok() {
                 self.served.await_disks(&[id]);
             }

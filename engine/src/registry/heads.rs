@@ -3,8 +3,8 @@
 //! A head is opened for writing once for all its users (its mounts, or the clients of a volume). It
 //! is closed, with everything on disk, when the last of them has ended. A write to a closed head
 //! could never be synced, and would stop the pool. So closing takes the contents from all users.
-//! Either only this table has them when the head is closed; or, if its mounts are to get another
-//! state of it, they accept no more changes.
+//! When the head is closed, either only this table has the contents, or they accept no more
+//! changes. The second case is for mounts that will show another state of the head.
 //!
 //! Opening and closing do I/O, which can take any time. So the table's lock is not held meanwhile.
 //! A thread that opens, closes or changes a head takes its [`Turn`]: an entry in the table that
@@ -99,8 +99,8 @@ pub(crate) struct OpenHeads {
     settled: Condvar,
 }
 
-/// The exclusive right to open, change or close a head. It ends when this is dropped: the head is
-/// then open if there are contents, and closed if there are none.
+/// The exclusive right to open, change or close a head. It ends when this is dropped. The head is
+/// then open if the turn has contents, and closed otherwise.
 #[derive(Debug)]
 pub(crate) struct Turn<'a> {
     heads: &'a OpenHeads,

@@ -46,13 +46,13 @@ pub struct Imported {
     pub(crate) resilver_tried: AtomicU64,
     /// Whether its devices are watched: `autoexpand`.
     pub(crate) growth: Job,
-    /// What became of the intent logs.
+    /// The intent logs that the import found, and the results of their replays.
     pub(crate) replays: Replays,
     /// Snapshots that must stay while they are sent.
     pub(crate) sent: SentSnapshots,
     /// Clients that have volumes open.
     pub served: Served,
-    /// Values that wait for the administrator's yes.
+    /// Values that wait for the administrator's approval.
     pub(crate) waiting: Waiting,
     /// Trees that sites have open.
     pub trees: OpenTrees,

@@ -67,7 +67,8 @@ impl Imported {
         logs
     }
 
-    /// Replays a volume's log to learn how far that goes: commands that read volumes do the same.
+    /// Replays a volume's log in memory, to find how far it goes. Commands that read volumes
+    /// do the same.
     fn replay_volume(&self, dataset: &Dataset) -> Option<()> {
         let set = dataset.object_set().ok()?;
         let env = Arc::clone(self.pool.env());

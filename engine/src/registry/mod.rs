@@ -1,11 +1,11 @@
-//! The pools that are imported: the bottom of the engine, which all else reads and changes.
+//! The imported pools: the bottom of the engine, which everything else reads and changes.
 //!
-//! `table` has them by name, `imported` is one of them; the other files are what goes with an
+//! `table` has them by name, `imported` is one of them. The other files have the state of an
 //! import: heads that are open for writing (`heads`, `files`), intent logs (`replays`, `replay`,
-//! `intent_logs`), damage that was met, snapshots that are being sent (`sent`), clients that
-//! have volumes open (`served`, `served_volume`, `freeing`), trees that sites have open
-//! (`open_trees`), values that wait for a yes (`waiting`), and the cache file that it is noted in.
-//! `approvals` has what this machine's administrator said yes to.
+//! `intent_logs`), damage that reads found (`damage`), snapshots that are being sent (`sent`),
+//! users of open volumes (`served`, `served_volume`, `freeing`), trees that sites have open
+//! (`open_trees`), values that wait for approval (`waiting`), and the cache file (`cache_file`).
+//! `approvals` has the values that this machine's administrator approved.
 
 pub(crate) mod approvals;
 pub(crate) mod cache_file;

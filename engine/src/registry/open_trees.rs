@@ -33,20 +33,21 @@ pub trait OpenTree: fmt::Debug + Send + Sync {
     /// Its name when the tree was opened.
     fn name(&self) -> &str;
 
-    /// Whether nobody changes it while it is open.
+    /// Whether it cannot change while it is open.
     fn is_lasting(&self) -> bool;
 
     /// How many of its files clients have open.
     fn open_files(&self) -> usize;
 
-    /// Somebody waits until its files are closed, or no longer: meanwhile it opens none.
+    /// A change of the dataset begins or stops waiting until its files are closed. While it waits,
+    /// the tree opens no files.
     fn set_closing(&self, is_closing: bool);
 }
 
 #[derive(Debug)]
 struct Open {
     tree: Arc<dyn OpenTree>,
-    /// Since when no site shows it any more.
+    /// When the last site stopped showing it.
     retired: Option<Instant>,
 }
 
@@ -141,7 +142,7 @@ impl OpenTrees {
         }
     }
 
-    /// Lets go of trees that no site shows and no client reads; returns the heads among them.
+    /// Closes trees that no site shows and no client reads. Returns the heads among them.
     pub fn sweep(&self) -> Vec<ObjectId> {
         let is_over = |open: &Open| open.retired.is_some() && open.tree.open_files() == 0;
         let mut state = self.state.lock();
@@ -185,11 +186,11 @@ impl OpenTrees {
         drop(gone);
     }
 
-    /// Takes the trees of the datasets for which `is_meant` holds away, and opens none until the
-    /// answer is dropped.
+    /// Closes the trees of the datasets for which `is_meant` holds. No tree can be opened until the
+    /// returned value is dropped.
     ///
     /// # Errors
-    /// [`InUse`] if clients read their files; not with `force`, which ends that.
+    /// [`InUse`] if clients read their files, unless `force` is set.
     pub(crate) fn hold(
         &self,
         force: bool,
@@ -251,7 +252,7 @@ impl OpenTrees {
     }
 }
 
-/// Waits until something holds, but not longer than that.
+/// Waits until `holds` returns true, but no longer than `time`. Returns its last result.
 fn within(time: Duration, holds: impl Fn() -> bool) -> bool {
     let looks = time.as_millis() / LOOK_INTERVAL.as_millis();
     for _ in 0..looks {

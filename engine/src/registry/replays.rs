@@ -1,4 +1,4 @@
-//! What became of the intent logs that a crash left in a pool.
+//! Intent logs that a crash left in a pool, and the results of their replays.
 
 use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_control::model::IntentLogReport;
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 /// Logs and replays since the import.
 #[derive(Debug, Default)]
 pub(crate) struct Replays {
-    /// The logs that there were.
+    /// The logs that the import found.
     pub found: OnceLock<Vec<IntentLogReport>>,
     /// How the replay of each dataset's log went when it was opened last.
     results: Mutex<BTreeMap<String, Replayed>, ranks::ReplayResults>,

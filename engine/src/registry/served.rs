@@ -5,9 +5,9 @@
 //! contents unless they are disconnected first. This is the list of clients, with a way to
 //! disconnect each.
 //!
-//! A disk of this machine (`crate::local_disks`) has its volume open all the time, but only blocks
-//! changes while the disk itself is open. So a change makes it release the volume, and no disk is
-//! created until the change ends ([`Served::hold`]). Then `local_disks` creates it again.
+//! A disk of this machine has its volume open all the time, but only blocks changes while the disk
+//! itself is open. So a change makes it release the volume, and no disk is created until the change
+//! ends ([`Served::hold`]). Then the publisher creates it again.
 
 use cenote_base::ObjectId;
 use cenote_base::rt::{Condvar, Mutex, ranks};
@@ -254,7 +254,7 @@ mod tests {
     #[test]
     fn who_leaves_is_waited_for_and_who_stays_is_not() {
         let served = Arc::new(Served::default());
-        let client = || User::Client(Arc::new(|| panic!("nobody is disconnected")));
+        let client = || User::Client(Arc::new(|| panic!("no client is disconnected")));
         let leaving = served.add(ObjectId(1), false, client()).expect("a client");
         served.add(ObjectId(2), false, client()).expect("a client");
         let own = Arc::clone(&served);

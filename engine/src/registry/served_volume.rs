@@ -1,8 +1,8 @@
 //! A volume opened for a client.
 //!
-//! A head is opened as a mount opens one: for changes, once for all who use it. A snapshot, and
-//! anything in a pool that is only read, is opened for reading, and a snapshot stays while it is
-//! read. When the last client is gone, the head is closed, and all that was written is on disk.
+//! A head is opened like for a mount: for writing, and once for all its users. A snapshot, and any
+//! volume in a read-only pool, is opened for reading. A snapshot cannot be destroyed while it is
+//! open. When the last user leaves, the head is closed, with all writes on disk.
 
 use super::imported::Imported;
 use super::sent::Pins;
@@ -17,16 +17,16 @@ use cenote_volume::{Changed, Volume, VolumeError};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Older snapshots that changes can be asked since.
+/// The most older snapshots since which a client can list changes.
 const SNAPSHOTS_MAX: usize = 1024;
 
 /// How a volume is opened.
 pub struct Opening {
-    /// Whether nothing is to be written.
+    /// Whether writes are refused.
     pub is_read_only: bool,
     /// Whether it is served because of the property.
     pub is_by_property: bool,
-    /// Who has it open.
+    /// The client or disk that opens it.
     pub user: User,
 }
 
@@ -36,7 +36,7 @@ pub struct ServedVolume {
     id: ObjectId,
     name: String,
     is_read_only: bool,
-    /// There until this is dropped.
+    /// Set until this is dropped.
     volume: Option<Arc<Volume>>,
     /// Its number among the clients.
     number: u64,
@@ -44,7 +44,7 @@ pub struct ServedVolume {
     _pins: Pins,
 }
 
-/// Refuses what is no volume, or is none that can be read now.
+/// Refuses a dataset that is not a volume, has no key loaded, or was only partly received.
 pub fn check_volume(dataset: &Dataset) -> Result<(), ControlError> {
     let name = || dataset.name().as_str().to_owned();
     let status = dataset.dsl().key_status(dataset.directory());
@@ -60,7 +60,7 @@ pub fn check_volume(dataset: &Dataset) -> Result<(), ControlError> {
     }
 }
 
-/// The volume in a dataset that nobody changes through this handle.
+/// Opens the volume in a dataset for reading.
 fn open_to_read(imported: &Imported, dataset: &Dataset) -> Result<Volume, ControlError> {
     let set = dataset.object_set().map_err(of_dsl)?;
     let set = set.for_io(&IoContext::USER);
@@ -129,7 +129,7 @@ impl ServedVolume {
         &self.name
     }
 
-    /// Whether nothing is to be written.
+    /// Whether writes are refused.
     pub fn is_read_only(&self) -> bool {
         self.is_read_only
     }
@@ -151,7 +151,7 @@ impl ServedVolume {
         synced.map_err(|error| of_sync(self.imported.name(), error))
     }
 
-    /// A read or write met damage: the pool's list of errors is to have it.
+    /// Adds the damage that a read or write found to the pool's error log.
     pub fn report(&self, error: &VolumeError) {
         self.imported.damage.report_volume(error);
     }
@@ -160,9 +160,8 @@ impl ServedVolume {
         self.imported.dsl().dataset_of(self.id).map_err(of_dsl)
     }
 
-    /// Calls `each` with the older snapshots, the newest first, and the name that each has here:
-    /// what stands behind the `@`, or all of it if it is one of another volume, of which this is a
-    /// clone. Until `each` is true.
+    /// Calls `each` with the older snapshots, newest first, until it returns true. Each comes with
+    /// a name: the part after the `@`, or the full name for a snapshot of this clone's origin.
     fn older(&self, mut each: impl FnMut(&str, &Dataset) -> bool) -> Result<(), ControlError> {
         let own = self.dataset()?;
         let mut previous = own.previous();

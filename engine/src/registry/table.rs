@@ -116,7 +116,7 @@ impl Registry {
     /// The dataset or snapshot with this name.
     ///
     /// # Errors
-    /// There is none, or it cannot be read.
+    /// It does not exist, or cannot be read.
     pub fn dataset(&self, name: &DatasetName) -> Result<(Arc<Imported>, Dataset), ControlError> {
         let imported = self.pool_of(name)?;
         let dataset = imported.dsl().dataset(name).map_err(of_dsl)?;

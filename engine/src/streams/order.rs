@@ -1,4 +1,4 @@
-//! What is to be sent: the names of a request, or its token, looked up and judged.
+//! What to send: looks up the names of a request, or its resume token, and checks them.
 
 use super::words::other;
 use crate::errors::{of_dsl, parse_name};
@@ -26,7 +26,7 @@ pub(super) enum Source {
     Bookmark(Bookmark),
 }
 
-/// What is to be sent.
+/// A checked request to send.
 #[derive(Debug)]
 pub(super) struct Order {
     pub imported: Arc<Imported>,
@@ -35,7 +35,7 @@ pub(super) struct Order {
     pub blocks: Options,
     /// Where to resume, and the bytes that the receiver has.
     pub resume: Option<(Resume, u64)>,
-    /// If it is a package, of what.
+    /// What the package contains, if it is one.
     pub package: Option<PackageOptions>,
     /// If only the beginning of a snapshot is there, what that is.
     pub partial: Option<ResumeToken>,

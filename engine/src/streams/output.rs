@@ -24,7 +24,7 @@ const WAIT: Timespec = Timespec {
 };
 /// How often progress is reported.
 const PERIOD: Duration = Duration::from_secs(1);
-/// What a pipe is asked to hold, in bytes.
+/// The requested size of a pipe, in bytes.
 const PIPE_SIZE: usize = 1 << 20;
 
 /// The connection to the client.

@@ -1,4 +1,4 @@
-//! What is to become of one stream: where it goes, or why it does not (format/4 7.2).
+//! The plan for one stream: where to receive it, or why it is refused (format/4 7.2).
 
 use super::nearest::{nearest, snapshot_by_guid};
 use super::raw_keys;
@@ -124,7 +124,7 @@ impl Plan<'_> {
         }
     }
 
-    /// Refuses keys that are none, and those that do not belong to the snapshot `base`.
+    /// Refuses keys that are invalid, or do not belong to the snapshot `base`.
     fn check_keys(&self, base: Option<&Dataset>) -> Result<(), ControlError> {
         let Some(keys) = self.keys()? else {
             return Ok(());

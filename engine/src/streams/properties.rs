@@ -135,7 +135,7 @@ impl Session<'_> {
                     property: name.clone(),
                 });
             }
-            // What is set locally is not the stream's, and keys are none of its properties.
+            // The stream does not replace local values, and its properties exclude keys.
             let is_of_key = name == KEY_LOCATION || KEY_PROPERTIES.contains(&name.as_str());
             let is_kept = is_per_dataset(name) || own.get(name).is_some();
             if is_of_key || plan.is_top && has_local(name) || is_kept {

@@ -9,7 +9,7 @@ use cenote_ondisk::stream::CryptKeydata;
 /// Levels that a tree of dnodes may have.
 const LEVELS_END: u64 = 12;
 
-/// Why keys are none, or do not belong to the snapshot `base`.
+/// Why keys are invalid, or do not belong to the snapshot `base`.
 pub(super) fn problem(
     keys: &CryptKeydata,
     base: Option<&Dataset>,

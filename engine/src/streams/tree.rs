@@ -1,12 +1,13 @@
 //! A tree made like the sender's, before its increments are received (format/4 7.4).
 //!
 //! A package of a whole tree says which snapshots each dataset has. A local dataset corresponds to
-//! one of the sender's if both have a snapshot with the same guid; names do not matter. So it is
-//! known what the sender did since the last package: which clones were promoted, and which
-//! snapshots and datasets were renamed or destroyed. The same is done here; destroying needs `-F`.
+//! one of the sender's if both have a snapshot with the same guid; names do not matter. The
+//! comparison shows what the sender did since the last package: which clones were promoted, and
+//! which snapshots and datasets were renamed or destroyed. The receive repeats these steps;
+//! destroying needs `-F`.
 //!
-//! One thing can be in the way of another: a name that is still taken, a snapshot whose clone is
-//! destroyed too, a parent that does not exist yet. So all due steps are tried again as long as one
+//! One step can block another: a name is still taken, a snapshot has a clone that will be
+//! destroyed, a parent does not exist yet. So all due steps are tried again as long as one
 //! succeeds. Names that block each other in a circle are resolved with temporary names. Steps that
 //! fail are reported; the streams then show whether it matters.
 
@@ -102,7 +103,7 @@ impl Session<'_> {
 
     fn complain(&self, failures: &BTreeMap<Step, ControlError>) {
         for (step, error) in failures {
-            // A parent that is still to come is none of these.
+            // The stream may create the parent later: that is no failure.
             if let (Step::RenameDataset(..), ControlError::NoSuchDataset { .. }) = (step, error) {
                 continue;
             }
@@ -139,7 +140,7 @@ impl Session<'_> {
         failure.map_or(Ok(locals), Err)
     }
 
-    /// What is to be done; what goes first, first.
+    /// The due steps, in order.
     fn due(
         &self,
         locals: &[Local<'_>],
@@ -186,7 +187,7 @@ impl Session<'_> {
         Ok(steps)
     }
 
-    /// The name that a dataset is to have, if that is another than it has.
+    /// The new name of a dataset, if it needs one.
     fn name_wanted(&self, local: &Local<'_>, sent: &str) -> Result<Option<String>, ControlError> {
         let Some(dataset) = local.sent else {
             return Ok(None);
@@ -467,12 +468,12 @@ impl<'p> Local<'p> {
             .any(|snapshot| snapshot.guid == origin)
     }
 
-    /// What is to become of its snapshots.
+    /// The due steps for its snapshots.
     fn snapshot_steps(&self, known: &BTreeSet<Guid>) -> impl Iterator<Item = Step> {
         self.snapshots.iter().filter_map(move |(name, guid)| {
             let full = format!("{}@{name}", self.name);
             if !known.contains(guid) {
-                // Of a dataset that goes they go with it.
+                // A dataset that is destroyed takes its snapshots with it.
                 return self.sent.map(|_| Step::DestroySnapshot(full));
             }
             let mut snapshots = self.sent?.snapshots.iter();

@@ -1,4 +1,4 @@
-//! Heads that are still in use when they are to be closed.
+//! Heads that are still in use when the engine wants to close them.
 
 use super::{ask, engine};
 use crate::Engine;
@@ -9,7 +9,7 @@ use cenote_dsl::DatasetName;
 use cenote_posix::write::NewFile;
 use cenote_posix::{FileKind, FileSystem, PosixError};
 
-/// What is asked of an engine that can mount nothing: mounts fail, and all else is done.
+/// Makes a change. This engine cannot mount: mounts fail, and everything else succeeds.
 pub(super) fn change(engine: &Engine, change: Change) {
     let command = "a test".to_owned();
     let done = ask(engine, Request::Change { change, command });

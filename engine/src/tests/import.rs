@@ -183,7 +183,7 @@ fn a_log_device_can_be_done_without_if_that_is_said() {
         panic!("{imported:?}");
     };
     assert_eq!(diagnoses.len(), 1, "{diagnoses:?}");
-    // The records were on the device that is missing: nothing is said to be replayed.
+    // The records were on the missing device, so no log is reported as replayed.
     assert!(
         cut_short
             .iter()

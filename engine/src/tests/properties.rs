@@ -1,8 +1,8 @@
 //! Every property that can be set is obeyed, kept with a reason, or refused.
 //!
-//! `zfs set sharenfs=on` once ended with 0 and shared nothing. So that no property goes the same
-//! way, this looks for code that reads each of them: one that is accepted must have a reader, and
-//! one that is said to have no effect must have none.
+//! Regression: `zfs set sharenfs=on` exited with 0 and shared nothing. To prevent this for all
+//! properties, this test looks for code that reads them. A property that is accepted must have a
+//! reader. A property that is documented as without effect must have none.
 
 use cenote_control::model::properties::{
     DATASET, Effect, POOL, VDEV, dataset_effect, pool_effect, vdev_effect,
@@ -30,7 +30,7 @@ const PLACES: [&str; 14] = [
     "tools/cenote/src",
 ];
 
-/// Files that know the names of properties and obey none: tables, parsers, what is shown.
+/// Files that only list, parse or show properties, and obey none of them.
 const LISTS: [&str; 14] = [
     "commands/words/src/manual",
     "dsl/src/property",
@@ -48,7 +48,7 @@ const LISTS: [&str; 14] = [
     "commands/zfs/src/zfs/writes.rs",
 ];
 
-/// Text for people: what is to be done with it is to show it.
+/// Text for people: showing it is its only effect.
 const FOR_PEOPLE: [&str; 1] = ["comment"];
 
 fn files_below(directory: &Path, found: &mut Vec<PathBuf>) {

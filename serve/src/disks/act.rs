@@ -68,13 +68,13 @@ fn serve(
     Ok(Response::Ublk { status })
 }
 
-/// What is to be taken away.
+/// A disk to remove.
 enum Target {
     Disk(Arc<Disk>),
     Left(LeftDisk, String),
 }
 
-/// What a word of a command means: the name of a volume, the path of its link or of its disk.
+/// The disk that an argument means: a volume's name, or the path of its link or disk.
 fn target(disks: &LocalDisks, word: &str) -> Result<Target, ControlError> {
     let links = &disks.place.links;
     let path = Path::new(word);
@@ -118,7 +118,7 @@ fn stop(context: &Context, targets: &[String], force: bool) -> Result<Response, 
         let commanded = commanded.filter(|one| !disks.is_by_property(one.key()));
         gone.extend(commanded.filter_map(|one| disks.disk(one.key()).map(Target::Disk)));
     }
-    // All of it or nothing, but for who opens a disk just now.
+    // All or nothing, unless a program opens a disk after this check.
     for one in gone.iter().filter(|_| !force) {
         if let Target::Disk(disk) = one {
             disk.let_go(Grip::Look)?;

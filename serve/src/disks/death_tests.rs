@@ -1,4 +1,4 @@
-//! The daemon dies at any moment, while the kernel's disk and the file system on it stay.
+//! The daemon dies at any moment, and the kernel's disk stays, with a mounted file system on it.
 
 use super::gate::{Gate, Lasting};
 use super::kept::{Place, Segment};
@@ -22,7 +22,7 @@ struct Lasts {
     /// The volume, by the last byte written to each sector.
     disk: [u8; SECTORS],
     segments: BTreeMap<u64, Vec<u8>>,
-    /// What was asked for last, and answered last.
+    /// The last values that were requested and answered.
     asked: [u8; SECTORS],
     answered: [u8; SECTORS],
 }
@@ -33,14 +33,14 @@ struct State {
     now: [u8; SECTORS],
     /// Steps until the daemon dies.
     left: u64,
-    /// What there was when it died. The threads that are left change nothing of it.
+    /// The state when it died. Threads that still run do not change it.
     died: Option<Lasts>,
     random: Random,
     is_sync_disabled: bool,
 }
 
 impl State {
-    /// Does something that may be the last that the daemon does.
+    /// Does a step, after which the daemon may die.
     fn step<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
         let done = act(self);
         self.left = self.left.saturating_sub(1);
@@ -220,8 +220,8 @@ fn requests(machine: &Machine, gate: &Gate<Machine>, writer: usize, mut random: 
     }
 }
 
-/// What was answered must be there for the file system, which never lost power, whenever the daemon
-/// dies, and the next one dies while it takes the disk over.
+/// To the file system the disk never lost power. So answered writes must be there, whenever the
+/// daemon dies, even if the next one dies while it takes the disk over.
 #[test]
 fn whenever_the_daemon_dies_the_next_has_what_was_answered() {
     let mut replays = 0;

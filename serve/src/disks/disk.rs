@@ -1,7 +1,7 @@
-//! One disk and its life.
+//! One disk, from its start to its end.
 //!
-//! Starting, running, letting go, gone. Whoever starts or ends it has it in *starting* or *ending*
-//! meanwhile, and others wait a moment. The kernel is spoken to without the lock.
+//! A disk is *starting*, *running*, *ending* or *gone*. While one thread starts or ends it, the
+//! others wait, up to a timeout. Calls into the kernel are made without the lock.
 
 use super::label::Label;
 use super::links::Links;
@@ -13,11 +13,11 @@ use cenote_engine::{Grip, LetsGo, OwnDisks};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long somebody may start or end it while another waits.
+/// How long a thread waits for another one that starts or ends the disk.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often an open disk is looked at before it counts as open: whoever watches for new disks
-/// (udev) opens each for a moment, and a program that just ended is not gone at once.
+/// How often an open disk is checked before it counts as in use. udev opens each new disk for a
+/// moment, and the kernel closes the files of a program only after its end.
 const LOOKS: u32 = 20;
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -30,7 +30,7 @@ enum Phase {
 
 struct State {
     phase: Phase,
-    /// Under which name it has a link.
+    /// The name under which it has a link, or should.
     name: String,
     has_link: bool,
     size: u64,
@@ -56,7 +56,7 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// One that is being started.
+    /// A disk that is being started.
     pub fn starting(key: (u64, ObjectId), label: Label, place: Place) -> Arc<Self> {
         let state = State {
             phase: Phase::Starting,
@@ -74,7 +74,7 @@ impl Disk {
         })
     }
 
-    /// The kernel has it.
+    /// The kernel has created it.
     pub fn run(&self, kernel: Arc<dyn KernelDisk>, size: u64) {
         self.place.own.add(kernel.number());
         let mut state = self.state.lock();
@@ -84,13 +84,13 @@ impl Disk {
         self.changed.notify_all();
     }
 
-    /// The kernel has it not.
+    /// The kernel could not create it.
     pub fn give_up(&self) {
         self.state.lock().phase = Phase::Gone;
         self.changed.notify_all();
     }
 
-    /// The kernel's side, once it is neither starting nor ending, or that took long.
+    /// The kernel's disk, if this one runs. Waits while it is starting or ending, up to a timeout.
     fn settled(&self) -> Option<Arc<dyn KernelDisk>> {
         let state = self.state.lock();
         let is_moving = |state: &mut State| matches!(state.phase, Phase::Starting | Phase::Ending);
@@ -101,12 +101,12 @@ impl Disk {
         }
     }
 
-    /// Waits until it is neither starting nor ending; whether it runs.
+    /// Whether it runs. Waits while it is starting or ending, up to a timeout.
     pub fn is_running(&self) -> bool {
         self.settled().is_some()
     }
 
-    /// Whether it let go.
+    /// Whether it has ended.
     pub fn is_gone(&self) -> bool {
         matches!(self.state.lock().phase, Phase::Gone)
     }
@@ -124,10 +124,10 @@ impl Disk {
         self.state.lock().is_leaving = is_leaving;
     }
 
-    /// Makes the link, and removes that of the name before.
+    /// Makes the link, and removes the link with the old name.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why there is no link.
     pub fn link(&self, name: &str, is_ours: impl Fn(u32) -> bool) -> Result<(), String> {
         let state = self.state.lock();
         let Phase::Running(kernel) = &state.phase else {
@@ -170,7 +170,7 @@ impl Disk {
         path.to_string_lossy().into_owned()
     }
 
-    /// What clients of the daemon are told; `None` unless it runs.
+    /// Its status, for clients of the daemon; `None` unless it runs.
     pub fn status(&self, is_by_property: bool) -> Option<UblkDisk> {
         let state = self.state.lock();
         let Phase::Running(kernel) = &state.phase else {
@@ -205,7 +205,7 @@ impl Disk {
         .into()
     }
 
-    /// Whether it is still open after those had time who open it for a moment.
+    /// Whether it stays open for longer than the moment that udev needs.
     fn stays_open(&self, kernel: &Arc<dyn KernelDisk>) -> bool {
         for _ in 0..LOOKS {
             if !kernel.is_open() {
@@ -216,7 +216,7 @@ impl Disk {
         kernel.is_open()
     }
 
-    /// Takes the kernel's side to end it; `None` if it is gone.
+    /// Takes the kernel's disk to end it; `None` if it is gone.
     fn take(&self) -> Result<Option<Arc<dyn KernelDisk>>, ControlError> {
         let state = self.state.lock();
         let is_moving = |state: &mut State| matches!(state.phase, Phase::Starting | Phase::Ending);
@@ -255,7 +255,7 @@ impl Disk {
             }
             .into(),
         })?;
-        // Before the number is another disk's.
+        // Soon, because the kernel may give the number to another disk.
         self.place.links.remove(&self.name(), kernel.number());
         self.place.own.remove(kernel.number());
         Ok(())

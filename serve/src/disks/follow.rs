@@ -1,11 +1,12 @@
-//! What there should be, and what there is.
+//! Makes the disks that commands and the property ask for, and ends the others.
 //!
-//! This is asked after each request that may have changed it: an import, a new dataset or snapshot,
-//! a property, a key. It walks over all datasets, if the property is on anywhere, or commands asked
-//! for disks. What nothing asks for any more goes at once, or when it is closed.
+//! This runs after each request that may have changed which disks are wanted: an import, a new
+//! dataset or snapshot, a property, a key. It walks over all datasets if the property is on
+//! anywhere, or commands asked for disks. A disk that is no longer wanted ends at once, or when it
+//! is closed.
 //!
-//! A disk that cannot be made because its dataset is being changed, or its pool waits for devices,
-//! is made after the request that ends this.
+//! No disk can be made while its dataset is being changed or its pool is suspended. It is made
+//! after the request that ends this.
 
 use super::disk::Disk;
 use super::label::Label;
@@ -75,8 +76,8 @@ impl Context {
         self.disks.place.links.prune_dead();
     }
 
-    /// Counts disks that daemons left as asked for, if their pool is imported and the property does
-    /// not ask for them: somebody may have them open.
+    /// Counts disks of earlier daemons as requested by a command, because they may be open. Their
+    /// pool must be imported, and the property must not ask for them.
     fn adopt(&self, left: &Left) {
         let mut adopted = Vec::new();
         for imported in self.registry.all() {
@@ -108,7 +109,7 @@ impl Context {
         self.disks.add(&adopted);
     }
 
-    /// What should be there, and whether the property is on anywhere.
+    /// The wanted disks, and whether the property is on anywhere.
     fn wanted_disks(&self) -> (AllWanted, bool) {
         let mut all = AllWanted::new();
         let is_on = each_by_property(&self.registry, DISK, |imported, dataset| {
@@ -142,7 +143,7 @@ impl Context {
         (all, is_on)
     }
 
-    /// Ends disks that nothing asks for, and those that should be others.
+    /// Ends disks that nothing asks for, and disks that need another label.
     fn retire(&self, all: &AllWanted) {
         for disk in self.disks.all() {
             let wanted = all.get(&disk.key);
@@ -184,7 +185,8 @@ impl Context {
         }
     }
 
-    /// Starts a disk, or takes over the one that a daemon left; nothing if there is one.
+    /// Starts a disk, or takes over the one that an earlier daemon left. Does nothing if the
+    /// dataset has a disk already.
     fn start_one(
         &self,
         kernel: &dyn KernelDisks,
@@ -238,7 +240,7 @@ fn open(wanted: &Wanted, disk: &Arc<Disk>) -> Result<ServedVolume, ControlError>
     } = wanted;
     check_volume(dataset)?;
     if imported.pool.is_waiting() {
-        // The kernel reads a new disk, and whoever makes it waits for that.
+        // The kernel reads a new disk, so making it would wait for the devices.
         let pool = imported.name().to_owned();
         return Err(ControlError::Suspended { pool });
     }

@@ -1,6 +1,7 @@
-//! A volume behind a disk of this machine, which can be taken away while the disk stays.
+//! The gate between a disk of this machine and its volume. The volume can be taken away while the
+//! disk stays.
 //!
-//! When the daemon leaves a disk to the next one, the kernel goes on sending requests for a moment.
+//! When the daemon leaves a disk to the next one, the kernel still sends requests for a moment.
 //! They must not be answered: an error would reach the file system. So they wait here until the
 //! process ends, and the kernel sends them again to the next daemon.
 
@@ -13,7 +14,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long requests may take that are under way when the volume is taken away.
+/// How long to wait for requests under way when the volume is taken away.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +55,7 @@ impl Lasting for VolumeDisk {
     }
 }
 
-/// The device that the kernel's disk is made of.
+/// The block device behind the kernel's disk.
 pub struct Gate<D = VolumeDisk> {
     state: Mutex<State<D>, ranks::DiskGate>,
     changed: Condvar,
@@ -108,7 +109,7 @@ impl<D: Lasting> Gate<D> {
         answer
     }
 
-    /// A change that was made is kept, or made to last.
+    /// Adds a change to the journal. If that fails, makes everything durable instead.
     fn note(&self, disk: &D, change: Change<'_>) -> Result<(), BlockError> {
         match self.unflushed.note(change) {
             Ok(()) => Ok(()),
@@ -132,7 +133,7 @@ impl<D: Lasting> Gate<D> {
         Ok(())
     }
 
-    /// Writes to the volume what an earlier daemon answered and did not flush.
+    /// Writes to the volume the changes that an earlier daemon answered but did not flush.
     ///
     /// # Errors
     /// It cannot be written: the disk must not be used.
@@ -143,7 +144,7 @@ impl<D: Lasting> Gate<D> {
                 offset.checked_add(length).is_some_and(|end| end <= size)
             };
             let count = self.unflushed.replay(|change| match change {
-                // What lies behind the end of a volume that became smaller is gone anyway.
+                // The volume may have shrunk: changes beyond its end no longer matter.
                 Change::Write { offset, bytes } if within(offset, bytes.len() as u64) => {
                     disk.write(offset, bytes, false)
                 }
@@ -348,7 +349,8 @@ mod tests {
         }
     }
 
-    /// A file system stays mounted on a disk whose daemon dies: what was answered must be there.
+    /// A file system stays mounted when the daemon of its disk dies, so answered writes must be
+    /// there.
     #[test]
     fn a_disk_that_is_taken_over_has_all_that_was_answered() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -389,8 +391,7 @@ mod tests {
         assert_eq!(world.disk.lock()[0], 1);
     }
 
-    /// An error for a request that came in while the daemon left would have reached the file
-    /// system.
+    /// An error for a request that arrives while the daemon leaves would reach the file system.
     #[test]
     fn requests_wait_when_the_disk_is_left_and_fail_when_it_is_gone() {
         let directory = tempfile::tempdir().expect("a directory");

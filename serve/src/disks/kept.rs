@@ -1,7 +1,7 @@
-//! Where the segments of a disk's unflushed writes are: files that outlive this process.
+//! The files with the segments of a disk's unflushed writes. They outlive this process.
 //!
-//! All of the system that the journal needs is behind [`Place`], so that a simulated world can take
-//! its place, and end the process at any moment.
+//! The journal reaches the system only through [`Place`]. So tests can replace the system by a
+//! simulation, in which the process dies at any moment.
 
 use cenote_ublk::is_private_directory;
 use std::fs::{self, DirBuilder, File};
@@ -25,7 +25,7 @@ pub(super) trait Place: Send + Sync {
     /// Removes a segment.
     fn remove(&self, number: u64) -> io::Result<()>;
 
-    /// All segments are gone, and no more come.
+    /// All segments are removed, and no more will be created.
     fn end(&self);
 
     /// The name of a segment, for messages.
@@ -34,21 +34,21 @@ pub(super) trait Place: Send + Sync {
 
 /// A segment that is appended to.
 pub(super) trait Segment: Send {
-    /// Appends as much of this as it can.
+    /// Appends as many of these bytes as it can.
     fn append(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 
-    /// Cuts off what is behind this size; the next bytes are appended there.
+    /// Truncates to this size; the next bytes are appended there.
     fn cut(&mut self, size: u64) -> io::Result<()>;
 
-    /// Whether it was not removed behind our back.
+    /// Whether the file still exists: another program may have removed it.
     fn is_there(&self) -> io::Result<bool>;
 }
 
-/// A directory of the system that only we may use.
+/// A directory that only this user may access.
 pub(super) struct Directory(PathBuf);
 
 impl Directory {
-    /// Makes it, or refuses one that others may use.
+    /// Creates the directory if needed. Refuses one that other users may access.
     ///
     /// # Errors
     /// The system's.
@@ -97,7 +97,7 @@ impl Place for Directory {
     }
 
     fn end(&self) {
-        // The next daemon makes it again.
+        // If it stays, the next disk uses it.
         let _ = fs::remove_dir(&self.0);
     }
 

@@ -1,8 +1,8 @@
-//! Which volume a disk is, in words that outlive the daemon.
+//! The label of a disk: which volume it is, in a text that outlives the daemon.
 //!
-//! `00c0ffee00c0ffee.54.0011223344556677.rw tank/vol`: the pool's guid, the dataset's object and
-//! its guid, so that another dataset that gets the name is not taken for it; whether it can be
-//! written to (`rw`, `ro`); and the name for people.
+//! `00c0ffee00c0ffee.54.0011223344556677.rw tank/vol`: the pool's guid, the dataset's object number
+//! and guid, so that another dataset with the same name is not mistaken for it; the access mode
+//! (`rw`, `ro`); and the name, for people.
 
 use cenote_base::{Guid, ObjectId};
 use cenote_dsl::Dataset;
@@ -16,7 +16,7 @@ pub(super) struct Label {
     pub object: ObjectId,
     pub guid: Guid,
     pub is_read_only: bool,
-    /// Its name when the disk was made.
+    /// The volume's name when the disk was made.
     pub name: String,
 }
 
@@ -31,7 +31,7 @@ impl Label {
         }
     }
 
-    /// What [`fmt::Display`] gave; `None` if it is the label of another program.
+    /// Parses the output of [`fmt::Display`]; `None` if it is the label of another program.
     pub fn parse(text: &str) -> Option<Self> {
         let (identity, name) = text.split_once(' ')?;
         let mut parts = identity.split('.');
@@ -52,7 +52,7 @@ impl Label {
         })
     }
 
-    /// Whether it is the same volume, whatever its name is now, and who may write to it.
+    /// Whether it is the same volume, regardless of its name and access mode.
     pub fn is_same(&self, other: &Self) -> bool {
         (self.pool, self.object, self.guid) == (other.pool, other.object, other.guid)
     }

@@ -1,9 +1,9 @@
-//! Names of disks: symbolic links below `/dev/zvol`, as OpenZFS has them.
+//! Names of disks: symbolic links below `/dev/zvol`, as in OpenZFS.
 //!
-//! `/dev/zvol/tank/vms/web` leads to `../../../ublkb3`. A link of ours is known by that form. It is
-//! made at once as a whole, and never in the place of something else: another driver's link, a
-//! file, or a link to a disk that somebody else serves. Links whose disk is gone are of a daemon
-//! that died; they are replaced and removed. Directories go when they are empty.
+//! `/dev/zvol/tank/vms/web` leads to `../../../ublkb3`. Links of ours are recognized by that form.
+//! A link is made atomically, and never replaces anything else: another driver's link, a file, or
+//! a link to a disk of another process. Links to a missing disk are left over from a daemon that
+//! died; they are replaced or removed. Empty directories are removed.
 
 use cenote_engine::disk_number;
 use std::fs;
@@ -12,7 +12,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Component, Path, PathBuf};
 use thiserror::Error;
 
-/// Entries that are looked at for links that lead nowhere; more stay until the next look.
+/// How many directory entries one search for stale links checks at most.
 const ENTRIES_MAX: usize = 100_000;
 
 /// Why there is no link.
@@ -21,7 +21,7 @@ pub(super) enum LinkFault {
     /// Something is in its place.
     #[error("{} is there already and is not a link of this daemon; remove it", .0.display())]
     Occupied(PathBuf),
-    /// The name is none of a file.
+    /// The name cannot be a path.
     #[error("'{0}' cannot be the name of a link")]
     Name(String),
     /// The system's reason.
@@ -79,7 +79,7 @@ impl Links {
         disk_number(name).filter(|_| parts.next().is_none())
     }
 
-    /// Makes the link of a dataset; `is_ours` says of which disks a link may be replaced.
+    /// Makes the link of a dataset. A link to a disk for which `is_ours` holds may be replaced.
     pub fn make(
         &self,
         dataset: &str,
@@ -225,7 +225,7 @@ mod tests {
             symlink(foreign, &place).expect("made");
             refused();
         }
-        // A disk that somebody else serves.
+        // A disk of another process.
         symlink("../../ublkb4", &place).expect("made");
         refused();
         symlink("../../ublkb4", &place).expect("made");

@@ -1,4 +1,4 @@
-//! The seam to whoever makes disks of this machine's kernel.
+//! The interface to the code that makes disks in this machine's kernel.
 
 use cenote_engine::{OwnDisks, ServedVolume};
 use cenote_ublk::Counters;
@@ -12,15 +12,15 @@ pub enum KernelFault {
     /// It has no driver, or we may not use it: why, and what helps.
     #[error("{0}")]
     Unavailable(String),
-    /// Somebody has the disk open.
+    /// The disk is open.
     #[error("it is open")]
     Open,
-    /// What was asked for failed: why.
+    /// The operation failed: why.
     #[error("{0}")]
     Failed(String),
 }
 
-/// A disk whose process died, or left it.
+/// A disk whose process died, or left it to the next one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LeftDisk {
     /// The kernel's number: 3 of `/dev/ublkb3`.
@@ -34,10 +34,10 @@ pub trait KernelDisk: Send + Sync {
     /// Its number: 3 of `/dev/ublkb3`.
     fn number(&self) -> u32;
 
-    /// Whether somebody has it open.
+    /// Whether it is open: mounted, part of another device, or open in a program.
     fn is_open(&self) -> bool;
 
-    /// What was done with it.
+    /// Counters of its requests.
     fn counters(&self) -> Counters;
 
     /// Gives it another size.
@@ -49,14 +49,14 @@ pub trait KernelDisk: Send + Sync {
     /// Ends it, and closes its volume.
     ///
     /// # Errors
-    /// [`KernelFault::Open`] without `force`, if somebody has it open. It stays as it was.
+    /// [`KernelFault::Open`] if it is open, unless `force` is set. It stays as it was.
     fn stop(&self, force: bool) -> Result<(), KernelFault>;
 
-    /// Closes its volume, with all that was written on disk. The disk stays, and requests to it
+    /// Closes its volume after all writes are on disk. The kernel's disk stays, and requests to it
     /// wait until another process takes it over.
     ///
     /// # Errors
-    /// What was written cannot be stored. The disk is left all the same.
+    /// Writes cannot be stored. The disk is left anyway.
     fn leave(&self) -> Result<(), KernelFault>;
 }
 
@@ -80,7 +80,7 @@ pub trait KernelDisks: Send + Sync {
     /// They cannot be listed.
     fn left(&self) -> Result<Vec<LeftDisk>, KernelFault>;
 
-    /// Takes over one of these.
+    /// Takes over a disk that a process left.
     ///
     /// # Errors
     /// The kernel's reason; it stays as it was.
@@ -90,25 +90,25 @@ pub trait KernelDisks: Send + Sync {
         left: &LeftDisk,
     ) -> Result<Arc<dyn KernelDisk>, KernelFault>;
 
-    /// Takes one of these away; requests that wait fail.
+    /// Removes a disk that a process left; its waiting requests fail.
     ///
     /// # Errors
-    /// [`KernelFault::Open`] without `force`, if somebody has it open; or the kernel's reason.
+    /// [`KernelFault::Open`] if it is open, unless `force` is set; or the kernel's reason.
     fn remove(&self, left: &LeftDisk, force: bool) -> Result<(), KernelFault>;
 }
 
-/// What the daemon is told about disks of this machine.
+/// Settings for disks of this machine.
 pub struct DiskSetup {
     /// Makes disks.
     pub kernel: Arc<dyn KernelDisks>,
     /// The directory of devices, in which `zvol` has the links.
     pub devices: PathBuf,
-    /// Where the kernel says what devices are made of.
+    /// The directory in which the kernel describes devices, `/sys`.
     pub system: PathBuf,
 }
 
 impl DiskSetup {
-    /// Disks that are volumes of this daemon, none yet, and those that processes left.
+    /// The disks that are volumes of this daemon (none yet), and those that processes left.
     pub fn own_disks(&self) -> Arc<OwnDisks> {
         let kernel = self.kernel.clone();
         let left = move || {
@@ -120,7 +120,7 @@ impl DiskSetup {
 }
 
 impl DiskSetup {
-    /// Disks that `kernel` makes where this machine has its devices.
+    /// The settings with this machine's `/dev` and `/sys`.
     pub fn of_machine(kernel: Arc<dyn KernelDisks>) -> Self {
         Self {
             kernel,

@@ -1,4 +1,4 @@
-//! The disks that there are, and what commands asked for.
+//! The table of disks, with what commands and the property ask for.
 
 use super::disk::{Disk, Place};
 use super::label::Label;
@@ -19,7 +19,7 @@ pub(super) type Key = (u64, ObjectId);
 struct Table {
     disks: BTreeMap<Key, Arc<Disk>>,
     commanded: Vec<Commanded>,
-    /// What the property asks for.
+    /// The disks that the property asks for.
     by_property: BTreeSet<Key>,
     /// Whether the property is on anywhere.
     is_on: bool,
@@ -27,7 +27,7 @@ struct Table {
     failures: BTreeMap<String, String>,
     /// Why there can be no disks, although some are asked for.
     unavailable: Option<String>,
-    /// The daemon ends: no disk is made any more.
+    /// The daemon is ending: no more disks are made.
     is_over: bool,
 }
 
@@ -55,13 +55,13 @@ impl LocalDisks {
         self.kernel.check().map(|()| self.kernel.as_ref())
     }
 
-    /// Whether something may have to follow what becomes of datasets.
+    /// Whether changes of datasets may affect disks.
     pub fn is_active(&self) -> bool {
         let table = self.table.lock();
         !table.disks.is_empty() || !table.commanded.is_empty() || table.is_on
     }
 
-    /// Takes away disks that nothing asks for, once they are closed.
+    /// Ends disks that nothing asks for and that are closed by now.
     pub fn end_leaving(&self) {
         for disk in self.all().iter().filter(|disk| disk.is_leaving()) {
             if disk.let_go(Grip::UnusedNow).is_ok() {
@@ -78,7 +78,7 @@ impl LocalDisks {
         self.table.lock().disks.get(&key).cloned()
     }
 
-    /// Notes a disk that is being started; false if there is one, or there is to be none.
+    /// Adds a disk that is being started; false if its dataset has one, or the daemon is ending.
     pub(super) fn insert(&self, disk: &Arc<Disk>) -> bool {
         let mut table = self.table.lock();
         if table.is_over || table.disks.contains_key(&disk.key) {
@@ -88,7 +88,7 @@ impl LocalDisks {
         true
     }
 
-    /// Forgets a disk that is gone.
+    /// Removes a disk that has ended from the table.
     pub(super) fn forget(&self, disk: &Arc<Disk>) {
         let mut table = self.table.lock();
         let found = table.disks.get(&disk.key);
@@ -125,7 +125,7 @@ impl LocalDisks {
         self.table.lock().by_property.contains(&key)
     }
 
-    /// Notes what failed; gives what is news.
+    /// Stores the failures; returns messages about new ones.
     pub(super) fn set_failures(&self, failures: BTreeMap<String, String>) -> Vec<String> {
         let mut table = self.table.lock();
         let is_new =
@@ -141,7 +141,7 @@ impl LocalDisks {
         self.table.lock().failures.get(dataset).cloned()
     }
 
-    /// Notes why there can be none; whether that is news.
+    /// Stores why there can be no disks; returns whether disks could be made before.
     pub(super) fn set_unavailable(&self, reason: Option<String>) -> bool {
         let mut table = self.table.lock();
         let is_news = reason.is_some() && table.unavailable.is_none();
@@ -149,7 +149,7 @@ impl LocalDisks {
         is_news
     }
 
-    /// The disks that processes left, with whose they are.
+    /// The disks that earlier daemons left, with their labels.
     pub(super) fn left(&self) -> Vec<(Label, LeftDisk)> {
         let left = self.kernel.left().unwrap_or_else(|fault| {
             log::warn!("disks of earlier daemons cannot be listed: {fault}");
@@ -160,7 +160,7 @@ impl LocalDisks {
             .collect()
     }
 
-    /// The disks that run.
+    /// The running disks.
     pub fn running(&self) -> Vec<UblkDisk> {
         let table = self.table.lock();
         let disks: Vec<(Arc<Disk>, bool)> = table
@@ -203,7 +203,7 @@ impl LocalDisks {
         }
     }
 
-    /// Leaves disks to the next daemon, and takes away those that do not stay.
+    /// Leaves disks to the next daemon, or ends them, as `at_end` says.
     pub fn leave_at_end(&self, at_end: DisksAtEnd) {
         self.table.lock().is_over = true;
         for disk in self.all() {

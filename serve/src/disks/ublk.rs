@@ -1,6 +1,6 @@
-//! How the daemon makes disks of volumes: by the kernel's ublk driver.
+//! Disks of volumes by the kernel's ublk driver.
 //!
-//! A disk is a [`Gate`] before the volume. It keeps what was written and not flushed
+//! A disk has a [`Gate`] in front of its volume. The gate keeps a journal of unflushed writes
 //! (`unflushed`), so that a disk that outlives its daemon loses nothing.
 
 use super::gate::Gate;
@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Where writes are kept that are not flushed: in memory, and as long as the machine runs.
+/// The directory of the unflushed writes. It is in memory, and lasts as long as the machine runs.
 const KEPT: &str = "/run/cenote/disks";
 
 /// Bytes of a sector, in which the kernel gives sizes.
@@ -29,7 +29,7 @@ const SECTOR: u64 = 512;
 /// Makes disks by ublk.
 #[derive(Debug, Default)]
 pub struct UblkDisks {
-    /// Bytes that are kept of all disks.
+    /// Bytes of unflushed writes of all disks.
     kept: Arc<AtomicU64>,
 }
 
@@ -62,13 +62,14 @@ fn failed(error: impl std::fmt::Display) -> KernelFault {
     KernelFault::Failed(error.to_string())
 }
 
-/// Where the writes of a disk are kept: by what identifies the volume, without its name.
+/// The directory of one disk's unflushed writes. The identity of the volume names it, without the
+/// volume's name.
 fn kept_at(label: &str) -> PathBuf {
     let identity = label.split(' ').next().unwrap_or(label);
     Path::new(KEPT).join(identity.replace('/', "_"))
 }
 
-/// The size that the kernel knows of a disk.
+/// The size of a disk, as the kernel reports it.
 fn kernel_size(number: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/sys/block/ublkb{number}/size")).ok()?;
     text.trim().parse::<u64>().ok()?.checked_mul(SECTOR)
@@ -173,7 +174,7 @@ impl KernelDisks for UblkDisks {
             return Err(KernelFault::Open);
         }
         remove_left(&device).map_err(fault)?;
-        // Nobody writes it to the volume any more.
+        // The disk is gone, so its unflushed writes are not replayed any more.
         let place = Directory::open(&kept_at(&left.label));
         let kept = place.and_then(|place| Unflushed::begin(place, true, Arc::clone(&self.kept)));
         if let Ok(kept) = kept {
@@ -207,13 +208,13 @@ impl KernelDisk for UblkDisk {
     }
 
     fn leave(&self) -> Result<(), KernelFault> {
-        // Whoever drops it would wait for the requests that wait now.
+        // A drop would wait for requests, and these wait in the gate from now on.
         std::mem::forget(Arc::clone(&self.device));
         self.gate.leave().map_err(failed)
     }
 }
 
-/// What `cenote ublk status` says if there is no daemon.
+/// What `cenote ublk status` shows if no daemon runs.
 pub fn status_without_daemon() -> UblkStatus {
     let left = left_behind().into_iter().map(|(left, dataset)| UblkLeft {
         dataset,
@@ -226,7 +227,7 @@ pub fn status_without_daemon() -> UblkStatus {
     }
 }
 
-/// Removes disks that daemons left when they died, if there is no daemon.
+/// Removes disks that daemons left when they died, if no daemon runs.
 pub fn stop_without_daemon(targets: &[String], force: bool) -> Result<Response, ControlError> {
     let left = left_behind();
     for target in targets {

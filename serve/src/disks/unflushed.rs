@@ -1,27 +1,26 @@
-//! Writes that a disk of this machine has answered and not flushed, kept where they outlive us.
+//! A journal of writes that a disk has answered but not flushed, in files that outlive the daemon.
 //!
 //! *The problem.* The kernel's disk outlives its daemon, and file systems on it stay mounted. To
-//! them the disk never lost power. But a volume forgets with its daemon what was written and not
-//! flushed. The next flush would then claim that it is durable, and the file system would be
-//! damaged.
+//! them the disk never lost power. But when the daemon dies, the volume loses its unflushed writes.
+//! The next flush would report them as durable, and the file system would be damaged.
 //!
-//! *The idea.* What is written is also appended to files below `/run`. They are in memory, and end
-//! with the machine, as the disk does. A flush that succeeds makes them superfluous. Whoever takes
-//! the disk over first writes to the volume what they hold.
+//! *The solution.* Each write is also appended to files below `/run`. They are in memory, and last
+//! as long as the machine runs, like the disk. After a successful flush they are no longer needed.
+//! A daemon that takes the disk over first replays them to the volume.
 //!
 //! ```text
 //! /run/cenote/disks/IDENTITY/7.unflushed    a segment: records, one after the other
 //! | kind (8) | offset (8) | length (8) | the bytes, of a write |
 //! ```
 //!
-//! *Order.* A record is appended after its change was made and before it is answered. So of two
-//! changes of the same bytes, of which the second came after the answer to the first, the records
-//! are in that order; and a flush covers all records that were there when it began. It ends the
-//! segment, and removes it and those before when it succeeds. A record of which only a part was
-//! appended had no answer.
+//! *Order.* A record is appended after its change was made and before the change is answered. So
+//! if a change follows the answer to another change of the same bytes, their records have that
+//! order. A flush covers all records that were there when it began. It ends the segment. When it
+//! succeeds, it removes that segment and the earlier ones. A change with only part of a record was
+//! not answered.
 //!
-//! *Bounds.* Beyond [`SIZE_MAX`] of one disk, or [`ALL_MAX`] of all, the writer makes everything
-//! durable before it goes on. So does a write whose record cannot be appended.
+//! *Bounds.* Beyond [`SIZE_MAX`] of one disk, or [`ALL_MAX`] of all, a write makes everything
+//! durable before it is answered. So does a write whose record cannot be appended.
 
 use super::kept::{Place, Segment as File};
 use cenote_base::rt::{Mutex, ranks};
@@ -30,12 +29,12 @@ use std::io::{self, ErrorKind, IoSlice, Read};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bytes of one disk.
+/// The most bytes of one disk.
 const SIZE_MAX: u64 = 64 << 20;
-/// Bytes of all disks together, but for [`SIZE_MIN`] of each.
+/// The most bytes of all disks together. Beyond that each disk may still have [`SIZE_MIN`].
 const ALL_MAX: u64 = 256 << 20;
 const SIZE_MIN: u64 = 1 << 20;
-/// Bytes of one record: far more than the kernel writes at once.
+/// The most bytes of one record: far more than the kernel writes at once.
 const RECORD_MAX: u64 = 64 << 20;
 const HEADER: usize = 24;
 
@@ -71,7 +70,7 @@ struct Segment {
 struct State {
     /// The segment that is appended to, and its file.
     open: Option<(Segment, Box<dyn File>)>,
-    /// Those before it.
+    /// The segments before it.
     ended: VecDeque<Segment>,
     next: u64,
 }
@@ -95,7 +94,7 @@ fn wrong(text: String) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, text)
 }
 
-/// Reads so much, or as much as there is.
+/// Reads this many bytes, or fewer at the end of the file.
 fn read_up_to(file: &mut dyn Read, length: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.take(length).read_to_end(&mut bytes)?;
@@ -109,7 +108,7 @@ fn each_change<E: From<io::Error>>(
 ) -> Result<(), E> {
     loop {
         let header = read_up_to(&mut *file, HEADER as u64)?;
-        // What is cut off had no answer.
+        // A change with only part of a record was not answered.
         let Ok(header) = <[u8; HEADER]>::try_from(header.as_slice()) else {
             return Ok(());
         };
@@ -138,8 +137,8 @@ fn each_change<E: From<io::Error>>(
 }
 
 impl Unflushed {
-    /// Keeps the changes of a disk in a place of its own. What is there of another disk is removed,
-    /// unless it is to be [replayed](Self::replay).
+    /// Begins the journal of a disk. With `is_fresh` it removes the segments that are there, else
+    /// it keeps them for [`Self::replay`].
     ///
     /// # Errors
     /// The system's.
@@ -168,7 +167,7 @@ impl Unflushed {
     /// Calls `each` with the changes that an earlier process kept, oldest first.
     ///
     /// # Errors
-    /// Those of `each`; what is there cannot be read.
+    /// Those of `each`, or a segment cannot be read.
     pub fn replay<E: From<io::Error>>(
         &self,
         mut each: impl FnMut(Change<'_>) -> Result<(), E>,
@@ -188,11 +187,11 @@ impl Unflushed {
         Ok(count)
     }
 
-    /// Notes a change that was made.
+    /// Appends a record of a change that was made.
     ///
     /// # Errors
-    /// It cannot be kept, or too much is kept: everything has to be made durable before the change
-    /// is answered.
+    /// The record cannot be appended, or the journal is full. The caller must make everything
+    /// durable before it answers the change.
     pub fn note(&self, change: Change<'_>) -> io::Result<()> {
         let header = change.header();
         let bytes = match change {
@@ -206,7 +205,7 @@ impl Unflushed {
         if length > RECORD_MAX || mine > SIZE_MAX || all > ALL_MAX && mine > SIZE_MIN {
             return Err(ErrorKind::StorageFull.into());
         }
-        // A segment that was deleted does not outlive us: everything is made durable instead.
+        // A deleted segment does not outlive this process: the caller makes everything durable.
         let open = state.open.as_ref().map(|(_, file)| file.is_there());
         if open.transpose()? == Some(false) {
             let (ended, _) = state.open.take().expect("it is open");
@@ -231,7 +230,7 @@ impl Unflushed {
                     IoSlice::advance_slices(&mut slices, count);
                 }
                 failed => {
-                    // The next record begins where this one was to be.
+                    // The next record must begin where this one began.
                     if file.cut(segment.size).is_err() {
                         let (ended, _) = state.open.take().expect("it is open");
                         state.ended.push_back(ended);
@@ -245,7 +244,7 @@ impl Unflushed {
         Ok(())
     }
 
-    /// A flush begins; gives what [`Self::discard`] takes when it succeeded.
+    /// A flush begins. Its caller passes the result to [`Self::discard`] when it has succeeded.
     pub fn seal(&self) -> u64 {
         let mut state = self.state.lock();
         if let Some((segment, _)) = state.open.take() {
@@ -254,7 +253,7 @@ impl Unflushed {
         state.next
     }
 
-    /// What was there when the flush began is durable.
+    /// Removes the records of changes that the flush made durable.
     pub fn discard(&self, sealed: u64) {
         let mut state = self.state.lock();
         while let Some(segment) = state.ended.pop_front_if(|first| first.number < sealed) {
@@ -266,7 +265,7 @@ impl Unflushed {
         }
     }
 
-    /// Everything is durable, and no change comes any more.
+    /// Removes the journal: no record is needed, and no more changes come.
     pub fn end(&self) {
         let sealed = self.seal();
         self.discard(sealed);
@@ -303,8 +302,8 @@ mod tests {
         Change::Write { offset, bytes }
     }
 
-    /// A disk that was taken over had lost what was answered and not flushed, below a file system
-    /// that was mounted all the time.
+    /// Regression: a disk that was taken over had lost answered, unflushed writes, although its
+    /// file system stayed mounted.
     #[test]
     fn what_was_not_flushed_outlives_the_process_in_order() {
         let directory = tempfile::tempdir().expect("a directory");
@@ -319,14 +318,14 @@ mod tests {
             length: 8192,
         };
         unflushed.note(trim).expect("kept");
-        // A flush that fails keeps what it began with.
+        // A failed flush keeps the records.
         unflushed.seal();
         unflushed.note(write(0, &[4])).expect("kept");
         drop(unflushed);
         let expected = ["512 [3]", "Trim { offset: 4096, length: 8192 }", "0 [4]"];
         let next = begin(&place, false);
         assert_eq!(kept(&next), expected);
-        // And once more, if the process dies before it is flushed.
+        // The same if the process dies again before a flush.
         drop(next);
         let next = begin(&place, false);
         next.note(write(1, &[5])).expect("kept");
@@ -348,7 +347,7 @@ mod tests {
         fs::remove_file(directory.path().join("0.unflushed")).expect("removed");
         assert!(
             unflushed.note(write(8, &[2])).is_err(),
-            "it is to be made durable"
+            "it must be made durable"
         );
         let sealed = unflushed.seal();
         unflushed.discard(sealed);

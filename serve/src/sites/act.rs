@@ -24,7 +24,7 @@ pub(crate) fn act_on_sites(context: &Context, act: HttpAct) -> Result<Response, 
         }),
         HttpAct::Stop { targets, grace } => stop(context, &targets, Duration::from_secs(grace)),
         HttpAct::Reload => {
-            // One that cannot is in no other's way.
+            // A failure of one server does not keep the others from reloading.
             let reloaded = context.sites.running().into_iter();
             let reloaded: Vec<_> = reloaded.map(|one| one.server.reload()).collect();
             reloaded.into_iter().collect::<Result<Vec<()>, _>>()?;
@@ -48,11 +48,11 @@ fn start(
     })
 }
 
-/// What is to be withdrawn.
+/// A server to end, a site to remove, or downloads to end.
 enum Withdrawn {
     Server(Running),
     Site(Running, Arc<Site>),
-    /// Downloads of a snapshot that is not shown any more.
+    /// Downloads of a snapshot that no site shows any more.
     Old(String),
 }
 
@@ -98,7 +98,7 @@ fn withdrawn(
 fn stop(context: &Context, targets: &[String], grace: Duration) -> Result<Response, ControlError> {
     let servers = context.sites.running();
     let mut gone = Vec::new();
-    // All of it or nothing.
+    // All or nothing.
     for target in targets {
         gone.extend(withdrawn(context, &servers, target)?);
     }
@@ -126,7 +126,7 @@ fn stop(context: &Context, targets: &[String], grace: Duration) -> Result<Respon
     Ok(Response::Done)
 }
 
-/// Ends downloads of what is not shown any more, after so long.
+/// Ends downloads of a dataset that no site shows any more, after the grace time.
 fn end_old(context: &Context, name: &str, grace: Duration) {
     for imported in context.registry.all() {
         if let Some(id) = imported.retired_tree(name) {
@@ -135,7 +135,7 @@ fn end_old(context: &Context, name: &str, grace: Duration) {
     }
 }
 
-/// Ends a server that was taken out: it listens no longer, and downloads may take so long.
+/// Ends a server that was removed from the table. Downloads may take the grace time.
 pub(crate) fn end(taken: &Running, grace: Duration) {
     taken.server.stop(grace);
     for site in taken.offer.commanded() {

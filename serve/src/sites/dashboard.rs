@@ -4,7 +4,7 @@ use cenote_control::model::{ControlError, DashboardAct};
 
 /// The dashboard, which the program serves beside the engine.
 pub trait Dashboard: Send + Sync {
-    /// Serves it on a port, or no longer; returns where it is served then.
+    /// Starts or ends it on a port; returns the addresses at which it is served afterwards.
     ///
     /// # Errors
     /// It cannot listen there, or listens on another port.

@@ -1,4 +1,4 @@
-//! Sites keep up with what becomes of datasets.
+//! Keeps sites up to date with their datasets.
 
 use super::act::end;
 use crate::context::Context;
@@ -7,12 +7,12 @@ use cenote_control::record::RecordedSite;
 use cenote_engine::Imported;
 use std::time::Duration;
 
-/// How long downloads may take of a server that has nothing to serve any more.
+/// How long downloads may take after their server has nothing left to serve.
 const GRACE: Duration = Duration::from_secs(1);
 
 impl Context {
-    /// Has sites show what they are to show now: after each change, and now and then for what
-    /// happens without a request. Lets go of what no site shows and no client reads any more.
+    /// Updates what sites show. The engine calls this after each change, and once a second for
+    /// changes without a request. Closes trees that no site shows and no client reads any more.
     pub fn follow_sites(&self) {
         let running = self.sites.running();
         for one in &running {

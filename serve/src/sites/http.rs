@@ -1,8 +1,8 @@
-//! How the daemon serves files of datasets: over HTTP.
+//! One HTTP server, and its options.
 //!
-//! `tree` shows a site to the server. Blocks go to the socket as they lie in the
-//! cache. `page` is the page on which mirrors say how old they are. What is here reads the
-//! files that options name: certificates, style sheets, the access log.
+//! The server gets files from its `Offer`, and sends blocks of the cache without copying them.
+//! `page` answers the requests for pages that are not files. This module reads the files that
+//! options name: certificates and style sheets. It also opens the access log.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ fn bad(option: &str, reason: impl ToString) -> ControlError {
     .into()
 }
 
-/// An address with TLS if there is a certificate: unix sockets are without.
+/// An address, with TLS if there is a certificate. Unix sockets have no TLS.
 fn address_of(text: &str, has_tls: bool) -> Result<Address, ControlError> {
     let parsed = Address::parse(text).map_err(|error| bad("--listen", error))?;
     Ok(match parsed {
@@ -94,7 +94,7 @@ fn tls_files(wanted: &HttpOptions) -> Option<TlsFiles> {
     })
 }
 
-/// What a server says, about the option that it is about.
+/// The refusal for an error of a server. It names the option that caused the error.
 fn refusal(error: &ServerError, wanted: &HttpOptions) -> ControlError {
     let (address, reason) = match error {
         ServerError::Options(error) => {
@@ -121,7 +121,7 @@ fn refusal(error: &ServerError, wanted: &HttpOptions) -> ControlError {
 
 fn is_agent(pattern: &str, wanted: &HttpOptions) -> bool {
     let mut agents = wanted.blocked_agents.iter();
-    // The server adds stars on both sides, and writes all in small letters.
+    // The server adds stars on both sides, and converts the text to lower case.
     agents.any(|agent| {
         pattern
             .trim_matches('*')
@@ -160,7 +160,7 @@ impl SiteServer {
     /// Serves an offer; it listens when this returns.
     ///
     /// # Errors
-    /// It cannot listen there, or an option is no good.
+    /// It cannot listen there, or an option is invalid.
     pub fn start(options: &HttpOptions, offer: &Arc<Offer>) -> Result<Self, ControlError> {
         let addresses = options.listen.iter();
         let addresses = addresses.map(|text| address_of(text, options.tls.is_some()));
@@ -185,7 +185,7 @@ impl SiteServer {
         let server = server.map_err(|error| refusal(&error, options))?;
         let addresses = server.addresses().into_iter().map(|address| {
             let text = address.to_string();
-            // What is encrypted is said once.
+            // The status has a field of its own for encryption.
             text.strip_prefix("tls:")
                 .map_or_else(|| text.clone(), str::to_owned)
         });
@@ -206,7 +206,7 @@ impl SiteServer {
         &self.addresses
     }
 
-    /// What it did.
+    /// Its figures since the start, and its busiest clients.
     pub fn figures(&self) -> HttpFigures {
         let Some(status) = self.with(Server::status) else {
             return HttpFigures::default();
@@ -228,10 +228,10 @@ impl SiteServer {
         }
     }
 
-    /// Reads certificates and style sheets again, and begins the access log anew.
+    /// Reads certificates and style sheets again, and reopens the access log.
     ///
     /// # Errors
-    /// What cannot be read; then all goes on as before.
+    /// A file cannot be read. The server then keeps its old options.
     pub fn reload(&self) -> Result<(), ControlError> {
         let options = server_options(&self.options)?;
         let reloaded = self.with(|server| server.reload(options, tls_files(&self.options)));
@@ -239,7 +239,7 @@ impl SiteServer {
         reloaded.map_err(|error| refusal(&error, &self.options))
     }
 
-    /// Listens no longer; what is being sent may take so long.
+    /// Stops listening. Downloads under way may take the grace time.
     pub fn stop(&self, grace: Duration) {
         let server = self.server.lock().take();
         if let Some(server) = server {

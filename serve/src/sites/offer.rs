@@ -1,7 +1,7 @@
 //! The sites of a server: which of them answers a request.
 //!
-//! A site that names the client's host comes before one for any host, and the longer path before
-//! the shorter. A site with the file systems below it has one more site for each of them.
+//! A site that names the client's host comes before one for any host, and a longer path before a
+//! shorter one. A recursive site adds a site for each file system below its own.
 
 use super::report::{STATUS_PAGE, SiteReport};
 use super::site::{Site, components};
@@ -14,14 +14,14 @@ use cenote_http::Sites;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// File systems below one that is served with them.
+/// The most file systems that a recursive site adds.
 const BELOW_MAX: usize = 4096;
 
 #[derive(Debug, Default)]
 struct Lists {
-    /// Those that commands named.
+    /// The sites that commands named.
     commanded: Vec<Arc<Site>>,
-    /// Those and the ones below them, the best match for a request first.
+    /// These and the sites below them, the best match for a request first.
     all: Arc<Vec<Arc<Site>>>,
 }
 
@@ -29,7 +29,7 @@ struct Lists {
 #[derive(Debug)]
 pub(crate) struct Offer {
     registry: Arc<Registry>,
-    /// What the lists were made of; nothing changes on disk without a transaction group.
+    /// The pools and sites of the last update; see `moment`.
     seen: Mutex<Vec<(u64, u64, bool)>, ranks::SiteFollows>,
     lists: RwLock<Lists, ranks::SiteLists>,
 }
@@ -54,7 +54,7 @@ impl Offer {
         })
     }
 
-    /// What commands named.
+    /// The sites that commands named.
     pub fn commanded(&self) -> Vec<Arc<Site>> {
         self.lists.read().commanded.clone()
     }
@@ -63,7 +63,7 @@ impl Offer {
         Arc::clone(&self.lists.read().all)
     }
 
-    /// Serves these, too, once it follows.
+    /// Adds sites, which are served after the next [`Self::follow`].
     pub fn add(&self, new: &[Arc<Site>]) {
         let mut lists = self.lists.write();
         for site in new {
@@ -73,7 +73,7 @@ impl Offer {
         }
     }
 
-    /// Serves this no longer.
+    /// Removes a site.
     pub fn remove(&self, gone: &Arc<Site>) {
         let mut lists = self.lists.write();
         lists.commanded.retain(|site| !Arc::ptr_eq(site, gone));
@@ -81,7 +81,8 @@ impl Offer {
         self.follow();
     }
 
-    /// What pools and sites there are, and how far the pools are.
+    /// The pools with their transaction groups, and the sites. Nothing changes on disk without a
+    /// new transaction group, so while these are equal, there is nothing to update.
     fn moment(&self) -> Vec<(u64, u64, bool)> {
         let pools = self.registry.all();
         let pools = pools.iter().map(|imported| {
@@ -95,9 +96,9 @@ impl Offer {
         pools.chain(sites).collect()
     }
 
-    /// Keeps up with what became of datasets; what is gone is served no longer.
+    /// Updates the sites after changes of datasets, and removes those whose dataset is gone.
     pub fn follow(&self) {
-        // One at a time: what was found out first would be noted last.
+        // One thread at a time, so that no older result replaces a newer one.
         let mut seen = self.seen.lock();
         let now = self.moment();
         if *seen == now {
@@ -112,13 +113,13 @@ impl Offer {
             all.extend(self.below(site, &known));
         }
         for site in &all {
-            // One below that is gone meanwhile is left out the next time.
+            // If its dataset is gone by now, the next update leaves it out.
             site.follow();
         }
         let is_there =
             |sites: &[Arc<Site>], one: &Arc<Site>| sites.iter().any(|site| Arc::ptr_eq(site, one));
         let mut lists = self.lists.write();
-        // One that came meanwhile stays.
+        // Keep sites that were added meanwhile.
         lists
             .commanded
             .retain(|site| is_there(&left, site) || !is_there(&known, site));
@@ -129,7 +130,7 @@ impl Offer {
         let now = Arc::clone(&lists.all);
         drop(lists);
         if !now.iter().all(|site| site.is_settled()) {
-            // It is tried again the next time.
+            // Try again at the next call.
             seen.clear();
         }
         for gone in before.iter().filter(|site| !is_there(&now, site)) {
@@ -137,7 +138,7 @@ impl Offer {
         }
     }
 
-    /// The sites of the file systems below that of another; those that are known already are kept.
+    /// The sites of the file systems below that of another site. Existing ones are reused.
     fn below(&self, above: &Arc<Site>, known: &[Arc<Site>]) -> Vec<Arc<Site>> {
         let Some((imported, top)) = above.find_dataset() else {
             return Vec::new();
@@ -148,7 +149,7 @@ impl Offer {
             .after_delimiter()
             .map(|short| short.as_bytes().to_vec());
         let mut sites = Vec::new();
-        // What is above is met before what is below.
+        // The walk finds parents before their children.
         let mut met = HashMap::from([(above.path.clone(), Arc::clone(above))]);
         walk_heads(imported.dsl(), |head| {
             let is_below = head.name() != &top_name && is_within(head.name(), &top_name);
@@ -159,7 +160,7 @@ impl Offer {
                 (false, _) => None,
                 (true, Some(short)) => match head.snapshot(short) {
                     Ok(Some(snapshot)) => Some(snapshot),
-                    // It had none of that name.
+                    // It has no snapshot with that name.
                     Ok(None) | Err(_) => return,
                 },
                 (true, None) => return,

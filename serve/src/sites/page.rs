@@ -1,13 +1,13 @@
 //! `/status.json`: how old each site is, in the form of tunasync.
 //!
-//! Mirrors' start pages and monitors read this form: an array of jobs. What a job of tunasync knows
-//! about a run of rsync, a site knows about a snapshot: it was made when a run had ended well. So
-//! `status` is `success` where a state is shown and `failed` where none can be, and the times of
-//! the last update, start and end are all that of the snapshot. A head has no such time: it is
-//! `syncing`. `size` is what the state refers to, `upstream` the property `cenote:upstream`. When
-//! the next run is nobody told us: `next_schedule` is tunasync's zero.
+//! Mirrors' start pages and monitors read this form: an array of jobs. A job of tunasync describes
+//! a run of rsync. A site describes a snapshot instead, which was made after a successful run. So
+//! `status` is `success` if a snapshot is shown and `failed` if none can be. The times of the last
+//! update, start and end are all that of the snapshot. A head has no such time: its status is
+//! `syncing`. `size` is the referenced space, `upstream` the property `cenote:upstream`. The time
+//! of the next run is not known, so `next_schedule` is tunasync's zero.
 //!
-//! Where no site is at `/`, a list of those below it answers there.
+//! If there is no site at `/`, that path answers with a list of the sites.
 
 use std::sync::Arc;
 
@@ -20,13 +20,13 @@ use serde_json::{Value, json};
 
 use cenote_advisor::numbers::nicebytes;
 
-/// tunasync's time before all others.
+/// tunasync's zero, which stands for an unknown time.
 const NEVER: &str = "0001-01-01 00:00:00 +0000";
 const NEVER_SECONDS: i64 = -62_135_596_800;
 
 const NOT_FOUND: Bytes = Bytes::from_static(b"not found\n");
 
-/// Text as it stands in a page.
+/// Text, escaped for HTML.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {

@@ -3,7 +3,8 @@
 /// Whether a name matches. Each `*` is tried again at most once for each character.
 pub(crate) fn matches(pattern: &str, name: &[u8]) -> bool {
     let (pattern, mut at, mut place) = (pattern.as_bytes(), 0, 0);
-    // Where to go on if what follows the last `*` does not match: the `*` takes one more.
+    // The last `*`, and the end of the text that it has matched. If the rest of the pattern does
+    // not match, the `*` takes one more character.
     let mut star: Option<(usize, usize)> = None;
     while place < name.len() {
         match pattern.get(at) {

@@ -1,17 +1,17 @@
-//! What a site tells of itself.
+//! What a site reports about itself.
 
 use cenote_control::model::HttpSiteStatus;
 
-/// The path of the page that has all of them, without its slash.
+/// The path of the page with all reports, without its slash.
 pub(crate) const STATUS_PAGE: &[u8] = b"status.json";
 
-/// A site for the page on which mirrors say how old they are.
+/// A site's report for the status page.
 #[derive(Clone, Debug)]
 pub(crate) struct SiteReport {
     /// What it shows.
     pub status: HttpSiteStatus,
-    /// Bytes that the state refers to.
+    /// Referenced bytes of the head or snapshot that it shows.
     pub bytes: u64,
-    /// Where it comes from: the property `cenote:upstream`.
+    /// The source of the files: the property `cenote:upstream`.
     pub upstream: String,
 }

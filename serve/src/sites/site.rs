@@ -1,4 +1,4 @@
-//! One site: a file system at a host and path, in one of its states.
+//! One site: a file system at a host and path, either its head or one of its snapshots.
 
 use super::pattern::matches;
 use super::report::SiteReport;
@@ -38,10 +38,10 @@ pub(crate) struct Site {
     import: u64,
     /// The dataset or snapshot that was named.
     pub(crate) id: ObjectId,
-    /// When that was made: its number may be another dataset's later.
+    /// When that was created. Its object number may be reused for another dataset later.
     created: Txg,
     name: Arc<str>,
-    /// The next one above it, if it is served because that is served with those below.
+    /// The next site above it, if it is part of a recursive site.
     above: Option<Arc<Site>>,
     shown: RwLock<Shown, ranks::SiteStates>,
     counts: Arc<Counts>,
@@ -55,7 +55,7 @@ impl fmt::Debug for Site {
     }
 }
 
-/// Refuses what has no files, or none that are whole.
+/// Refuses a dataset without files, without its key, or with incomplete contents.
 pub(crate) fn check(dataset: &Dataset) -> Result<(), ControlError> {
     let name = || dataset.name().as_str().to_owned();
     let status = dataset.dsl().key_status(dataset.directory());
@@ -74,7 +74,7 @@ pub(crate) fn check(dataset: &Dataset) -> Result<(), ControlError> {
     }
 }
 
-/// Whether a dataset cannot be read because it is not there any more.
+/// Whether an error means that the dataset no longer exists.
 fn is_gone(error: &DslError) -> bool {
     matches!(
         error,
@@ -143,8 +143,8 @@ impl Site {
         own.is_some_and(|own| Arc::ptr_eq(own, above))
     }
 
-    /// Refuses if others may not enter a directory on the way to it in the file systems above, as
-    /// they could not where all of them are mounted. One that shows nothing says nothing.
+    /// Refuses if others may not enter a directory on the way to it in the file systems above. They
+    /// could not enter it through mounts either. A site above that shows nothing refuses nothing.
     fn check_way(&self) -> Result<(), TreeError> {
         let Some(above) = &self.above else {
             return Ok(());
@@ -156,7 +156,7 @@ impl Site {
         }
     }
 
-    /// As [`Self::check_way`], if memory can tell.
+    /// The same from the cache; `None` if it has no valid answer.
     fn check_way_at_hand(&self) -> Option<Result<(), TreeError>> {
         let above = match &self.above {
             Some(above) if above.shown.read().problem.is_none() => above,
@@ -212,7 +212,7 @@ impl Site {
         dataset.phys().creation_txg == self.created
     }
 
-    /// The state that it is to show now: the dataset, or the newest of its snapshots that match.
+    /// What it should show now: the dataset, or the newest of its snapshots that match.
     fn wanted(&self, named: Dataset) -> Result<Option<Dataset>, ControlError> {
         let HttpState::Latest { pattern } = &self.asked.state else {
             return Ok(Some(named));
@@ -227,12 +227,12 @@ impl Site {
             .transpose()
     }
 
-    /// Takes note of what has become of its dataset. False if that is gone.
+    /// Updates what it shows after changes of its dataset. Returns false if the dataset is gone.
     pub(crate) fn follow(&self) -> bool {
         let Some(imported) = self.pool() else {
             return false;
         };
-        // Nothing changes in a pool that waits for its devices, and nobody is to wait with it.
+        // Nothing changes in a suspended pool, and reading from it would block.
         if imported.pool.suspended().is_some() {
             return true;
         }
@@ -253,7 +253,7 @@ impl Site {
                 (Some(state.id()), Some(name), None)
             }
             Ok(None) => (None, None, Some("no snapshot matches".to_owned())),
-            // What is shown stays until another one is known.
+            // The old state stays until the new one is known.
             Err(error) => {
                 log::warn!(
                     "{}: its snapshots cannot be read: {error}",
@@ -284,7 +284,7 @@ impl Site {
         shown.id.is_some() || shown.problem.is_some()
     }
 
-    /// Shows nothing any more.
+    /// Stops showing its dataset.
     pub(crate) fn end(&self) {
         let tree = std::mem::take(&mut self.shown.write().tree);
         if let Some(imported) = self.pool() {
@@ -298,14 +298,14 @@ impl Site {
         format!("{host}{}", self.asked.path)
     }
 
-    /// The tree that it shows, if that is open.
+    /// The tree that it shows, if it is open.
     fn tree_at_hand(&self) -> Option<Arc<FileTree>> {
         self.shown.read().tree.upgrade()
     }
 
-    /// The tree that it shows.
+    /// The tree that it shows. Opens it if needed.
     fn tree(&self) -> Result<Arc<FileTree>, TreeError> {
-        // A tree may be taken away again as soon as it is open.
+        // The engine may close a tree again as soon as it is open.
         for _ in 0..3 {
             if let Some(tree) = self.tree_at_hand() {
                 return Ok(tree);
@@ -331,7 +331,7 @@ impl Site {
             .map_err(|error| unavailable(&error));
         let opened = opened?.ok_or(TreeError::Unavailable("it is being changed".to_owned()))?;
         let mut shown = self.shown.write();
-        // Another request may have been quicker, or another state be wanted by now.
+        // Another request may have been quicker, or the site may show another snapshot by now.
         let is_wanted = shown.id == Some(id) && shown.tree.strong_count() == 0;
         if is_wanted {
             shown.tree = opened;
@@ -342,13 +342,14 @@ impl Site {
         Ok(())
     }
 
-    /// What is shown, for logs.
+    /// The name of the head or snapshot that it shows, for logs.
     pub(crate) fn name(&self) -> Arc<str> {
         let shown = self.shown.read();
         shown.name.clone().unwrap_or_else(|| Arc::clone(&self.name))
     }
 
-    /// Where a dataset comes from, as its property says. What a stream says is not told on.
+    /// The source of a dataset, from its property. A value from a stream is left out unless it was
+    /// approved.
     fn upstream(&self, imported: &Imported, dataset: &Dataset) -> String {
         let pool = self.registry.approved_in(imported);
         pool.value(dataset, UPSTREAM)
@@ -357,7 +358,7 @@ impl Site {
             .unwrap_or_default()
     }
 
-    /// What it shows, and how much.
+    /// A report of what it shows.
     pub(crate) fn report(&self) -> SiteReport {
         let mut site = self.asked.clone();
         let named = self.find_dataset();

@@ -8,20 +8,20 @@ use cenote_control::model::{ControlError, HttpOptions, HttpRefusal, HttpServer};
 use cenote_engine::Registry;
 use std::sync::Arc;
 
-/// Where a server listens by itself.
+/// The default address of a server.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
 
 /// A server that runs.
 #[derive(Clone)]
 pub(crate) struct Running {
-    /// How it was asked for.
+    /// The options of the command that started it.
     pub options: HttpOptions,
     pub offer: Arc<Offer>,
     pub server: Arc<SiteServer>,
 }
 
 impl Running {
-    /// What clients of the daemon are told of it.
+    /// Its status, for clients of the daemon.
     pub fn status(&self) -> HttpServer {
         let sites = self.offer.status().into_iter();
         HttpServer {
@@ -32,7 +32,7 @@ impl Running {
         }
     }
 
-    /// Whether it was asked for with the same options.
+    /// Whether it has these options, and listens on all of these addresses.
     fn is_same(&self, options: &HttpOptions) -> bool {
         let without = |options: &HttpOptions| HttpOptions {
             listen: Vec::new(),
@@ -58,7 +58,7 @@ impl Listening for Running {
     }
 }
 
-/// Has the server that listens there serve these, too; one is started if there is none.
+/// Adds these sites to the server at the wanted address, or starts one there.
 ///
 /// # Errors
 /// It cannot listen there, one with other options does, or another site has the same place.
@@ -90,7 +90,7 @@ pub(crate) fn serve_sites(
         refuse_same_places(&[], &new)?;
         let offer = Offer::new(registry);
         offer.add(&new);
-        // It has something to show from its first client on.
+        // So that the first client already finds the sites.
         offer.follow();
         let server = SiteServer::start(&options, &offer)?;
         Ok(Running {
@@ -100,7 +100,7 @@ pub(crate) fn serve_sites(
         })
     };
     let running = servers.join_or_start(&options.listen, is_meant, join, start)?;
-    // Without the lock: it reads datasets.
+    // Without the lock, because this reads datasets.
     running.offer.follow();
     Ok(running)
 }

@@ -1,6 +1,7 @@
-//! Values that make a machine do something, in pools that more than one machine has had.
+//! Values that make a machine do something, in pools that more than one machine has imported.
 //!
-//! Volumes of a pool from elsewhere were served, writable, as soon as it was imported.
+//! Regression: volumes of a pool from another machine were served, writable, as soon as the pool
+//! was imported.
 
 use super::local_disks::Machine;
 use super::pools::ask;
@@ -105,7 +106,7 @@ fn values_of_a_pool_from_elsewhere_wait_for_a_yes_that_stays() {
     assert_eq!(one.names(), ["heads/one/new", VOLUME]);
 }
 
-/// Beside what serves volumes there is what hides them, and what shows their snapshots.
+/// Other properties hide volumes, or show their snapshots.
 #[test]
 fn what_hides_less_waits_and_what_hides_more_does_not() {
     let one = Machine::new();
@@ -213,7 +214,7 @@ fn a_pool_from_elsewhere_does_not_end_the_daemon() {
     assert!(panics(&two) && waiting(&two).is_empty());
 }
 
-/// A record that cannot be read is no yes, nor the record of a machine that had none.
+/// A record that cannot be read approves nothing, and neither does a missing one.
 #[test]
 fn without_its_record_a_machine_approves_nothing() {
     let mut one = Machine::new();

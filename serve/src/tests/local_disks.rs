@@ -1,4 +1,4 @@
-//! Volumes as disks of this machine, over a kernel that keeps its disks when engines go.
+//! Volumes as disks of this machine, with a kernel that keeps its disks when engines end.
 
 use super::pools::{ask, pool_of};
 use crate::disks::seam::{DiskSetup, KernelDisk, KernelDisks, KernelFault, LeftDisk};
@@ -24,7 +24,7 @@ use std::sync::{Arc, OnceLock};
 #[derive(Default)]
 struct Entry {
     label: String,
-    /// Which daemon's it is; not set after that died.
+    /// The daemon's volume; not set after the daemon died.
     served: Option<ServedVolume>,
     is_open: bool,
     size: u64,
@@ -595,8 +595,8 @@ fn without_a_driver_pools_are_imported_and_the_reason_is_said() {
     assert_eq!(machine.names(), ["heads/vol"]);
 }
 
-/// A disk that was taken over counted as requested by a command, and stayed when the property was
-/// switched off.
+/// Regression: a disk that was taken over counted as requested by a command, and stayed when the
+/// property was switched off.
 #[test]
 fn a_disk_that_was_taken_over_goes_with_its_property() {
     let mut machine = Machine::new();
@@ -636,7 +636,7 @@ fn the_next_daemon_takes_disks_over() {
     machine.restart(DisksAtEnd::OpenStay);
     let left = machine.status().left;
     assert_eq!((left.len(), left[0].dataset.as_str()), (1, "heads/cmd"));
-    // Its volume is destroyed, and another one gets the name: it is not that one's disk.
+    // Its volume is destroyed, and another one gets the name: the disk does not belong to that one.
     machine.import();
     machine.restart(DisksAtEnd::OpenStay);
     machine

@@ -1,4 +1,4 @@
-//! What is published of pools, asked as a client asks it.
+//! What a daemon publishes of pools, tested through clients' requests.
 
 mod approvals;
 mod local_disks;

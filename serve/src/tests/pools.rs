@@ -40,7 +40,7 @@ pub(super) fn ask(
     Ok((response, reply.0))
 }
 
-/// What is asked of an engine that can mount nothing: mounts fail, and all else is done.
+/// Makes a change. This engine cannot mount: mounts fail, and everything else succeeds.
 pub(super) fn change(engine: &Engine, change: Change) {
     let command = "a test".to_owned();
     let done = ask(engine, Request::Change { change, command });

@@ -167,7 +167,7 @@ fn one_tag_never_stands_for_two_contents() {
     assert_eq!(tags[0], tags[1]);
 }
 
-/// Names are remembered, and never longer than they are true.
+/// Answers are cached, but not after they become wrong.
 #[test]
 fn what_is_remembered_of_a_head_is_what_it_has() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -191,7 +191,7 @@ fn what_is_remembered_of_a_head_is_what_it_has() {
     );
     let two = make(&files, a, b"two", FileKind::Regular, 0o644);
     write(&files, two, 0, b"two");
-    assert!(at_hand("a/two").is_none(), "somebody has to look");
+    assert!(at_hand("a/two").is_none(), "the cached absence is outdated");
     assert!(file(&site, "a/two").is_ok());
     files.unlink(a, b"one").expect("removed");
     assert!(at_hand("a/one").is_none());
@@ -206,7 +206,7 @@ fn what_is_remembered_of_a_head_is_what_it_has() {
     assert_eq!(file(&site, "a/two").err(), Some(TreeError::Forbidden));
     assert!(
         two.read(0, 10, Purpose::Keep).is_ok(),
-        "who has it reads on"
+        "a file that is open stays readable"
     );
     files.unlink(a, b"two").expect("removed");
     assert_eq!(
@@ -215,9 +215,9 @@ fn what_is_remembered_of_a_head_is_what_it_has() {
     );
 }
 
-/// A download of a head that was written to meanwhile was sent to its end, with bytes of both
-/// versions under the tag of the first: a client kept a file that never was. What a file gets
-/// behind its old end changes no download.
+/// Regression: when a head was written to during a download, the client got bytes of both versions
+/// under the tag of the first, so it kept a file that never existed. Bytes that are appended to a
+/// file do not affect a download.
 #[test]
 fn a_download_is_of_one_version_or_ends() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -250,7 +250,7 @@ fn a_download_is_of_one_version_or_ends() {
 
 type Act = fn(&FileSystem, ObjectId);
 
-/// What happens to a file that is being downloaded, and whether the download goes on.
+/// Changes of a file that is being downloaded, and whether the download continues.
 const ACTS: [(&str, Act, bool); 9] = [
     ("nothing", |_, _| (), true),
     (
@@ -301,8 +301,8 @@ const ACTS: [(&str, Act, bool); 9] = [
     ),
 ];
 
-/// A client that receives slowly, or not at all, must not hold a dataset for ever; and one that
-/// downloads must not lose what it began without a word.
+/// A client that receives slowly, or not at all, must not hold a dataset for ever. But a destroy
+/// without force must not end a download.
 #[test]
 fn files_that_are_read_keep_their_snapshot() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -324,15 +324,15 @@ fn files_that_are_read_keep_their_snapshot() {
     let busy = destroy(&engine, "first").expect_err("it is read");
     assert!(busy.contains("heads/one@first"), "{busy}");
     assert_eq!(read(&first), b"first", "and read on");
-    // Under the name that it has by now: the one before is nobody's.
+    // Under its new name: the old name no longer exists.
     rename(&engine, "first", "old");
     let busy = destroy(&engine, "old").expect_err("it is read");
     assert!(busy.contains("heads/one@old"), "{busy}");
     assert_eq!(imported.retired_tree("heads/one@first"), None);
     assert!(imported.retired_tree("heads/one@old").is_some());
     drop(first);
-    destroy(&engine, "old").expect("nobody reads it");
-    // By force it ends, for who reads it, too.
+    destroy(&engine, "old").expect("no client reads it");
+    // By force it ends, even for a client that reads it.
     let second = file(&site, "file").expect("there");
     let held = imported.hold_trees(true, |_| true).expect("by force");
     assert!(matches!(
@@ -342,8 +342,8 @@ fn files_that_are_read_keep_their_snapshot() {
     assert!(second.read_cached(0, 5).is_empty());
     drop(held);
     assert_eq!(read(&file(&site, "file").expect("again")), b"other");
-    // The newest goes: then it is none.
-    destroy(&engine, "second").expect("nobody reads it");
+    // Without its newest snapshot the site shows none.
+    destroy(&engine, "second").expect("no client reads it");
     offer.follow();
     assert!(matches!(
         file(&site, "file"),
@@ -351,8 +351,8 @@ fn files_that_are_read_keep_their_snapshot() {
     ));
 }
 
-/// With `-r`, files below a directory that others may not enter were served where another file
-/// system began below it. A mount would not let them through.
+/// Regression: with `-r`, a file system below a directory that others may not enter was served.
+/// Through a mount, others could not reach it.
 #[test]
 fn a_file_system_below_a_closed_directory_is_closed() {
     let directory = tempfile::tempdir().expect("a directory");
@@ -394,7 +394,7 @@ fn a_file_system_below_a_closed_directory_is_closed() {
             ..SetAttributes::default()
         };
         above.set_attributes(above.root(), &set).expect("set");
-        assert!(at_hand().is_none(), "somebody has to look");
+        assert!(at_hand().is_none(), "the cached answer is outdated");
         assert_eq!(file(&site, "file").is_ok(), is_open);
         let listed = site.list(&[], &mut |_| true);
         assert_eq!(listed.is_ok(), is_open);

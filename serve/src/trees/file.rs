@@ -10,14 +10,14 @@ use cenote_vdev::Patience;
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
-/// Larger files are read by threads that may wait, also where memory has them: that is where
-/// readers that go forward are noticed, so that their next blocks are read ahead.
+/// Larger files are read by threads that may wait, even if memory has their blocks. Those threads
+/// detect sequential reads and read ahead.
 const AT_HAND_SIZE_MAX: u64 = 4 << 20;
 
-/// An open file. It keeps nothing from going away.
+/// An open file. It does not keep its tree open.
 ///
-/// *Invariant: all that is read of it is of one version*, the one that its tag stands for. A file
-/// of a head that changes before its end meanwhile has [`TreeError::Changed`] from then on.
+/// *Invariant: all reads return bytes of one version*, the one that the tag stands for. After a
+/// change of a head's file before its old end, reads fail with [`TreeError::Changed`].
 #[derive(Debug)]
 pub struct TreeFile {
     tree: Weak<FileTree>,
@@ -50,7 +50,7 @@ impl TreeFile {
         Some((self.tree.upgrade()?, self.node.upgrade()?))
     }
 
-    /// Whether what was read of it before is of this version.
+    /// Whether the contents are still the version that was opened.
     fn is_as_it_was(&self, tree: &FileTree, node: &Node, file: &Znode) -> bool {
         let object = file.object();
         tree.is_lasting()
@@ -80,17 +80,17 @@ impl File for TreeFile {
         };
         let segments = tree.files.segments_at_hand(file, offset, length);
         if !self.is_as_it_was(&tree, &node, file) {
-            // The read that may wait says so.
+            // The read that may wait reports the change.
             return Vec::new();
         }
         tree.counts.add(bytes(&segments));
         pieces(segments)
     }
 
-    /// What passes through stays in memory all the same if several clients want the file.
+    /// Blocks that only pass through stay in memory anyway if several clients want the file.
     fn read(&self, offset: u64, length: usize, purpose: Purpose) -> Result<Vec<Bytes>, TreeError> {
         let (tree, node) = self.parts().ok_or_else(no_longer)?;
-        // Who waits until the tree's files are closed waits for this one.
+        // Not `check`: a tree that is being closed waits for its open files, which stay readable.
         tree.check_devices()?;
         let file = node.znode().ok_or_else(no_longer)?;
         let left = self.size.saturating_sub(offset);

@@ -14,7 +14,8 @@ use std::time::{Duration, SystemTime};
 
 /// Entries of a listing whose attributes are read at once.
 const BATCH: usize = 512;
-/// How often somebody looks for a file that is being written, and the time between: a second.
+/// How often a lookup is tried while the file is being written, and the pause in between: at most
+/// a second in all.
 const LOOKS: u32 = 200;
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -28,7 +29,7 @@ fn kind_of(kind: FileKind) -> EntryKind {
 }
 
 impl FileTree {
-    /// What a path names, if memory can tell.
+    /// What a path names, if the cache has a valid answer. Does not wait.
     pub fn find_cached(self: &Arc<Self>, path: &[Vec<u8>]) -> Option<Resolved> {
         let node = self.names.get(&Names::key(path))?;
         if self.is_closing.load(Ordering::Acquire) || !self.is_lasting() && !node.holds(&self.files)
@@ -39,7 +40,7 @@ impl FileTree {
         (!is_unsettled).then(|| self.found(node))
     }
 
-    /// What a path names.
+    /// What a path names. May wait for devices.
     pub fn find(self: &Arc<Self>, path: &[Vec<u8>]) -> Resolved {
         match self.find_node(path) {
             Ok(node) => self.found(node),
@@ -50,7 +51,8 @@ impl FileTree {
     fn find_node(&self, path: &[Vec<u8>]) -> Result<Arc<Node>, TreeError> {
         for look in 1..=LOOKS {
             self.check()?;
-            // Whoever writes without an end gets between no looks: then a write may be half done.
+            // A busy writer may leave no gap. So the last try does not wait for the end of a write,
+            // and may see half of one.
             if let Some(node) = self.look(path, look < LOOKS)? {
                 let node = Arc::new(node);
                 self.names.insert(Names::key(path), &node);
@@ -82,14 +84,14 @@ impl FileTree {
             .map(|znode| system_time(znode.attributes().modified));
         let modified = modified.unwrap_or(SystemTime::UNIX_EPOCH);
         if self.is_lasting() {
-            // The way is not looked at again.
+            // The objects on the way are not checked again.
             way.drain(..way.len().saturating_sub(1));
         }
         Ok(named.map(|named| Node::new((way, linked), named, modified)))
     }
 
-    /// What an object is to clients, and how often its contents had changed; `None` if that is not
-    /// clear at this moment.
+    /// What an object is to clients, and how often its contents had changed; `None` if it is being
+    /// changed.
     fn named(&self, znode: &Znode, is_patient: bool) -> Option<(Named, u64)> {
         let named = match znode.kind() {
             FileKind::Directory => Named::Directory,
@@ -150,7 +152,7 @@ impl FileTree {
                 if entry.is_dots() || !entry.has_usable_name() {
                     continue;
                 }
-                // One that was removed meanwhile, or cannot be read: whoever asks for it is told.
+                // It was removed meanwhile, or cannot be read. A request for it reports the error.
                 let Ok(stat) = stat else { continue };
                 let entry = Entry {
                     name: entry.name,

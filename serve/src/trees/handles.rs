@@ -1,7 +1,7 @@
 //! The files of a tree that clients have open.
 //!
-//! A client's file has only weak references. What keeps its object alive is here, so whoever takes
-//! the tree away takes the files from all clients at once.
+//! A client's file has only weak references. The strong references are here, in the tree, so
+//! dropping the tree takes the files from all clients at once.
 
 use super::names::Node;
 use cenote_base::rt::{Mutex, ranks};

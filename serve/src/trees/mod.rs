@@ -1,19 +1,20 @@
 //! A file system's files by their paths, for servers that answer strangers.
 //!
-//! A [`tree::FileTree`] is a head or a snapshot, open to be read. It finds what a path names
-//! (`find`, `walk`), remembers that for names that are asked for often (`names`), lists
-//! directories, and hands out files (`file`). There are two ways to each answer: what memory has is
-//! given at once, and never waits; anything else may wait for a device.
+//! A [`tree::FileTree`] is a head or a snapshot, open for reading. It finds what a path names
+//! (`find`, `walk`), caches the answers (`names`), lists directories, and opens files (`file`).
+//! Lookups and reads have two forms: one answers from memory and never waits, the other may wait
+//! for a device.
 //!
-//! *What is served*: what everybody may read. A file needs the mode `o+r`, a directory `o+x` to
-//! lead on and `o+r` to be listed. Symbolic links are followed as long as they stay in the tree;
-//! one with an absolute target leads out of it, for where the tree is mounted is not known here.
+//! *What is served*: files that others may read. A file needs the mode `o+r`. A directory needs
+//! `o+x` for access to its entries and `o+r` to be listed. Symbolic links are followed within the
+//! tree. A link with an absolute target counts as leading out of it: the server does not know where
+//! the tree is mounted.
 //!
-//! *Whose the files are*: a tree has all that its files need. Whoever takes the tree away from its
-//! files, because the pool is exported or the snapshot destroyed, ends them: a file that is being
-//! sent reads no more, and says so. So no client can hold a pool, however slowly it receives.
+//! *Ownership*: a tree owns everything that its files need. When the engine closes the tree, for an
+//! export of the pool or a destroy of the snapshot, further reads of its files fail. So no client
+//! can keep a pool busy, however slowly it receives.
 //!
-//! Deliberately absent: access times. Strangers who read do not change the file system.
+//! Deliberately absent: access times. Reads by strangers do not change the file system.
 
 pub(crate) mod file;
 pub(crate) mod find;

@@ -1,13 +1,12 @@
-//! What paths name, for those that were asked for lately.
+//! A cache of what recently requested paths name.
 //!
-//! In a tree that nobody changes an answer holds for ever. In a head it holds as long as nothing
-//! on the way to it changed: an answer keeps the znodes that the way led over, and the file system
-//! has other ones as soon as an object, or the names in a directory, changed. Absence is an answer,
-//! too: a server that looks for compressed twins of files asks for what is not there most of the
-//! time.
+//! In a tree that cannot change, an answer stays valid. In a head it is valid as long as nothing on
+//! the way to it changes. To check this, an answer keeps the znodes on the way: the file system
+//! replaces a znode when the object, or a name in a directory, changes. Absence is cached, too:
+//! most lookups of a server that looks for compressed variants of files find nothing.
 //!
-//! Two generations per shard, as in the cache of znodes: what is asked for moves to the young one;
-//! when that is full the old one is dropped. The memory is leased from the pool's budget.
+//! Each shard has two generations, like the cache of znodes. A requested answer moves to the young
+//! one. When that is full, the old one is dropped. The memory is leased from the pool's budget.
 
 use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{MemoryBudget, MemoryLease};
@@ -30,7 +29,8 @@ const ANSWER_BYTES: u64 = 256;
 const ZNODE_BYTES: u64 = 1024;
 /// Bytes of a name in a link's target, beside the name.
 const LINKED_BYTES: u64 = 40;
-/// From so many requests on a file is wanted by several, and stays in memory however large it is.
+/// After this many requests a file counts as wanted by several clients, and stays in memory
+/// regardless of its size.
 const WANTED_BY_SEVERAL: u32 = 3;
 
 /// What a path names.
@@ -46,7 +46,7 @@ pub(crate) enum Named {
 /// An answer, and the way to it.
 #[derive(Debug)]
 pub(crate) struct Node {
-    /// What the way led over, from the root on, the object itself last.
+    /// The objects on the way, from the root to the object itself.
     pub way: Vec<Arc<Znode>>,
     /// The names in the targets of links on the way.
     pub linked: Arc<[Vec<u8>]>,
@@ -54,7 +54,7 @@ pub(crate) struct Node {
     pub modified: SystemTime,
     /// How often the contents of a file had changed when it was like this.
     pub changes: u64,
-    /// How often it was asked for.
+    /// How often it was requested.
     asked: AtomicU32,
 }
 
@@ -79,10 +79,10 @@ impl Node {
         self.way.last()
     }
 
-    /// Notes that it was asked for.
+    /// Counts a request for it.
     pub fn note(&self) {
         let asked = self.asked.load(Ordering::Relaxed);
-        // Not exact where threads meet, and it need not be.
+        // Concurrent requests may count as one. It need not be exact.
         self.asked.store(asked.saturating_add(1), Ordering::Relaxed);
     }
 
@@ -91,7 +91,7 @@ impl Node {
         self.asked.load(Ordering::Relaxed) >= WANTED_BY_SEVERAL
     }
 
-    /// Whether everything on the way is as it was.
+    /// Whether nothing on the way has changed.
     pub fn holds(&self, files: &FileSystem) -> bool {
         let is_same = |znode: &Arc<Znode>| {
             let now = files.znode_at_hand(znode.id());
@@ -116,7 +116,7 @@ impl Shard {
         self.leases.len() as u64 * LEASE_STEP / 2
     }
 
-    /// Takes an answer in; returns what had to go for it.
+    /// Adds an answer; returns the answers that were evicted for it.
     fn insert(
         &mut self,
         path: Vec<u8>,
@@ -184,7 +184,7 @@ impl Names {
         &self.shards[usize::try_from(index).expect("below 8")]
     }
 
-    /// What a path named when it was asked for last.
+    /// The cached answer for a path.
     pub fn get(&self, key: &[u8]) -> Option<Arc<Node>> {
         let mut shard = self.shard(key).lock();
         if let Some(node) = shard.young.get(key) {
@@ -193,7 +193,7 @@ impl Names {
         let (path, node) = shard.old.remove_entry(key)?;
         let gone = shard.insert(path, Arc::clone(&node), &self.memory);
         drop(shard);
-        // What files have may be much to let go of.
+        // Without the lock: the znodes of many files may be freed here.
         drop(gone);
         Some(node)
     }

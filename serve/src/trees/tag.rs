@@ -1,16 +1,16 @@
 //! Entity tags: the names of a file's contents.
 //!
-//! A tag is a digest of what names the bytes: the pointers of the file's dnode, which have the
-//! addresses, births and checksums of the blocks below them ([`ContentRoot`]), and the size. Files
-//! with one tag have the same bytes, in whatever snapshot and under whatever name: a client that
-//! got half of a file from one snapshot gets the rest from the next, unless the file changed.
+//! A tag is a digest of the block pointers in the file's dnode and the size. The pointers have the
+//! addresses, births and checksums of the blocks below them ([`ContentRoot`]). So files with the
+//! same tag have the same bytes, regardless of their snapshot and name: a client that got half of a
+//! file from one snapshot gets the rest from the next, unless the file changed.
 //!
-//! Changes that are not on disk yet have no pointers. A file with such changes gets a tag that was
-//! never given out before and never will be again, so no client takes it for what it has.
+//! Changes that are not on disk yet have no pointers. A file with such changes gets a tag that is
+//! never used twice, so no client takes it for a version that it already has.
 //!
-//! A file of a head may change while it is sent. So what is found of it is a [`State`]: besides the
-//! tag it has the number of changes so far, by which each read can tell whether it is of the same
-//! bytes ([`Object::is_unchanged_since`](cenote_dmu::Object::is_unchanged_since)).
+//! A file of a head may change while it is sent. So a lookup returns a [`State`]: in addition to
+//! the tag it has the number of changes so far. Each read checks with it whether the bytes are
+//! still the same ([`Object::is_unchanged_since`](cenote_dmu::Object::is_unchanged_since)).
 
 use cenote_base::ObjectId;
 use cenote_dmu::ContentRoot;
@@ -56,7 +56,7 @@ impl Tags {
         tag_of(b"root", root.words().iter().copied().chain([size]))
     }
 
-    /// The tag of an object that nobody changes as long as the tree is open.
+    /// The tag of an object in a tree that cannot change while it is open.
     pub fn lasting(&self, file: &Znode) -> Arc<str> {
         let root = file.object().and_then(|object| object.content_root());
         let size = file.attributes().size;
@@ -77,8 +77,8 @@ impl Tags {
         tag_of(b"fresh", [self.salt, number].into_iter())
     }
 
-    /// The state of a file that may change at any time; `None` if it changed just now. With
-    /// `is_patient` it is none while somebody changes the file either.
+    /// The state of a file that may change at any time; `None` if it changed during this call. With
+    /// `is_patient` also `None` while a change of it is under way.
     pub fn state(&self, files: &FileSystem, file: &Znode, is_patient: bool) -> Option<State> {
         let root_of = |file: &Znode| file.object()?.content_root();
         let changes = changes_of(file);
@@ -86,13 +86,13 @@ impl Tags {
         if is_patient && files.is_changing(file.id()) {
             return None;
         }
-        // The size is of a time between two looks that found the same contents.
+        // The size is valid only if the contents were the same before and after it was read.
         let now = files.znode(file.id()).ok()?;
         let is_same = now.attributes().generation == file.attributes().generation
             && now.attributes().size == file.attributes().size
             && changes_of(&now) == changes;
         let after = root_of(&now);
-        // Otherwise it came to disk meanwhile: it has a tag the next time.
+        // Otherwise it was written to disk meanwhile: the next call finds its tag.
         let root = before.filter(|before| after.as_ref() == Some(before));
         is_same.then(|| State {
             tag: root.map(|root| Self::of_root(&root, file.attributes().size)),

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 /// Seconds of the years 1 to 9999: others cannot be written in a header.
 const SECONDS: std::ops::Range<i64> = -62_135_596_800..253_402_300_800;
 
-/// A file's time; one that no header has is that of 1970.
+/// A file's time; a time that no header can have becomes that of 1970.
 pub(crate) fn system_time(time: Timestamp) -> SystemTime {
     let epoch = SystemTime::UNIX_EPOCH;
     if !SECONDS.contains(&time.seconds) {

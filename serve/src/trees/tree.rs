@@ -12,19 +12,19 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What clients got of a tree's files.
+/// Counters of what clients read of a tree's files.
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
     /// Reads of files' contents.
     pub reads: Count,
-    /// Bytes that they got.
+    /// Bytes that these reads returned.
     pub sent: Count,
     /// Bytes of blocks that were read from devices for them, or ahead of them.
     pub from_devices: Arc<Count>,
 }
 
 impl Counts {
-    /// Counts a read that gave so many bytes.
+    /// Counts a read of this many bytes.
     pub fn add(&self, bytes: u64) {
         if bytes > 0 {
             self.reads.add(1);
@@ -59,7 +59,7 @@ pub(crate) struct FileTree {
     pub(super) names: Names,
     damage: Arc<DamageLog>,
     is_suspended: Box<dyn Fn() -> bool + Send + Sync>,
-    /// Somebody waits until its files are closed.
+    /// A change of the dataset waits until its files are closed.
     pub is_closing: AtomicBool,
 }
 
@@ -109,12 +109,12 @@ impl FileTree {
         }
     }
 
-    /// Whether nobody changes it while it is open.
+    /// Whether it cannot change while it is open.
     pub fn is_lasting(&self) -> bool {
         !self.files.is_writable()
     }
 
-    /// Refuses while the pool waits for devices or the tree is about to go.
+    /// Fails while the pool is suspended or the tree is being closed.
     pub fn check(&self) -> Result<(), TreeError> {
         if self.is_closing.load(Ordering::Acquire) {
             return Err(TreeError::Unavailable(format!(
@@ -125,7 +125,7 @@ impl FileTree {
         self.check_devices()
     }
 
-    /// Refuses while the pool waits for devices.
+    /// Fails while the pool is suspended.
     pub fn check_devices(&self) -> Result<(), TreeError> {
         match (self.is_suspended)() {
             true => Err(TreeError::Unavailable(
@@ -135,7 +135,7 @@ impl FileTree {
         }
     }
 
-    /// What a client is told of an error; the pool's list of errors has damage.
+    /// The error to send to the client. Damage is also added to the pool's error log.
     pub fn fault(&self, error: &PosixError) -> TreeError {
         if error.is_damage() {
             log::error!("{}: {error}", self.name);

@@ -47,7 +47,7 @@ fn components(target: &[u8]) -> impl DoubleEndedIterator<Item = Vec<u8>> {
     parts.map(<[u8]>::to_vec)
 }
 
-/// What a walk leads over.
+/// The objects on the way of a walk.
 #[derive(Default)]
 pub(crate) struct Way {
     /// From the root on, the object itself last.
@@ -56,7 +56,7 @@ pub(crate) struct Way {
     pub linked: Vec<Vec<u8>>,
 }
 
-/// Walks from the root. Everything that it leads over is put into `way`, even if it fails.
+/// Walks from the root. Adds each object on the way to `way`, even if the walk fails.
 pub(crate) fn walk(files: &FileSystem, path: &[Vec<u8>], way: &mut Way) -> Result<(), Stopped> {
     let not_found = || Stopped::Fault(TreeError::NotFound);
     let mut pending: VecDeque<Vec<u8>> = path.iter().cloned().collect();

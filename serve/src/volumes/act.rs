@@ -52,11 +52,11 @@ fn status(servers: &VolumeServers) -> Vec<NbdServer> {
     all
 }
 
-/// How often clients are counted before a stop is refused because of them.
+/// How often a stop counts the clients before it refuses because of them.
 const LOOKS: u32 = 20;
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What is to be withdrawn.
+/// A server to end, or an export to remove.
 enum Withdrawn {
     Server(Running),
     Export(Running, Commanded, String),
@@ -87,7 +87,7 @@ impl Withdrawn {
     }
 }
 
-/// What a word of a command means.
+/// The servers and exports that an argument of `stop` names.
 fn withdrawn(
     registry: &Registry,
     servers: &[Running],
@@ -140,7 +140,7 @@ fn stop(context: &Context, targets: &[String], force: bool) -> Result<Response, 
             }
         }
     }
-    // All of it or nothing.
+    // All or nothing.
     for (target, one) in gone.iter().filter(|_| !force) {
         one.check(target)?;
     }
@@ -159,7 +159,7 @@ fn stop(context: &Context, targets: &[String], force: bool) -> Result<Response, 
     Ok(Response::Done)
 }
 
-/// Serves something no longer, and disconnects its clients.
+/// Removes an export, and disconnects its clients.
 fn withdraw(context: &Context, running: &Running, one: &Commanded) {
     running.offer.remove(one);
     if let Some((_, dataset)) = one.find(&context.registry) {

@@ -1,9 +1,9 @@
-//! Whether the daemon's own server is needed, and whom it may go on serving.
+//! Starts and ends the daemon's own server, and disconnects clients that it may no longer serve.
 //!
-//! Which volumes the property serves is looked at when clients ask. Here is what has to happen
-//! before anybody asks: the server is started when the property is on somewhere, which only an
-//! import, a receive and commands that name the property can bring about; and clients of what it
-//! no longer serves are disconnected.
+//! The server reads the property when a client asks for an export. Two things must happen before
+//! that. The server must run once the property is on anywhere. Only an import, a receive and
+//! commands that name the property can turn it on. And clients of volumes that the property no
+//! longer serves must be disconnected.
 
 use super::offer::{has_property, is_by_property};
 use crate::context::Context;
@@ -14,8 +14,8 @@ use cenote_engine::properties::SERVED;
 use cenote_engine::{Imported, walk_heads};
 
 impl Context {
-    /// Starts and ends the daemon's own server as the property wants it, and disconnects whom it
-    /// serves no longer.
+    /// Starts the daemon's own server if the property is on anywhere, and ends it otherwise.
+    /// Disconnects clients of volumes that the property no longer serves.
     pub fn follow_exports(&self) {
         for imported in self.registry.all() {
             let gone: Vec<ObjectId> = imported
@@ -33,7 +33,7 @@ impl Context {
             let is_gone = |id: ObjectId, by_property: bool| by_property && gone.contains(&id);
             if !gone.is_empty() && !imported.served.hang_up(is_gone) {
                 log::warn!(
-                    "pool '{}': clients of volumes do not let go",
+                    "pool '{}': clients of volumes are not disconnected yet",
                     imported.name()
                 );
             }
@@ -80,8 +80,8 @@ impl Context {
         })
     }
 
-    /// Ends servers that have nothing to serve any more. Whether the property is on anywhere, for
-    /// the daemon's own, takes a walk over all datasets.
+    /// Ends servers that have nothing left to serve. The daemon's own server ends only with
+    /// `looks_at_property`, because checking the property takes a walk over all datasets.
     pub fn end_unneeded_servers(&self, looks_at_property: bool) {
         let running = self.volumes.running();
         if running.is_empty() {

@@ -1,9 +1,9 @@
 //! How the daemon serves volumes: by NBD.
 //!
-//! [`VolumeDisk`] is a volume as the server's block device. Reads lend the blocks of the cache,
-//! and holes are holes. Whole blocks that are written are not read first. What is trimmed or
-//! zeroed gives its space back; that a range keeps its space (`NO_HOLE`) is nothing that a
-//! copy-on-write file system can promise, and is what a reservation is for.
+//! [`VolumeDisk`] is a volume as the server's block device. Reads pass on blocks of the cache
+//! without copying them, and holes stay holes. A write of a whole block does not read it first.
+//! Trimmed and zeroed ranges are freed. The flag `NO_HOLE`, by which a range keeps its space, has
+//! no effect: a copy-on-write file system cannot promise that. A reservation keeps space.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, Weak};
@@ -30,13 +30,13 @@ const CHANGED_SINCE: &str = "cenote:changed-since:";
 const CHANGED: u32 = 1;
 /// In `base:allocation`: nothing is stored, and it reads as zeros.
 const HOLE_AND_ZERO: u32 = 3;
-/// How long requests may take of clients that are disconnected.
+/// How long to wait for requests of clients that are being disconnected.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// A server of volumes; it ends when it is dropped, and disconnects its clients.
+/// A server of volumes. When it is dropped, it ends and disconnects its clients.
 ///
-/// It is one of the frontend's for each address, all with the same exports. TLS is for the network
-/// if it listens there, and then not for the unix socket.
+/// It has one server of the frontend for each address, all with the same exports. If it listens on
+/// TCP, TLS applies there and not to the unix socket.
 pub(crate) struct VolumeServer {
     servers: Vec<Arc<Server>>,
     addresses: Vec<String>,
@@ -46,7 +46,7 @@ impl VolumeServer {
     /// Serves an offer; it listens when this returns.
     ///
     /// # Errors
-    /// It cannot listen there, or the certificates are no good.
+    /// It cannot listen there, or the certificates cannot be used.
     pub fn start(listen: &NbdListen, offer: &Arc<Offer>) -> Result<Self, ControlError> {
         let policy = match &listen.tls {
             None => TlsPolicy::Off,
@@ -111,7 +111,7 @@ impl VolumeServer {
         &self.addresses
     }
 
-    /// Who is connected.
+    /// The connected clients.
     pub fn clients(&self) -> Vec<NbdClient> {
         let connections = self.servers.iter().flat_map(|server| server.connections());
         let each = connections.map(|connection| NbdClient {
@@ -124,7 +124,7 @@ impl VolumeServer {
         each.collect()
     }
 
-    /// Disconnects the clients of an export, and waits a little until they are gone.
+    /// Disconnects the clients of an export, and waits briefly for their requests to end.
     pub fn disconnect(&self, export: &str) {
         for server in &self.servers {
             if !server.disconnect(export, PATIENCE) {
@@ -134,7 +134,7 @@ impl VolumeServer {
     }
 }
 
-/// What is offered, as the server's exports.
+/// An offer as the exports of a server.
 struct Volumes {
     offer: Arc<Offer>,
     server: OnceLock<Weak<Server>>,
@@ -180,8 +180,8 @@ impl Exports for Volumes {
 /// A volume as a block device.
 pub(crate) struct VolumeDisk(
     ServedVolume,
-    /// The snapshots of the contexts that the client has chosen. One that is made under the name
-    /// later is another.
+    /// The snapshots of the contexts that the client has chosen. A later snapshot with the same
+    /// name is a different one.
     OnceLock<BTreeMap<String, Guid>>,
 );
 
@@ -200,7 +200,7 @@ impl VolumeDisk {
         Self(served, OnceLock::new())
     }
 
-    /// The volume with what the engine knows of it.
+    /// The open volume of the engine.
     pub fn served(&self) -> &ServedVolume {
         &self.0
     }
@@ -209,7 +209,7 @@ impl VolumeDisk {
         self.0.volume()
     }
 
-    /// What the client is told of an error; the pool's list of errors has damage.
+    /// The error to send to the client. Damage is also added to the pool's error log.
     fn failed(&self, error: &VolumeError) -> BlockError {
         self.0.report(error);
         let system = std::io::Error::from_raw_os_error(error.errno());
@@ -225,7 +225,7 @@ impl VolumeDisk {
                 true => (data, HOLE_AND_ZERO),
                 false => (volume.next_hole(at)?.min(range.end), 0),
             };
-            // It became smaller meanwhile, or changed between the two questions.
+            // The volume shrank, or changed between the two calls.
             let end = if end > at { end } else { range.end };
             extents.push(Extent {
                 length: end - at,
@@ -303,7 +303,7 @@ impl BlockDevice for VolumeDisk {
     }
 
     fn flush(&self) -> Result<(), BlockError> {
-        // Others may write to what this client only reads.
+        // A read-only client of a writable volume still flushes: other clients may have written.
         if !self.volume().is_writable() {
             return Ok(());
         }
@@ -311,7 +311,7 @@ impl BlockDevice for VolumeDisk {
     }
 
     fn trim(&self, range: Range<u64>) -> Result<(), BlockError> {
-        // Parts of blocks would have to be read, and give nothing back.
+        // To trim part of a block, the block would have to be read, and no space would be freed.
         let size = self.volume().block_size();
         let start = range.start.next_multiple_of(size);
         let end = range.end - range.end % size;

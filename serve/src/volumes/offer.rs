@@ -1,11 +1,10 @@
 //! What a server exports.
 //!
-//! A command names volumes and snapshots. They are known by their number in the pool, so another
-//! dataset that gets the same name later is not served, and one that is renamed is served under
-//! its new name. The daemon's own server also serves what the property [`SERVED`] says: volumes
-//! for which it is `on`, unless their `volmode` is `none`, and their snapshots, read-only, where
-//! `snapdev` is `visible`. Values that nobody on this machine said yes to do not count
-//! (the engine's `approvals`).
+//! A command names volumes and snapshots. The server identifies them by object number. So it does
+//! not serve another dataset that gets the same name later, and serves a renamed one under its new
+//! name. The daemon's own server also serves volumes whose property [`SERVED`] is `on`, unless
+//! their `volmode` is `none`. It serves their snapshots read-only if `snapdev` is `visible`. Values
+//! count only if they were set or approved on this machine (the engine's `approvals`).
 
 use cenote_base::ObjectId;
 use cenote_base::rt::{Mutex, ranks};
@@ -72,14 +71,14 @@ pub(crate) struct Offer {
     commanded: Mutex<Vec<Commanded>, ranks::ServedExports>,
 }
 
-/// Whether a property ([`SERVED`] or the like) may and does say that a dataset, or what is below
-/// it, is served.
+/// Whether a property such as [`SERVED`] is `on` for a dataset, with an approved value.
 pub(crate) fn has_property(pool: ApprovedIn<'_>, dataset: &Dataset, property: &str) -> bool {
     let found = pool.value(dataset, property);
     matches!(found, Ok(Some(value)) if value == "on")
 }
 
-/// Whether the properties of a head serve it; of a volume, with `snapshots` its snapshots.
+/// Whether a head is a volume that the property `by` serves; with `snapshots`, whether it also
+/// serves its snapshots.
 fn is_served_head(pool: ApprovedIn<'_>, head: &Dataset, by: &str, snapshots: bool) -> bool {
     let is = |property, wanted| {
         let found = pool.value(head, property);
@@ -108,7 +107,8 @@ pub(crate) fn is_read_only(dataset: &Dataset) -> bool {
             .map_or(true, |on| on != 0)
 }
 
-/// Calls `each` with what a property serves; whether the property is on anywhere.
+/// Calls `each` with each volume and snapshot that a property serves. Returns whether the property
+/// is on anywhere.
 pub(crate) fn each_by_property(
     registry: &Registry,
     by: &str,
@@ -166,7 +166,7 @@ impl Offer {
         commanded.retain(|one| one != gone);
     }
 
-    /// Forgets what commands named and is gone.
+    /// Forgets volumes and snapshots that no longer exist.
     pub fn prune(&self) {
         for one in self.commanded() {
             if one.find(&self.registry).is_none() {
@@ -175,7 +175,7 @@ impl Offer {
         }
     }
 
-    /// What is served, in order of name.
+    /// The exports, ordered by name.
     pub fn exports(&self) -> Vec<NbdExport> {
         let mut exports = BTreeMap::new();
         let mut note = |dataset: &Dataset, is_read_only: bool, is_by_property: bool| {
@@ -212,7 +212,7 @@ impl Offer {
         exports.into_values().collect()
     }
 
-    /// The names of what is served; what cannot be read is left out.
+    /// The names of the exports, without those that cannot be read.
     pub fn names(&self) -> Vec<String> {
         let mut names = Vec::new();
         if self.is_default {
@@ -228,7 +228,8 @@ impl Offer {
         names
     }
 
-    /// Whether a dataset is served: read-only or not, and whether because of the property.
+    /// Whether a dataset is served. If so, returns whether it is read-only, and whether the
+    /// property serves it.
     pub fn serves(&self, imported: &Imported, dataset: &Dataset) -> Option<(bool, bool)> {
         let commanded = self.commanded();
         let found = commanded.iter().find(|one| one.is(imported, dataset));
@@ -243,8 +244,8 @@ impl Offer {
         }
     }
 
-    /// The name of what a client means. The empty name stands for the only export, if there is
-    /// only one.
+    /// The name of the export that a client means. If there is only one export, the empty name
+    /// stands for it.
     pub fn resolved(&self, name: &str) -> String {
         match (name.is_empty(), self.names().as_slice()) {
             (true, [only]) => only.clone(),
@@ -262,7 +263,7 @@ impl Offer {
             dataset: name.to_owned(),
         };
         let name = parse_name(name).map_err(|_| missing())?;
-        // Whoever may not have it does not learn whether it is there.
+        // The same error as for a dataset that is not served: clients must not learn what exists.
         let (imported, dataset) = self.registry.dataset(&name).map_err(|_| missing())?;
         let serves = self.serves(&imported, &dataset);
         let (is_read_only, is_by_property) = serves.ok_or_else(missing)?;

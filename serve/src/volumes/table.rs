@@ -1,7 +1,7 @@
 //! The servers of volumes.
 //!
-//! One of them is the daemon's own: it listens beside the control socket, and runs while something
-//! is to be served there.
+//! One of them is the daemon's own: it listens next to the control socket, and runs while it has
+//! something to serve.
 
 use super::nbd::VolumeServer;
 use super::offer::{Commanded, Offer};
@@ -16,21 +16,21 @@ use std::sync::Arc;
 pub(crate) struct Running {
     /// Where it listens.
     pub listen: NbdListen,
-    /// The same as it was asked for: not set for the daemon's own.
+    /// The address and options that the command gave; none for the daemon's own.
     pub asked: NbdListen,
     pub is_default: bool,
     pub offer: Arc<Offer>,
     pub server: Arc<VolumeServer>,
 }
 
-/// The addresses on which something is to listen.
+/// The addresses to listen on.
 fn addresses(listen: &NbdListen) -> Vec<String> {
     let asked = [&listen.unix, &listen.tcp];
     asked.into_iter().flatten().cloned().collect()
 }
 
 impl Running {
-    /// What clients of the daemon are told of it.
+    /// Its status, for clients of the daemon.
     pub fn status(&self) -> NbdServer {
         NbdServer {
             addresses: self.server.addresses().to_vec(),
@@ -42,7 +42,7 @@ impl Running {
         }
     }
 
-    /// Clients that have an export open, by its name.
+    /// How many clients have an export open: this one, or any.
     pub fn clients_of(&self, export: Option<&str>) -> usize {
         let clients = self.server.clients();
         let is_meant = |name: &Option<String>| match export {
@@ -52,7 +52,7 @@ impl Running {
         clients.iter().filter(|one| is_meant(&one.export)).count()
     }
 
-    /// Whether it is the one that is asked for, and not another one at one of its addresses.
+    /// Whether it has all addresses and the same options as a command asks for.
     fn is_same(&self, listen: &NbdListen, is_default: bool) -> bool {
         let options = |listen: &NbdListen| (listen.tls.clone(), listen.checks_clients);
         let is_at_all = || addresses(listen).iter().all(|one| self.is_at(one));
@@ -97,7 +97,7 @@ impl VolumeServers {
         }
     }
 
-    /// Those that run, the daemon's own first.
+    /// The running servers, the daemon's own first.
     pub fn running(&self) -> Vec<Running> {
         let mut running = self.servers.running();
         running.sort_by_key(|one| !one.is_default);
@@ -109,13 +109,12 @@ impl VolumeServers {
         self.failure.lock().clone()
     }
 
-    /// Notes that.
+    /// Sets or clears that reason.
     pub fn set_failure(&self, failure: Option<String>) {
         *self.failure.lock() = failure;
     }
 
-    /// Has the server that a command means by where it is to listen serve these, too; one is
-    /// started if there is none.
+    /// Adds these volumes to the server at the wanted address, or starts one there.
     ///
     /// # Errors
     /// It cannot listen there, or one with other options does.

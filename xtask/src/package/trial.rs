@@ -204,7 +204,7 @@ fn try_on(base: &Path, packages: &Path, root: &Path) -> Result<()> {
     trial.arg(format!("--mount-proc={}", root.join("proc").display()));
     trial.args(["sh", "-c", enter]).arg(root);
     for (name, _) in std::env::vars_os() {
-        // The machine's own daemon is none of its business.
+        // The trial must not reach the machine's own daemon.
         if name.to_string_lossy().starts_with("CENOTE_") {
             trial.env_remove(name);
         }

@@ -5,11 +5,11 @@
 //! heaviest first, and the lints beside them if they are wanted. What a program prints is kept in
 //! a file, and shown if the program fails.
 //!
-//! A test that fails is run once more when everything else is done: what only fails beside others,
-//! because the machine was busy, is named at the end as unsteady and does not fail the run. Seeds
-//! are the same in each run, so that a fault that a random trial finds is found twice.
+//! A test that fails runs once more after all others. If it then passes, the machine was only too
+//! busy: the report lists it as unsteady, and it does not fail the run. Seeds are the same in each
+//! run, so a fault that a random trial finds is found twice.
 //!
-//! At the end come the slowest programs and tests, so that a test that has become slow is seen.
+//! The report ends with the slowest programs and tests, so that slow tests are noticed.
 
 mod built;
 mod report;

@@ -24,7 +24,7 @@ const OUTSIDE: [&str; 12] = [
     "xtask/",
 ];
 
-/// What is to be had behind the door only, by its path in the standard library.
+/// Items of the standard library that crates must take from `base::rt`, by their path.
 const NAMES: [&str; 8] = [
     "std::thread",
     "std::sync::Mutex",

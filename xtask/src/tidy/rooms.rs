@@ -1,7 +1,8 @@
-//! Rooms: a package that is read in a day, and compiled while somebody waits.
+//! Rooms: a package must be small enough to be read in a day, and compiled while its developer
+//! waits.
 //!
-//! The rule is younger than the code. Packages that were larger when it came have a limit of their
-//! own, which only falls.
+//! The rule is younger than the code. Packages that were larger at that time have limits of their
+//! own, which may only fall.
 
 use super::layers::Package;
 use super::problem::{Problem, TextFile};
@@ -23,7 +24,7 @@ const LARGER: [(&str, usize); 9] = [
     ("vdev", 15_500),
 ];
 
-/// A limit that a package stays so far below is to be lowered.
+/// If a package has this many lines less than its limit, the limit must be lowered.
 const SLACK_MAX: usize = 1_000;
 
 /// Checks the size of each package.

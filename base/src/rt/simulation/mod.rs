@@ -378,7 +378,7 @@ impl Task {
         state.end(self.id, Status::Ended);
         let next = state.choose();
         state.running = next;
-        // The first task ends last. If it was left behind, it has to learn that all is over.
+        // The first task ends last. Even if it was left behind, it must see that all is over.
         let baton = next.or(state.first);
         let baton = baton.map(|next| Arc::clone(&state.tasks[next].baton));
         drop(state);

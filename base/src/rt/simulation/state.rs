@@ -137,7 +137,7 @@ pub(super) struct State {
     pub failure: Option<String>,
     /// When a wait has lasted for ever, by the virtual clock.
     pub limit: Option<Duration>,
-    /// The panic that the seed wants, if there is to be one.
+    /// The panic that the seed plans, if any.
     pub panic: Option<WantedPanic>,
     pub is_panic_wanted: bool,
 }
@@ -175,7 +175,7 @@ impl State {
         }
     }
 
-    /// The panic that is wanted, if the task is to have it at this point.
+    /// The planned panic, if this task should panic at this point.
     pub(super) fn take_panic(&mut self, task: TaskId) -> Option<WantedPanic> {
         let state = &self.tasks[task];
         let is_eligible =

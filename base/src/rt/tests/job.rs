@@ -79,7 +79,7 @@ fn each_request_is_followed_by_a_step() {
     });
 }
 
-/// Work that is asked for while the run before it ends starts after that one.
+/// Work that is requested while the previous run ends starts after that run.
 #[test]
 fn a_start_beside_a_stop_is_not_lost() {
     everywhere(|| {
@@ -128,8 +128,8 @@ fn a_start_after_a_cancel_before_the_first_step_is_not_lost() {
     });
 }
 
-/// Stops, starts, pauses and requests from all sides: nothing hangs, and what is asked for last
-/// is done.
+/// Stops, starts, pauses and requests from many threads: nothing hangs, and the last request is
+/// carried out.
 #[test]
 fn everybody_at_once() {
     let turmoil = || {
@@ -330,7 +330,7 @@ fn figures_are_those_of_the_run() {
     assert!((nothing.percent() - 100.0).abs() < 1e-9);
 }
 
-/// Regression: work panicked, and those that waited for its result never learned of it.
+/// Regression: when work panicked, threads that waited for its result waited for ever.
 #[test]
 fn work_that_panics_is_told_of() {
     for seed in 0..20 {

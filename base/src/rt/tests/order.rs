@@ -138,7 +138,7 @@ fn devices_are_left_alone_under_some_locks() {
     assert_io_allowed();
 }
 
-/// The table is in order, and a leaf stands below all that is none.
+/// The table is in order, and its leaves come after all other locks.
 #[test]
 fn the_table_is_an_order() {
     let table = crate::rt::ranks::TABLE;
