@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where properties are obeyed.
-const PLACES: [&str; 14] = [
+const PLACES: [&str; 15] = [
     "engine/src",
     "dsl/src",
     "pool/src",
