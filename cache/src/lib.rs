@@ -5,8 +5,9 @@
 //! lives only in the first. Both are bounded in bytes, and so is what they remember about blocks
 //! that they dropped. Blocks that need not stay pass through a third one, which is small.
 //!
-//! Pool blocks never change in place: a copy's address and birth name its contents for ever, so
-//! nothing here is ever invalidated, only forgotten.
+//! Pool blocks never change in place: a copy's address and birth name its contents for ever. So
+//! nothing here is invalidated, with one exception: a block that is written again in its own group
+//! keeps its name, and [`BlockCache::insert_written`] forgets its older state.
 
 #![forbid(unsafe_code)]
 

@@ -26,8 +26,9 @@ usage: cargo xtask COMMAND [ARGUMENT...]
                               with --lints formatting and lints beside them
   tidy                        the rules of STYLE.md that a program can check
   golden [KIND...]            compare pools made by OpenZFS with what Cenote reads from them
-  zoo [--from N] [--mutants N] [--seed S] [--keep] [KIND...]
-                              damaged pools: no panic, no hang, no unbounded memory
+  zoo [--from N] [--mutants N] [--seed S] [--keep] [--write] [KIND...]
+                              damaged pools: no panic, no hang, no unbounded memory; with --write
+                              they are opened for writing
   mutate [--from N] [--mutants N] [--seed S] [--jobs N] [--keep DIRECTORY] [KIND...]
                               pools with wrong tables below right checksums, opened for writing,
                               worked with, scrubbed and emptied: no panic, no hang

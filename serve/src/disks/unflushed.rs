@@ -257,11 +257,16 @@ impl Unflushed {
     pub fn discard(&self, sealed: u64) {
         let mut state = self.state.lock();
         while let Some(segment) = state.ended.pop_front_if(|first| first.number < sealed) {
-            self.all.fetch_sub(segment.size, Ordering::Relaxed);
-            // If it stays, it is written again: the same bytes, or older ones than the volume's.
-            if let Err(error) = self.place.remove(segment.number) {
-                log::warn!("{}: {error}", self.place.name(segment.number));
-            }
+            match self.place.remove(segment.number) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    log::warn!("{}: {error}", self.place.name(segment.number));
+                    // The newer ones stay, too: replayed without them, this one would put back
+                    // older bytes than the volume's.
+                    state.ended.push_front(segment);
+                    break;
+                }
+                _ => self.all.fetch_sub(segment.size, Ordering::Relaxed),
+            };
         }
     }
 
@@ -337,6 +342,28 @@ mod tests {
         assert_eq!(next.all.load(Ordering::Relaxed), 0);
         next.end();
         assert!(!place.exists());
+    }
+
+    /// Regression: a segment that could not be removed stayed alone, and a takeover replayed its
+    /// bytes over newer ones.
+    #[test]
+    fn what_follows_a_segment_that_stays_is_kept() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let unflushed = begin(directory.path(), true);
+        for bytes in [[1], [2]] {
+            unflushed.note(write(0, &bytes)).expect("kept");
+            unflushed.seal();
+        }
+        // A directory in its place cannot be removed as a file.
+        let [file, saved] = ["0.unflushed", "saved"].map(|name| directory.path().join(name));
+        fs::rename(&file, &saved).expect("renamed");
+        fs::create_dir(&file).expect("made");
+        unflushed.discard(2);
+        fs::remove_dir(&file).expect("empty");
+        fs::rename(&saved, &file).expect("renamed");
+        assert_eq!(kept(&begin(directory.path(), false)), ["0 [1]", "0 [2]"]);
+        unflushed.discard(2);
+        assert!(kept(&begin(directory.path(), false)).is_empty());
     }
 
     #[test]
