@@ -129,7 +129,9 @@ mod tests {
         store.awaited = Some(("data/1-2".to_owned(), AWAY_MAX, "503".to_owned()));
         let waits = &findings("tank", std::slice::from_ref(&store))[0];
         assert!(
-            waits.what.starts_with("object data/1-2 has"),
+            waits
+                .what
+                .starts_with("requests for object data/1-2 have failed"),
             "{}",
             waits.what
         );

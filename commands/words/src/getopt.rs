@@ -189,7 +189,7 @@ impl<W: Word> Parsed<W> {
             options: Options(Vec::new()),
             operands: Vec::new(),
         };
-        while let Some(word) = line.next().map_err(|error| error.shown(shown))? {
+        while let Some(word) = line.token().map_err(|error| error.shown(shown))? {
             let found = match &word {
                 Token::Operand(word) => {
                     parsed.operands.push(word.clone());
@@ -278,7 +278,7 @@ impl<W: Word> Words<W> {
     }
 
     /// The next token. An error if the last option has an attached argument and takes none.
-    pub fn next(&mut self) -> Result<Option<Token<W>>, OptionError> {
+    pub fn token(&mut self) -> Result<Option<Token<W>>, OptionError> {
         if self.attached.is_some() {
             return Err(OptionError::Invalid(self.option.clone()));
         }
@@ -292,7 +292,7 @@ impl<W: Word> Words<W> {
             _ if self.is_over => Token::Operand(word),
             b"--" => {
                 self.is_over = true;
-                return self.next();
+                return self.token();
             }
             [b'-', b'-', long @ ..] => {
                 let end = long.iter().position(|byte| *byte == b'=');
@@ -304,7 +304,7 @@ impl<W: Word> Words<W> {
             }
             [b'-', letters @ ..] if !letters.is_empty() => {
                 self.letters = letters.to_vec();
-                return self.next();
+                return self.token();
             }
             _ => Token::Operand(word),
         }))

@@ -3,9 +3,9 @@
 //! 1. The labels give a provisional tree, good enough to read the meta object set (MOS).
 //! 2. The best uberblock that the options allow names the MOS's root.
 //! 3. The MOS holds the trusted configuration: the tree is built again from it.
-//! Features, the guid sum, missing vdevs, removed vdevs and dirty time logs are checked. Devices
-//! that cannot be in the state in which the pool left them are excluded, and the steps are
-//! repeated.
+//! 4. Features, the guid sum, missing vdevs, removed vdevs and dirty time logs are checked. Devices
+//!    that cannot be in the state in which the pool left them are excluded, and the steps are
+//!    repeated.
 //! 5. The dataset layer opens.
 //!
 //! If labels alone do not prove that a device belongs to the pool, it is added once the open pool

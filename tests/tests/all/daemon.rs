@@ -228,7 +228,9 @@ fn a_restart_brings_back_what_only_commands_gave_the_daemon() -> Result<()> {
     // A daemon that was started with options must be restarted in the same way.
     let refused = site.fails("cenote daemon restart")?;
     ensure!(
-        refused.stderr.contains("somebody started it"),
+        refused
+            .stderr
+            .contains("it was started with 'cenote daemon run'"),
         "{}",
         refused.report()
     );

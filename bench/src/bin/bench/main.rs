@@ -16,8 +16,11 @@ mod write;
 use std::process::ExitCode;
 use std::vec::IntoIter;
 
+/// Runs a measurement with the words of its command line.
+type Main = fn(IntoIter<String>) -> ExitCode;
+
 /// The measurements, by what they are called on the command line.
-const BENCHES: [(&str, fn(IntoIter<String>) -> ExitCode); 10] = [
+const BENCHES: [(&str, Main); 10] = [
     ("cloud", cloud::main),
     ("codec", codec::main),
     ("http", http::main),

@@ -64,7 +64,7 @@ fn run(words: Vec<OsString>) -> Result<Exit, Failure> {
     let arguments = parse(&words)?;
     let mut lister = Lister {
         output: Output::new(),
-        clock: Clock::new(),
+        clock: Clock::local(),
         is_first: true,
         arguments: &arguments,
     };

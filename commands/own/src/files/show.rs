@@ -41,7 +41,7 @@ pub struct Clock(TimeZone);
 
 impl Clock {
     /// In the zone of `TZ` or the system.
-    pub fn new() -> Self {
+    pub fn local() -> Self {
         Self(TimeZone::system())
     }
 

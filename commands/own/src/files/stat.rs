@@ -35,7 +35,7 @@ fn run(words: Vec<OsString>) -> Result<Exit, Failure> {
         true => SymlinkPolicy::Follow,
         false => SymlinkPolicy::FollowParents,
     };
-    let clock = (!line.has("json")).then(Clock::new);
+    let clock = (!line.has("json")).then(Clock::local);
     let mut output = Output::new();
     each_place(
         &options,

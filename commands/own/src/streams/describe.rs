@@ -82,7 +82,7 @@ fn stream(stream: &StreamSummary) -> Node {
     if begin.from_guid.0 != 0 {
         members.put("from_guid", guid(begin.from_guid));
     }
-    members.put("created", Clock::new().seconds(begin.creation_time));
+    members.put("created", Clock::local().seconds(begin.creation_time));
     let features = begin.features.iter().map(Feature::name);
     members.put("features", features.map(Node::from).collect::<Vec<_>>());
     if begin.flags & flags::CASE_INSENSITIVE != 0 {

@@ -30,8 +30,11 @@ mod zoo;
 use cenote_tests::words::Words;
 use std::process::ExitCode;
 
+/// Runs a trial with the words of its command line.
+type Main = fn(Words) -> ExitCode;
+
 /// The trials, by what they are called on the command line.
-const TRIALS: [(&str, fn(Words) -> ExitCode); 22] = [
+const TRIALS: [(&str, Main); 22] = [
     ("boot", boot::main),
     ("chaos", chaos::main),
     ("clients", clients::main),

@@ -238,7 +238,7 @@ fn multihost_node(multihost: &Multihost) -> Node {
 
 /// `inspect uberblocks DEVICE...`: the best first, each once with all its locations.
 pub fn uberblocks(arguments: &Arguments, printer: &mut Printer) -> Result<(), Failure> {
-    let clock = Clock::new();
+    let clock = Clock::local();
     for device in labelled(arguments, printer)? {
         printer.title(&format!("{}:", device.path.display()))?;
         let found = &device.labels.uberblocks;

@@ -28,7 +28,7 @@ pub fn config(arguments: &Arguments, printer: &mut Printer) -> Result<(), Failur
     let mut members = Members::new();
     members.put(
         "uberblock",
-        uberblock_node(&pool.uberblock(), &Clock::new()),
+        uberblock_node(&pool.uberblock(), &Clock::local()),
     );
     if let Some(object) = object {
         let list = packed_list(pool.mos(), object);
@@ -89,7 +89,7 @@ pub fn features(arguments: &Arguments, printer: &mut Printer) -> Result<(), Fail
 /// `inspect history POOL`.
 pub fn history(arguments: &Arguments, printer: &mut Printer) -> Result<(), Failure> {
     let session = opened(arguments)?;
-    let clock = Clock::new();
+    let clock = Clock::local();
     let history = session
         .pool()
         .dsl()
