@@ -152,6 +152,12 @@ pub enum ImportError {
         /// Why.
         reason: String,
     },
+    /// A device was written to after the search that found the pool, and before it was locked.
+    #[error("'{}' was written to by another import at the same time; try again", path.display())]
+    WrittenMeanwhile {
+        /// The device.
+        path: PathBuf,
+    },
     /// A device cannot be opened for writing.
     #[error(transparent)]
     Device(#[from] DeviceError),

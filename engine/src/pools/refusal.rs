@@ -3,7 +3,7 @@
 use super::diagnosis::{diagnoses_of_missing, feature_name, not_used};
 use super::trial::{rewound, trial};
 use cenote_base::Env;
-use cenote_control::model::{ControlError, MissingLog, OlderState};
+use cenote_control::model::{ControlError, MissingLog, OlderState, PoolRefusal};
 use cenote_device::DeviceError;
 use cenote_pool::{ImportError, ImportOptions, MissingVdev, PoolCandidate, Rewind, import};
 use std::sync::Arc;
@@ -161,6 +161,10 @@ fn plain_refusal(candidate: &PoolCandidate, error: ImportError) -> ControlError 
             pool,
             path: path.to_string_lossy().into_owned(),
         },
+        ImportError::WrittenMeanwhile { path } => PoolRefusal::WrittenMeanwhile {
+            path: path.to_string_lossy().into_owned(),
+        }
+        .into(),
         // Until here it could be read.
         ImportError::Device(error) => ControlError::ReadOnlyOnly {
             pool,

@@ -13,10 +13,11 @@ use crate::import::outsider::{Outsider, Why};
 use cenote_base::{Guid, Txg};
 use cenote_device::Device;
 use cenote_dsl::DatasetName;
+use cenote_ondisk::BlockPointer;
 use cenote_ondisk::pool_config::{PoolConfig, PoolState};
 use cenote_ondisk::uberblock::Uberblock;
 use cenote_ondisk::vdev_config::VdevConfig;
-use cenote_vdev::{Member, Scan};
+use cenote_vdev::{DeviceLabels, Member, Scan};
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -224,6 +225,23 @@ impl PoolCandidate {
         paths
     }
 
+    /// Whether the labels on the device of that vdev still say what the search found there.
+    /// Heartbeats, which repeat the last uberblock, are no change.
+    pub(crate) fn is_as_found(&self, guid: Guid, device: &dyn Device) -> bool {
+        let of_vdev = |labels: &DeviceLabels| {
+            let config = labels.newest_config().and_then(|label| label.guid());
+            config == Some(guid)
+        };
+        let mut members = self.members.iter().map(|member| &member.labels);
+        let Some(found) = members.find(|labels| of_vdev(labels)) else {
+            // No label names it: it was found by what else it says.
+            return true;
+        };
+        let now = DeviceLabels::read(device).by_owner();
+        let now = now.iter().find(|labels| of_vdev(labels));
+        now.is_some_and(|now| newest(now) == newest(found))
+    }
+
     /// All uberblocks of all devices, best first, each txg and timestamp once.
     pub fn uberblocks(&self) -> Vec<Uberblock> {
         let found = self
@@ -236,6 +254,13 @@ impl PoolCandidate {
         uberblocks.dedup_by_key(|uberblock| uberblock.rank());
         uberblocks
     }
+}
+
+/// The newest state that labels name: group, root of the meta object set, and configuration.
+fn newest(labels: &DeviceLabels) -> (Option<(Txg, &BlockPointer)>, Option<Txg>) {
+    let best = labels.best_uberblock(None).map(|found| &found.uberblock);
+    let state = best.map(|uberblock| (uberblock.txg, &uberblock.root));
+    (state, labels.newest_config().map(|label| label.txg()))
 }
 
 /// The name in `config`, or one made of the guid.

@@ -94,7 +94,7 @@ pub(crate) struct Opened {
 /// Opens the devices of a pool for writing.
 ///
 /// # Errors
-/// If one is in use, is none, or cannot be opened for another reason than that it can only be read.
+/// If one is in use, is none, was written to since it was found, or cannot be opened for another reason than that it can only be read.
 pub(crate) fn writable_devices(
     candidate: &PoolCandidate,
     options: &ImportOptions,
@@ -123,6 +123,11 @@ pub(crate) fn writable_devices(
         if device.size() != old.size() {
             let path = path.display();
             return Err(refusal(format!("{path} holds the device as a part of it")));
+        }
+        // Until now others could import the pool, write to it and export it. What the search found
+        // would be an older state then, and its free space has newer blocks.
+        if !candidate.is_as_found(guid, device.as_ref()) {
+            return Err(ImportError::WrittenMeanwhile { path: path.clone() });
         }
         opened.devices.insert(guid, device);
     }

@@ -97,3 +97,30 @@ fn a_pool_with_a_heartbeat_is_left_alone() {
     pool.close().expect("written");
     bench.check();
 }
+
+/// Regression: two imports found the pool at the same time. The second one waited for the first
+/// to unlock the devices, and opened the state that it had found after the first had written: it
+/// wrote over newer blocks, and the pool could not be imported any more.
+#[test]
+fn an_import_that_was_overtaken_changes_nothing() {
+    let mut bench = Bench::new("overtaken");
+    let vdev = bench.vdev(VdevShape::Mirror, Normal, 2);
+    let pool = bench.create(vec![vdev]);
+    pool.export().expect("written");
+    drop(pool);
+    let scan = || common::candidates(bench.dir.path()).remove(0);
+    let found = scan();
+    let first = attempt(&scan()).expect("free");
+    common::change(&first, 1).expect("written");
+    first.export().expect("written");
+    drop(first);
+    let refused = attempt(&found);
+    assert!(
+        matches!(refused, Err(ImportError::WrittenMeanwhile { .. })),
+        "{refused:?}"
+    );
+    drop(refused);
+    let again = attempt(&scan()).expect("free");
+    again.export().expect("written");
+    bench.check();
+}

@@ -28,6 +28,12 @@ pub enum PoolRefusal {
          use '-f': other pools cannot use the spare then"
     )]
     SharedSpareInUse,
+    /// Another import wrote to the pool between this one's search and its lock on the devices.
+    #[error("'{path}' was written to by another import at the same time; run the command again")]
+    WrittenMeanwhile {
+        /// The device.
+        path: String,
+    },
     /// A scrub runs.
     #[error("currently scrubbing; use 'zpool scrub -s' to cancel scrub")]
     Scrubbing,
