@@ -94,7 +94,8 @@ pub(crate) struct Opened {
 /// Opens the devices of a pool for writing.
 ///
 /// # Errors
-/// If one is in use, is none, was written to since it was found, or cannot be opened for another reason than that it can only be read.
+/// If one is in use, is none, was written to since it was found, or cannot be opened for another
+/// reason than that it can only be read.
 pub(crate) fn writable_devices(
     candidate: &PoolCandidate,
     options: &ImportOptions,

@@ -43,6 +43,9 @@ fn run(words: Vec<OsString>) -> Result<Exit, Failure> {
         let problem = "give one dataset or snapshot, or the one above with --recursive";
         return Err(line.wrong(problem));
     };
+    if !matches!(spec.path.as_deref(), None | Some(b"" | b"/")) {
+        return Err(line.wrong("a manifest lists a whole dataset: give its name without a path"));
+    }
     let session = Session::open(&pool, spec.pool())?;
     let mut writer = Writer {
         output: Output::new(),
@@ -239,5 +242,16 @@ impl Writer {
                     .text(&json!({"error": error.to_string()}).to_string())
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_refused_before_anything_is_opened() {
+        let refused = run(vec!["tank/files:/nope".into()]).expect_err("a path");
+        assert!(refused.to_string().contains("a whole dataset"), "{refused}");
     }
 }
