@@ -17,6 +17,8 @@ pub struct Built {
     pub cenote: Option<PathBuf>,
     /// Cargo's target directory.
     pub target: PathBuf,
+    /// What the compiler warned of in the workspace, or the lints if they compiled it.
+    pub warnings: usize,
 }
 
 /// A test program.
@@ -36,7 +38,7 @@ pub struct Program {
 pub fn build() -> Result<Option<Built>> {
     let mut command = workspace::cargo();
     command.args(["test", "--workspace", "--locked", "--no-run"]);
-    command.args(["--message-format", "json-render-diagnostics"]);
+    command.args(["--message-format", "json-diagnostic-rendered-ansi"]);
     let mut child = command
         .stdout(Stdio::piped())
         .spawn()
@@ -65,9 +67,13 @@ pub fn build() -> Result<Option<Built>> {
 }
 
 impl Built {
-    /// Takes up a message of Cargo's, if it is of a program.
+    /// Takes up a message of Cargo's, if it is of a program or a warning.
     fn take(&mut self, message: &Value) {
         let text = |value: &Value| value.as_str().map(str::to_owned);
+        if let Some(rendered) = message["message"]["rendered"].as_str() {
+            eprint!("{rendered}");
+            self.warnings += usize::from(message["message"]["level"] == "warning");
+        }
         let Some(path) = text(&message["executable"]) else {
             return;
         };
@@ -117,5 +123,10 @@ mod tests {
         assert_eq!(built.cenote.as_deref(), Some(Path::new("/t/debug/cenote")));
         assert_eq!(built.programs[0].name, "pool all");
         assert_eq!(built.programs[0].directory, workspace::root().join("pool"));
+        assert_eq!(built.warnings, 0);
+        for level in ["warning", "note"] {
+            built.take(&json!({"message": {"rendered": "unused\n", "level": level}}));
+        }
+        assert_eq!(built.warnings, 1);
     }
 }

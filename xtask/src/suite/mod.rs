@@ -2,8 +2,10 @@
 //!
 //! `cargo test` runs one test program after another. Each has a slow tail, and those that use
 //! daemons wait most of the time. Here as many programs run at once as the machine has cores, the
-//! heaviest first, and the lints beside them if they are wanted. What a program prints is kept in
-//! a file, and shown if the program fails.
+//! heaviest first. What a program prints is kept in a file, and shown if the program fails.
+//!
+//! With `--lints` a warning of the build fails the run, and so does formatting. `./test --lints`
+//! has `clippy-driver` build everything, which compiles as `rustc` does and lints on the way.
 //!
 //! A test that fails runs once more after all others. If it then passes, the machine was only too
 //! busy: the report lists it as unsteady, and it does not fail the run. Seeds are the same in each
@@ -58,6 +60,9 @@ pub fn run(arguments: &[String]) -> Result<bool> {
     units.reverse();
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     let mut report = Report::default();
+    if has_lints {
+        check_lints(&built, &mut report);
+    }
     let (sender, receiver) = channel();
     let queue = Mutex::new(units);
     std::thread::scope(|scope| {
@@ -73,11 +78,7 @@ pub fn run(arguments: &[String]) -> Result<bool> {
         }
         if has_lints {
             let (sender, logs) = (sender.clone(), &logs);
-            scope.spawn(move || {
-                lints(logs)
-                    .into_iter()
-                    .for_each(|unit| finish(unit, &sender))
-            });
+            scope.spawn(move || finish(formatting(logs), &sender));
         }
         drop(sender);
         for (unit, outcome) in receiver {
@@ -90,6 +91,21 @@ pub fn run(arguments: &[String]) -> Result<bool> {
         _ => report.keep(failed),
     }
     Ok(report.end())
+}
+
+/// Has a warning fail the run, and a build without lints.
+fn check_lints(built: &Built, report: &mut Report) {
+    let is_linted = std::env::var_os("RUSTC_WORKSPACE_WRAPPER")
+        .is_some_and(|wrapper| Path::new(&wrapper).ends_with("clippy-driver"));
+    let reason = match (is_linted, built.warnings) {
+        (false, _) => "lints: RUSTC_WORKSPACE_WRAPPER is not clippy-driver".to_owned(),
+        (true, 0) => return,
+        (true, count) => format!("lints: {count} warnings, shown where they were built"),
+    };
+    report.keep(vec![Failure {
+        name: reason,
+        tests: Vec::new(),
+    }]);
 }
 
 /// Runs tests that failed once more, one after another.
@@ -142,21 +158,10 @@ fn test_command(program: &Program, built: &Built) -> Command {
     command
 }
 
-/// Formatting and lints.
-fn lints(logs: &Path) -> Vec<Unit> {
+fn formatting(logs: &Path) -> Unit {
     let mut format = workspace::cargo();
     format.args(["fmt", "--all", "--check"]);
-    // The tests come first where both want a core.
-    let mut clippy = Command::new("nice");
-    clippy.current_dir(workspace::root()).args(["-n", "10"]);
-    clippy.arg(workspace::cargo().get_program());
-    clippy.args(["clippy", "--workspace", "--all-targets", "--locked"]);
-    clippy.arg("--keep-going");
-    clippy.args(["--", "-D", "warnings"]);
-    vec![
-        unit("formatting", format, logs),
-        unit("lints", clippy, logs),
-    ]
+    unit("formatting", format, logs)
 }
 
 fn unit(name: &str, command: Command, logs: &Path) -> Unit {
