@@ -246,8 +246,10 @@ impl Session {
         if ended != chosen {
             bail!("{ended} of {chosen} tests were run");
         }
-        for test in self.results.unclassified() {
-            println!("zts: {test} needs a class and a reason in results.tsv");
+        let unclear: Vec<&str> = self.results.unclassified().collect();
+        if !unclear.is_empty() {
+            let tests = unclear.join(" ");
+            println!("zts: no class and reason in results.tsv: {tests}");
         }
         Ok(self.failed.is_empty())
     }
