@@ -1,8 +1,8 @@
 //! Which tests are run.
 
+use super::head::Head;
 use super::options::Options;
-use super::results::{Outcome, Record, Results};
-use super::{Head, group_of};
+use super::results::{Outcome, Record, Results, group_of};
 use crate::workspace;
 use anyhow::{Context, Result, ensure};
 use std::collections::{BTreeMap, BTreeSet};

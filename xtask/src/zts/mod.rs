@@ -10,14 +10,16 @@
 //! Only a required test that fails makes the command fail.
 
 mod choice;
+mod head;
 mod options;
 mod results;
 mod table;
 
 use crate::workspace;
 use anyhow::{Context, Result, bail, ensure};
+use head::Head;
 use options::Options;
-use results::{Outcome, Record, Results};
+use results::{Outcome, Record, Results, group_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -52,7 +54,7 @@ pub fn run(arguments: &[String]) -> Result<bool> {
         return Ok(true);
     }
     let required = required()?;
-    let head = head()?;
+    let head = Head::read()?;
     let chosen = choice::choose(&options, &known, &results, &required, &head)?;
     if chosen.is_empty() {
         println!("zts: no test is to be run");
@@ -104,11 +106,6 @@ fn listed() -> Result<Vec<String>> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// The group of a test: all before its last slash.
-fn group_of(test: &str) -> &str {
-    test.rsplit_once('/').map_or("", |(group, _)| group)
-}
-
 fn print_groups(known: &[String], results: &Results) {
     let mut groups: Vec<(&str, usize, usize)> = Vec::new();
     for test in known {
@@ -145,42 +142,6 @@ fn program() -> Result<PathBuf> {
     });
     let program = programs.next_back();
     Ok(program.context("Cargo names no program cenote")?.into())
-}
-
-/// The commit that is checked out.
-struct Head {
-    commit: String,
-    /// Whether files differ from it.
-    is_changed: bool,
-}
-
-impl Head {
-    /// What results are marked with; `+` for changes that are in no commit.
-    fn stamp(&self) -> String {
-        let mark = if self.is_changed { "+" } else { "" };
-        format!("{}{mark}", &self.commit[..self.commit.len().min(12)])
-    }
-}
-
-fn head() -> Result<Head> {
-    let ask = |arguments: &[&str]| -> Result<String> {
-        let output = workspace::git().args(arguments).output()?;
-        ensure!(output.status.success(), "git {} failed", arguments[0]);
-        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
-    };
-    // Results and the table made from them are no change of the program.
-    let changed = ask(&[
-        "status",
-        "--porcelain",
-        "--untracked-files=no",
-        "--",
-        ":!tests/peer/zts/results.tsv",
-        ":!docs",
-    ])?;
-    Ok(Head {
-        commit: ask(&["rev-parse", "HEAD"])?,
-        is_changed: !changed.is_empty(),
-    })
 }
 
 /// A run of the runner, and what came of it.

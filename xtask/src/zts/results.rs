@@ -102,6 +102,11 @@ pub(super) struct Record {
     pub commit: String,
 }
 
+/// The group of a test: all before its last slash.
+pub(super) fn group_of(test: &str) -> &str {
+    test.rsplit_once('/').map_or("", |(group, _)| group)
+}
+
 /// All tests by their names.
 #[derive(Debug, Default)]
 pub(super) struct Results(BTreeMap<String, Record>);

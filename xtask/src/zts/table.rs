@@ -1,7 +1,6 @@
 //! The table of results in the documents.
 
-use super::group_of;
-use super::results::{CLASSES, Outcome, Record, Results};
+use super::results::{CLASSES, Outcome, Record, Results, group_of};
 use anyhow::{Context, Result};
 use std::collections::BTreeMap;
 use std::fmt::Write;
