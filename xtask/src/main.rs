@@ -15,6 +15,7 @@ mod package;
 mod release;
 mod suite;
 mod workspace;
+mod zts;
 
 use std::process::ExitCode;
 
@@ -94,6 +95,12 @@ usage: cargo xtask COMMAND [ARGUMENT...]
                               xfstests, built in DIRECTORY, on two mounts
   zfs-test [--package DIR] [--timeout SECONDS] [GROUP|TEST...]
                               OpenZFS's tests of repair (Debian's package zfs-test), as root
+  zts [GROUP|GROUP/TEST...] [--failed] [--since COMMIT] [--required [--minutes N]]
+      [-j LANES] [-t SECONDS] [--output FILE]
+                              OpenZFS's own test suite (Debian's package zfs-test), each group in a
+                              machine of its own; keeps each result in tests/peer/zts, and fails if
+                              a test of required.txt does; as root
+  zts --groups|--table        lists groups; writes the table in docs/compatibility.md
   guest-ublk [--accelerator kvm|tcg] [--directory DIR]
                               a guest with the driver ublk_drv: volumes as its disks, file systems
                               on them, the daemon killed under fio; OpenZFS judges the pool
@@ -143,6 +150,7 @@ fn main() -> ExitCode {
         "try-packages" => package::try_packages(rest),
         "notes" => notes::run(rest),
         "release" => release::run(rest),
+        "zts" => zts::run(rest),
         "bench" => delegate::bench(rest),
         name if delegate::TRIALS.contains(&name) => delegate::trial(name, rest),
         "help" | "-h" | "--help" => {
