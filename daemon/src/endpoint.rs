@@ -10,11 +10,12 @@
 use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use cenote_base::metrics::{Collect, Registry, Sink};
+use cenote_base::rt::{Instant, Mutex, MutexGuard, ranks};
 use cenote_control::model::{
     ControlError, DashboardAct, Dataset, DatasetKind, Depth, HttpRefusal, KindSet, Part,
     PropertySelection, Request,
@@ -56,7 +57,7 @@ fn limits() -> Limits {
 struct Common {
     service: Arc<dyn Service>,
     dashboard: Dashboard,
-    latest: Mutex<Option<(Instant, Bytes)>>,
+    latest: Mutex<Option<(Instant, Bytes)>, ranks::MetricsText>,
 }
 
 /// The running servers.
@@ -73,11 +74,11 @@ struct Servers {
 
 /// The servers, shared by status requests and the switch.
 #[derive(Default)]
-struct Running(Mutex<Servers>);
+struct Running(Mutex<Servers, ranks::DashboardServers>);
 
 impl Running {
     fn servers(&self) -> MutexGuard<'_, Servers> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }
 
@@ -343,11 +344,7 @@ impl ServedPages {
     /// All measurements as text, at most a second old.
     fn text(&self) -> Result<Bytes, ControlError> {
         // Concurrent requests wait for the same answer.
-        let mut latest = self
-            .common
-            .latest
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut latest = self.common.latest.lock();
         if let Some((at, text)) = &*latest
             && at.elapsed() < FRESH
         {

@@ -18,9 +18,10 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{ChildStdin, Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::Arc;
 use std::time::Duration;
 
+use cenote_base::rt::{self, Mutex, ranks};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, setrlimit};
 use signal_hook::consts::SIGTERM;
@@ -33,7 +34,7 @@ const GRACE: Duration = Duration::from_millis(500);
 
 /// The daemon's side: the pipe to the guard.
 #[derive(Debug)]
-pub struct Guard(Mutex<ChildStdin>);
+pub struct Guard(Mutex<ChildStdin, ranks::GuardPipe>);
 
 /// A connection that the guard watches until this is dropped.
 #[derive(Debug)]
@@ -48,26 +49,24 @@ impl Guard {
     /// If it cannot be started.
     pub fn start() -> io::Result<Self> {
         let program = std::env::current_exe()?;
-        let (sender, receiver) = mpsc::sync_channel(1);
-        std::thread::Builder::new()
-            .name("guard-parent".to_owned())
-            .spawn(move || {
-                let mut command = Command::new(program);
-                let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
-                command.args(["daemon", OPERAND, &thread]).current_dir("/");
-                // In a process group of its own: the terminal's signals are meant for the daemon.
-                command.process_group(0).stdin(Stdio::piped());
-                command.stdout(Stdio::null()).stderr(Stdio::null());
-                let child = command.spawn().and_then(|mut child| {
-                    let pipe = child.stdin.take();
-                    pipe.ok_or_else(|| io::Error::other("there is no pipe to it"))
-                });
-                // The receiver is waiting, so this cannot fail.
-                let _ = sender.send(child);
-                loop {
-                    std::thread::park();
-                }
-            })?;
+        let (sender, receiver) = rt::sync_channel(1);
+        rt::spawn("guard-parent", move || {
+            let mut command = Command::new(program);
+            let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
+            command.args(["daemon", OPERAND, &thread]).current_dir("/");
+            // In a process group of its own: the terminal's signals are meant for the daemon.
+            command.process_group(0).stdin(Stdio::piped());
+            command.stdout(Stdio::null()).stderr(Stdio::null());
+            let child = command.spawn().and_then(|mut child| {
+                let pipe = child.stdin.take();
+                pipe.ok_or_else(|| io::Error::other("there is no pipe to it"))
+            });
+            // The receiver is waiting, so this cannot fail.
+            let _ = sender.send(child);
+            loop {
+                rt::park();
+            }
+        })?;
         let pipe = receiver.recv().map_err(io::Error::other)??;
         Ok(Self(Mutex::new(pipe)))
     }
@@ -82,7 +81,7 @@ impl Guard {
     }
 
     fn tell(&self, sign: char, connection: u32) {
-        let mut pipe = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut pipe = self.0.lock();
         // If the guard was killed, connections are not watched; the daemon works without it.
         let _ = writeln!(pipe, "{sign}{connection}");
     }

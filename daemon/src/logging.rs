@@ -17,9 +17,11 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+// tidy: allow(door, a message may be logged under any lock; ranked channels are below most of them)
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use cenote_base::rt::{self, Instant};
 use cenote_control::regular;
 use jiff::Zoned;
 use log::{Level, LevelFilter, Log, Metadata, Record};
@@ -74,7 +76,7 @@ pub fn begin(file: Option<PathBuf>) {
         console: console(),
     });
     // Only a test can have set a logger before.
-    cenote_base::rt::report_wrong_order();
+    rt::report_wrong_order();
     if log::set_logger(log).is_ok() {
         log::set_max_level(LevelFilter::Info);
     }
@@ -103,10 +105,10 @@ fn console() -> Console {
 
 fn start_writer(file: PathBuf) -> Option<SyncSender<Entry>> {
     let (sender, receiver) = sync_channel(QUEUE_MAX);
-    let thread = std::thread::Builder::new().name("log".to_owned());
-    match thread.spawn(move || write_all(&file, &receiver)) {
+    match rt::spawn("log", move || write_all(&file, &receiver)) {
         Ok(_) => Some(sender),
         Err(error) => {
+            // tidy: allow(door, it is about the log itself)
             eprintln!("cenote: there is no log: {error}");
             None
         }
@@ -127,6 +129,7 @@ fn write_all(file: &Path, entries: &Receiver<Entry>) {
                 Ok(()) => has_failed = false,
                 Err(error) if !has_failed => {
                     has_failed = true;
+                    // tidy: allow(door, it is about the log itself)
                     eprintln!("cenote: the log {} is not written: {error}", file.display());
                 }
                 Err(_) => {}
@@ -243,7 +246,7 @@ impl Log for DaemonLog {
                     let _ = receiver.recv_timeout(FLUSH_WAIT);
                     return;
                 }
-                Err(TrySendError::Full(_)) => std::thread::sleep(Duration::from_millis(10)),
+                Err(TrySendError::Full(_)) => rt::sleep(Duration::from_millis(10)),
                 Err(TrySendError::Disconnected(_)) => return,
             }
         }
@@ -266,7 +269,7 @@ pub fn show(file: &Path, count: usize, follow: bool, context: &mut Context) -> O
     context.print_bytes(&lines);
     while follow && !context.output_gone() {
         context.flush();
-        std::thread::sleep(FOLLOW_PERIOD);
+        rt::sleep(FOLLOW_PERIOD);
         // The file may be missing for a moment, while the next one is begun.
         if let Ok(more) = lines_since(file, &mut position) {
             context.print_bytes(&more);

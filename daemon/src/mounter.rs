@@ -2,9 +2,10 @@
 
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use cenote_base::ObjectId;
+use cenote_base::rt::{Mutex, ranks};
 use cenote_control::model::ControlError;
 use cenote_engine::{
     Holder, MountFigures, MountJob, MountSwitches, Mounted, Mounter, SnapshotNameChange,
@@ -27,7 +28,7 @@ impl FuseMounter {
     pub fn guarded() -> Self {
         let guard = Guard::start().map(Arc::new);
         if let Err(error) = &guard {
-            eprintln!("cenote: no process guards the mounts if this one is killed: {error}");
+            log::warn!("no process guards the mounts if this one is killed: {error}");
         }
         Self { guard: guard.ok() }
     }
@@ -130,7 +131,7 @@ struct FuseMount {
     files: Arc<DatasetFiles>,
     name: String,
     /// The current switches.
-    switches: Mutex<MountSwitches>,
+    switches: Mutex<MountSwitches, ranks::MountedSwitches>,
 }
 
 /// The switches that the kernel must know.
@@ -201,7 +202,7 @@ impl Mounted for FuseMount {
     }
 
     fn change(&self, switches: &MountSwitches) -> Result<bool, ControlError> {
-        let mut now = self.switches.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.switches.lock();
         let needs_files = !switches.read_only && !self.files.can_take_changes();
         if needs_files || switches.posix_acl != now.posix_acl {
             return Ok(false);

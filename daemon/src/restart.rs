@@ -11,8 +11,9 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use cenote_base::rt::{self, Instant};
 use cenote_control::model::{ControlError, Request, Response, shell_word};
 use cenote_control::record::{DaemonRecord, beside_socket};
 
@@ -115,7 +116,7 @@ fn await_end(record: &DaemonRecord) -> Result<(), Stop> {
                 record.pid
             ));
         }
-        std::thread::sleep(POLL_INTERVAL);
+        rt::sleep(POLL_INTERVAL);
     }
     Ok(())
 }

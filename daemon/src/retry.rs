@@ -14,9 +14,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
+use cenote_base::rt;
 use cenote_control::model::{MissingPool, Request, Response};
 use cenote_control::protocol::Service;
 
@@ -93,7 +93,7 @@ impl Plans {
 /// Retries in the background until it is dropped.
 pub struct Retry {
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    thread: Option<rt::JoinHandle<()>>,
 }
 
 impl Retry {
@@ -107,8 +107,7 @@ impl Retry {
         let stop = Arc::new(AtomicBool::new(false));
         let own = Arc::clone(&stop);
         let work = move || run(service.as_ref(), &socket, &said, &own);
-        let builder = std::thread::Builder::new().name("retry".to_owned());
-        let thread = builder.spawn(work);
+        let thread = rt::spawn("retry", work);
         if let Err(error) = &thread {
             log::warn!("pools that are missing are not tried again: {error}");
         }
@@ -149,7 +148,7 @@ fn run(service: &dyn Service, socket: &Path, said: &impl Fn(&str), stop: &Atomic
             if stop.load(Ordering::Acquire) {
                 return;
             }
-            std::thread::sleep(POLL);
+            rt::sleep(POLL);
         }
         seconds += LOOK;
     }
@@ -214,7 +213,7 @@ fn resume(socket: &Path, guids: &[u64], stop: &AtomicBool) {
     };
     while !stop.load(Ordering::Acquire) {
         match child.try_wait() {
-            Ok(None) => std::thread::sleep(POLL),
+            Ok(None) => rt::sleep(POLL),
             _ => return,
         }
     }

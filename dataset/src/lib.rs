@@ -11,9 +11,9 @@
 //! closed head could never be stored, and would stop the pool.
 //!
 //! Each change of a dataset is passed as a record of the intent log to a [`LogSink`], if there is
-//! one. [`OpenDataset::make_durable`] is the only place that waits for durability: by that log, or
-//! by the transaction group if some change was not logged. [`replay_records`] reads the intent log
-//! that a crash left; the layers above apply the records.
+//! one. [`OpenDataset::settle`] alone decides which calls wait for durability, by the property
+//! `sync`, and waits: for that log, or for the transaction group if some change was not logged.
+//! [`replay_records`] reads the intent log that a crash left; the layers above apply the records.
 //!
 //! Deliberately absent: the table of open datasets, which the daemon keeps.
 

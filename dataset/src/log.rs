@@ -97,7 +97,7 @@ impl OpenDataset {
     /// Logs all operations from now on: the caller passes each one to [`Self::log_sink`]. `data`
     /// reads contents that are too long for a record.
     ///
-    /// Where there is no log, [`Self::make_durable`] waits for the transaction group.
+    /// Where there is no log, [`Self::settle`] waits for the transaction group.
     pub fn start_log(&self, data: Arc<dyn LogData>) {
         let (Some(head), Some(blocks)) = (self.head(), self.blocks()) else {
             return;
@@ -125,14 +125,21 @@ impl OpenDataset {
         dsl.is_none_or(|dsl| dsl.has_feature(features::ZILSAXATTR))
     }
 
-    /// Waits until changes that were made before survive a power cut: those of names, and those of
-    /// one object or of all. The caller has neither a transaction nor the lock of an object.
+    /// Ends a call that may have changed something, or that is an `fsync`: waits until changes that
+    /// were made before survive a power cut, if the property `sync` or the caller wants that.
+    ///
+    /// `wanted` is what the caller asks for (`fsync`, `O_SYNC`, a flush), if anything: the changes
+    /// of one object or of all, and those of names with both. The caller has neither a transaction
+    /// nor the lock of an object.
     ///
     /// # Errors
     /// If the pool takes no more changes; then they may be lost.
-    pub fn make_durable(&self, what: Commit) -> Result<(), DmuError> {
+    pub fn settle(&self, wanted: Option<Commit>) -> Result<(), DmuError> {
+        let Some(due) = self.sync_policy().due(wanted) else {
+            return Ok(());
+        };
         match self.writer() {
-            Some(writer) => writer.commit(what).map(drop),
+            Some(writer) => writer.commit(due).map(drop),
             None => self.sync(),
         }
     }

@@ -1,5 +1,7 @@
 //! The property `sync`.
 
+use cenote_intent_log::Commit;
+
 /// `sync`: which changes are on disk before the call returns (zfsprops(7)).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SyncPolicy {
@@ -31,12 +33,34 @@ impl SyncPolicy {
         }
     }
 
-    /// Whether a call waits for the disk, if its caller wants that or not.
-    pub fn waits(self, is_wanted: bool) -> bool {
+    /// What must survive a power cut before a call returns, if anything: `wanted` is what its
+    /// caller asks for.
+    pub(crate) fn due(self, wanted: Option<Commit>) -> Option<Commit> {
         match self {
-            Self::Standard => is_wanted,
-            Self::Always => true,
-            Self::Disabled => false,
+            Self::Standard => wanted,
+            // A call may change more than the object that it names.
+            Self::Always => Some(Commit::All),
+            Self::Disabled => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cenote_base::ObjectId;
+
+    #[test]
+    fn the_property_decides_what_a_call_waits_for() {
+        let file = Some(Commit::Object(ObjectId(7)));
+        for (policy, for_write, for_fsync) in [
+            (SyncPolicy::Standard, None, file),
+            (SyncPolicy::Always, Some(Commit::All), Some(Commit::All)),
+            (SyncPolicy::Disabled, None, None),
+        ] {
+            assert_eq!(policy.due(None), for_write, "{policy:?}");
+            assert_eq!(policy.due(file), for_fsync, "{policy:?}");
+            assert_eq!(SyncPolicy::from_number(policy.number()), policy);
         }
     }
 }

@@ -117,14 +117,9 @@ struct Tables {
 }
 
 impl Tables {
-    fn read(
-        name: &str,
-        config: &PoolConfig,
-        uberblock: &Uberblock,
-        vdevs: &Shape,
-        mos: &Arc<ObjectSet>,
-        unread: &mut Unread,
-    ) -> Result<Self, ImportError> {
+    fn read(name: &str, loaded: &Loaded, unread: &mut Unread) -> Result<Self, ImportError> {
+        let Loaded { config, mos, .. } = loaded;
+        let vdevs = &*loaded.vdevs.shape();
         let mut metaslabs: Vec<Metaslabs> = Vec::new();
         for top in config.vdev_tree.iter().flat_map(|tree| &tree.children) {
             let id = top.id.unwrap_or_default();
@@ -154,7 +149,7 @@ impl Tables {
         let ratios = space.keys().map(|id| (id.0, ratio_of(vdevs, *id)));
         let facts = PoolFacts {
             name: name.to_owned(),
-            version: uberblock.version,
+            version: loaded.uberblock.version,
             space: space_facts(vdevs, &space),
             deflate_ratios: ratios.collect(),
         };
@@ -206,43 +201,51 @@ impl FoundDevice {
     }
 }
 
+/// What an import opened of a pool's state, from the devices to the meta object set.
+pub(crate) struct Loaded {
+    /// The trusted configuration, with the paths where devices were found.
+    pub config: PoolConfig,
+    pub uberblock: Uberblock,
+    pub vdevs: Arc<Vdevs>,
+    pub cache: Arc<BlockCache>,
+    pub mos: Arc<ObjectSet>,
+}
+
+/// What every pool is made of, however it came to be open.
+struct Parts {
+    name: String,
+    label_config: PoolConfig,
+    loaded: Loaded,
+    tables: Tables,
+    options: ImportOptions,
+    env: Arc<dyn Env>,
+    found: BTreeMap<Guid, FoundDevice>,
+    outsiders: Vec<Outsider>,
+    syncer: Option<Arc<Syncer>>,
+    unread: Vec<UnreadTable>,
+    hold: Option<Hold>,
+}
+
 impl Pool {
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "the importer hands over all it made"
-    )]
-    pub(crate) fn open(
-        candidate: &PoolCandidate,
-        config: PoolConfig,
-        uberblock: Uberblock,
-        vdevs: Arc<Vdevs>,
-        cache: Arc<BlockCache>,
-        mos: Arc<ObjectSet>,
-        options: &ImportOptions,
-        env: &Arc<dyn Env>,
-        mut unread: Unread,
-    ) -> Result<Self, ImportError> {
-        // The label's, not the configuration's: that is the name that the user saw.
-        let own = || candidate.name().to_owned();
-        let name = options.new_name.clone().unwrap_or_else(own);
-        let shape = vdevs.shape();
-        let tables = Tables::read(&name, &config, &uberblock, &shape, &mos, &mut unread)?;
-        Ok(Self {
-            name,
-            config: KnownConfig::new(config),
-            label_config: candidate.config.clone(),
-            uberblock,
-            vdevs,
-            cache: cache.for_io(&IoContext::COMMAND),
-            mos: mos.for_io(&IoContext::COMMAND),
+    /// A pool of its parts. No thread works for it yet.
+    fn of(parts: Parts) -> Self {
+        let Parts { loaded, tables, .. } = parts;
+        Self {
+            name: parts.name,
+            config: KnownConfig::new(loaded.config),
+            label_config: parts.label_config,
+            uberblock: loaded.uberblock,
+            vdevs: loaded.vdevs,
+            cache: loaded.cache.for_io(&IoContext::COMMAND),
+            mos: loaded.mos.for_io(&IoContext::COMMAND),
             dsl: tables.dsl.for_io(&IoContext::COMMAND),
-            options: options.clone(),
-            env: Arc::clone(env),
+            options: parts.options,
+            env: parts.env,
             metaslabs: tables.metaslabs,
             space: tables.space,
-            found: Mutex::new(found_devices(candidate)),
-            outsiders: Mutex::new(candidate.outsiders.clone()),
-            syncer: None,
+            found: Mutex::new(parts.found),
+            outsiders: Mutex::new(parts.outsiders),
+            syncer: parts.syncer,
             treatments: OnceLock::new(),
             aging: Job::default(),
             names: Job::default(),
@@ -252,9 +255,36 @@ impl Pool {
             discarded_logs: Vec::new(),
             waiting_logs: Vec::new(),
             unreadable_heads: Vec::new(),
+            unread: parts.unread,
+            hold: parts.hold,
+        }
+    }
+
+    /// A pool that an import found on its devices.
+    pub(crate) fn open(
+        candidate: &PoolCandidate,
+        loaded: Loaded,
+        options: &ImportOptions,
+        env: &Arc<dyn Env>,
+        mut unread: Unread,
+    ) -> Result<Self, ImportError> {
+        // The label's, not the configuration's: that is the name that the user saw.
+        let own = || candidate.name().to_owned();
+        let name = options.new_name.clone().unwrap_or_else(own);
+        let tables = Tables::read(&name, &loaded, &mut unread)?;
+        Ok(Self::of(Parts {
+            name,
+            label_config: candidate.config.clone(),
+            loaded,
+            tables,
+            options: options.clone(),
+            env: Arc::clone(env),
+            found: found_devices(candidate),
+            outsiders: candidate.outsiders.clone(),
+            syncer: None,
             unread: unread.into_tables(),
             hold: None,
-        })
+        }))
     }
 
     /// The same pool for reading, as another uberblock has it.
@@ -265,38 +295,28 @@ impl Pool {
         mos: Arc<ObjectSet>,
         hold: Option<Hold>,
     ) -> Result<Self, ImportError> {
-        let name = self.name.clone();
-        let mut unread = Unread::new(self.options.read_only);
-        let shape = self.vdevs();
-        let tables = Tables::read(&name, &config, &uberblock, &shape, &mos, &mut unread)?;
-        Ok(Self {
-            name,
-            config: KnownConfig::new(config),
-            label_config: self.label_config.clone(),
+        let loaded = Loaded {
+            config,
             uberblock,
             vdevs: Arc::clone(&self.vdevs),
             cache: Arc::clone(&self.cache),
-            mos: mos.for_io(&IoContext::COMMAND),
-            dsl: tables.dsl.for_io(&IoContext::COMMAND),
+            mos,
+        };
+        let mut unread = Unread::new(self.options.read_only);
+        let tables = Tables::read(&self.name, &loaded, &mut unread)?;
+        Ok(Self::of(Parts {
+            name: self.name.clone(),
+            label_config: self.label_config.clone(),
+            loaded,
+            tables,
             options: self.options.clone(),
             env: Arc::clone(&self.env),
-            metaslabs: tables.metaslabs,
-            space: tables.space,
-            found: Mutex::new(self.found_devices()),
-            outsiders: Mutex::new(self.outsiders()),
+            found: self.found_devices(),
+            outsiders: self.outsiders(),
             syncer: None,
-            treatments: OnceLock::new(),
-            aging: Job::default(),
-            names: Job::default(),
-            scans: Arc::default(),
-            rebuilds: Arc::default(),
-            notes: Arc::default(),
-            discarded_logs: Vec::new(),
-            waiting_logs: Vec::new(),
-            unreadable_heads: Vec::new(),
             unread: unread.into_tables(),
             hold,
-        })
+        }))
     }
 
     /// A pool that was just made.
@@ -306,35 +326,29 @@ impl Pool {
         env: &Arc<dyn Env>,
     ) -> Self {
         let config = syncer.config().config.clone();
-        let uberblock = syncer.uberblock();
-        Self {
+        Self::of(Parts {
             name: syncer.dsl.pool_name().to_string(),
             label_config: config.clone(),
-            config: KnownConfig::new(config),
-            uberblock,
-            vdevs: Arc::clone(&syncer.vdevs),
-            cache: syncer.mos.cache().for_io(&IoContext::COMMAND),
-            mos: syncer.mos.for_io(&IoContext::COMMAND),
-            dsl: syncer.dsl.for_io(&IoContext::COMMAND),
+            loaded: Loaded {
+                config,
+                uberblock: syncer.uberblock(),
+                vdevs: Arc::clone(&syncer.vdevs),
+                cache: Arc::clone(syncer.mos.cache()),
+                mos: Arc::clone(&syncer.mos),
+            },
+            tables: Tables {
+                metaslabs: Vec::new(),
+                space: syncer.space.figures(),
+                dsl: Arc::clone(&syncer.dsl),
+            },
             options: options.clone(),
             env: Arc::clone(env),
-            metaslabs: Vec::new(),
-            space: syncer.space.figures(),
-            found: Mutex::default(),
-            outsiders: Mutex::default(),
+            found: BTreeMap::new(),
+            outsiders: Vec::new(),
             syncer: Some(syncer),
-            treatments: OnceLock::new(),
-            aging: Job::default(),
-            names: Job::default(),
-            scans: Arc::default(),
-            rebuilds: Arc::default(),
-            notes: Arc::default(),
-            discarded_logs: Vec::new(),
-            waiting_logs: Vec::new(),
-            unreadable_heads: Vec::new(),
             unread: Vec::new(),
             hold: None,
-        }
+        })
     }
 
     pub(crate) fn set_syncer(&mut self, syncer: Arc<Syncer>) {

@@ -16,6 +16,10 @@ use cenote_control::protocol::DisksAtEnd;
 use cenote_dsl::Dataset;
 use cenote_engine::{Changed, Imported, OwnDisks, PublishAct, PublishedOf, Publisher, Registry};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long downloads may take when the daemon ends.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Settings of what the daemon publishes.
 pub struct ServeSettings {
@@ -101,7 +105,7 @@ impl Publisher for Serve {
     }
 
     fn end(&self) {
-        drop(self.context.volumes.servers.take_all());
-        drop(self.context.sites.take_all());
+        self.context.volumes.servers.end_all(FAREWELL);
+        self.context.sites.end_all(FAREWELL);
     }
 }

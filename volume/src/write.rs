@@ -104,7 +104,7 @@ impl Volume {
             })?;
             (at, rest) = (at + length, left);
         }
-        self.settle(false)
+        Ok(self.dataset()?.settle(None)?)
     }
 
     /// As [`Self::write`], of pieces that are one after the other. One that is a whole block is
@@ -131,7 +131,7 @@ impl Volume {
             })?;
             (at, rest) = (at + length, later);
         }
-        self.settle(false)
+        Ok(self.dataset()?.settle(None)?)
     }
 
     /// Writes a range in one transaction: changes it and notes that, in one order with others.
@@ -218,7 +218,7 @@ impl Volume {
             drop(range);
             at = next;
         }
-        self.settle(false)
+        Ok(self.dataset()?.settle(None)?)
     }
 
     /// Waits until all earlier writes survive a power cut. With `sync=disabled` it returns at once.
@@ -226,16 +226,7 @@ impl Volume {
     /// # Errors
     /// If the pool takes no more changes; then it may be lost.
     pub fn flush(&self) -> Result<(), VolumeError> {
-        self.settle(true)
-    }
-
-    /// Waits for the disk if the caller wants that, or the property `sync`.
-    fn settle(&self, is_wanted: bool) -> Result<(), VolumeError> {
-        let dataset = self.dataset()?;
-        if dataset.sync_policy().waits(is_wanted) {
-            dataset.make_durable(Commit::All)?;
-        }
-        Ok(())
+        Ok(self.dataset()?.settle(Some(Commit::All))?)
     }
 
     /// Gives the volume another size, a multiple of its blocks; what lies behind a smaller one is

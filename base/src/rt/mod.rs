@@ -18,7 +18,8 @@
 //! `Instant::now` or `SystemTime::now`. Atomics, `Arc`, `Weak`, and cells whose initialisers do
 //! not wait remain the standard library's.
 //!
-//! *Long work* in the background is a [`Job`]: started, paused, paced and ended in one way.
+//! *Long work* in the background is a [`Job`]: started, paused, paced and ended in one way. A
+//! thread that must not be blocked for long is watched by another one ([`mod@watch`]).
 //!
 //! *Deliberately absent.* A pool of threads, futures, priorities: layers that need workers start
 //! their own. Decision 007 says why this is not one of the existing crates.
@@ -39,6 +40,7 @@ mod simulation;
 mod tests;
 mod thread;
 mod time;
+pub mod watch;
 mod world;
 
 pub use channel::{

@@ -49,6 +49,9 @@ ranks! {
         ServerIdle [] "When the last client of the control socket left.";
         ServerViewers [] "Requests of each user on the read-only socket.";
     }
+    daemon {
+        MetricsText [] "The last answer to /metrics, held while the next one is collected.";
+    }
     engine {
         HeldStores [] "Devices in stores that an import holds.";
         Leaving [] "Held by the thread that exports the pool.";
@@ -59,6 +62,7 @@ ranks! {
         FuseTurns [] "Workers that wait for their turn.";
     }
     nbd {
+        NbdListeners [] "Threads of listeners, until they have ended.";
         NbdConnections [] "Connections of a server of network block devices.";
         NbdReceive [] "Held by the thread that reads the next request of a connection.";
         NbdSend [] "Held by the thread that sends a reply on a connection.";
@@ -73,7 +77,9 @@ ranks! {
     serve {
         DiskGate [] "Requests to a disk of this machine, and its volume.";
         UnflushedWrites [] "Held while a write that is not flushed is kept below /run.";
-        SiteServer [] "A server of sites, until it is stopped.";
+    }
+    daemon {
+        DashboardServers [] "Where the dashboard and /metrics are served.";
     }
     http {
         HttpRules [] "Settings of a server of files that may change while it runs.";
@@ -105,6 +111,9 @@ ranks! {
         ServedExports [] "What a server of volumes exports because of a command.";
         LocalDisks [] "Disks of this machine.";
         LocalDisk [] "The state of a disk of this machine.";
+    }
+    daemon {
+        MountedSwitches [] "The options that a mount has now.";
     }
     fuse {
         FuseWorkers [] "Workers of a mount.";
@@ -335,6 +344,9 @@ ranks! {
         SimNames [leaf] "Which simulated disk each name leads to.";
         SimRandom [leaf] "How long a simulated disk takes.";
         SimRecord [leaf] "What happened to the simulated disks.";
+    }
+    daemon {
+        GuardPipe [leaf] "Held while a mount is reported to the process that guards mounts.";
     }
     engine {
         OwnDisks [leaf no_io] "Numbers of the disks of this machine that are volumes here.";

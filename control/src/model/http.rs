@@ -203,4 +203,7 @@ pub struct HttpServer {
     pub sites: Vec<HttpSiteStatus>,
     /// What it did.
     pub figures: HttpFigures,
+    /// Whether it is ending: downloads under way may be completed, and it accepts no clients.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_ending: bool,
 }

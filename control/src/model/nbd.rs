@@ -66,6 +66,9 @@ pub struct NbdServer {
     pub exports: Vec<NbdExport>,
     /// In the order in which they came.
     pub clients: Vec<NbdClient>,
+    /// Whether it is ending: it answers requests under way, and accepts no clients.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_ending: bool,
     /// Why it does not run although it should.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<String>,

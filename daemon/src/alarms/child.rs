@@ -3,15 +3,14 @@
 //! The program has its own process group, so that its children are killed with it when it exceeds
 //! the limit. The beginning of its standard error is kept for the message. The rest is read and
 //! discarded, because a full pipe would block the program.
-//! forgotten, as a full pipe would stop it.
 
+use cenote_base::rt::{self, Instant, Receiver, channel};
 use cenote_engine::AlarmSendError;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How often to check whether the program has ended.
 const POLL: Duration = Duration::from_millis(20);
@@ -37,7 +36,7 @@ pub fn run(mut command: Command, input: Vec<u8>, limit: Duration) -> Result<(), 
         // A program need not read its input. The thread ignores a closed pipe, and ends with the
         // program.
         let feed = move || drop(stdin.write_all(&input));
-        std::thread::Builder::new().spawn(feed).map_err(failed)?;
+        rt::spawn("alarm-input", feed).map_err(failed)?;
     }
     let words = child.stderr.take().map(words_of);
     let ended = wait(&mut child, limit).map_err(failed)?;
@@ -74,7 +73,7 @@ fn words_of(mut stderr: ChildStderr) -> Receiver<String> {
         let _ = sender.send(words.join(" "));
     };
     // Without a thread the sender is dropped, and there is no output.
-    let _ = std::thread::Builder::new().spawn(read);
+    let _ = rt::spawn("alarm-output", read);
     receiver
 }
 
@@ -94,7 +93,7 @@ fn wait(child: &mut Child, limit: Duration) -> std::io::Result<Option<ExitStatus
             child.wait()?;
             return Ok(None);
         }
-        std::thread::sleep(POLL);
+        rt::sleep(POLL);
     }
 }
 

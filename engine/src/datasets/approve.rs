@@ -98,6 +98,7 @@ impl Context {
 
     fn follow_approvals_of(&self, imported: &Arc<Imported>) {
         let approvals = &self.registry.approvals;
+        let since = imported.waiting.moment();
         let mut found = Vec::new();
         walk_heads(imported.dsl(), |head| {
             match approvals.of_pool(imported).unapproved(head) {
@@ -110,7 +111,7 @@ impl Context {
             found.clear();
         }
         let found = found.into_iter().map(|(_, found)| found);
-        for new in imported.waiting.set(found.collect()) {
+        for new in imported.waiting.set(since, found.collect()) {
             if let Some(new) = named(imported.dsl(), new) {
                 log::warn!(
                     "{}: {}={} came from elsewhere and waits for 'cenote approve {}'",

@@ -46,8 +46,8 @@ pub(crate) fn create_dataset(
     let create = || {
         let task = creation_below(context, &imported, name.clone(), new)?;
         let said = said(&task.properties);
-        run(&imported, task, by)?;
-        context.registry.approvals.said(&imported, &name, &said);
+        let approvals = &context.registry.approvals;
+        approvals.saying((&imported, &name), &said, || run(&imported, task, by))?;
         let (_, dataset) = context.registry.dataset(&name)?;
         set_contents(&imported, &dataset, &contents, by)
     };

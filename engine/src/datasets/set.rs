@@ -143,8 +143,8 @@ fn apply(
         settings,
     };
     change_mounted(mounts, &imported, name, effect, || {
-        run(&imported, task, by)?;
-        context.registry.approvals.said(&imported, name, &said);
+        let approvals = &context.registry.approvals;
+        approvals.saying((&imported, name), &said, || run(&imported, task, by))?;
         Ok(())
     })
 }
@@ -236,10 +236,10 @@ fn revert(
     // The value that takes effect is known only afterwards.
     let effect = Effect::of_property(property, None);
     change_mounted(mounts, &imported, name, effect, || {
-        run(&imported, task, by)?;
-        // `zfs inherit -S` does not name the received value, so it approves any.
+        // `zfs inherit -S` does not name the received value, so it approves none.
         let said = [(property.to_owned(), None)];
-        context.registry.approvals.said(&imported, name, &said);
+        let approvals = &context.registry.approvals;
+        approvals.saying((&imported, name), &said, || run(&imported, task, by))?;
         Ok(())
     })
 }

@@ -219,7 +219,7 @@ fn mount_dataset(
     options: &MountOptions,
 ) -> Result<(), ControlError> {
     let name = dataset.name().as_str().to_owned();
-    let _turn = mounts.turn(&name);
+    let turn = mounts.turn(imported, &name)?;
     check_name(&dataset)?;
     check_kind(mounts, &dataset)?;
     check_options(&options.options)?;
@@ -268,7 +268,7 @@ fn mount_dataset(
         dataset,
     };
     let mounted = Arc::from(mounts.mounter.mount(job)?);
-    mounts.add(Entry {
+    turn.add(Entry {
         pool: imported.name().to_owned(),
         dataset: name,
         own_place,
@@ -277,8 +277,7 @@ fn mount_dataset(
         read_only,
         temporary: temporary(imported, options),
         mounted,
-    });
-    Ok(())
+    })
 }
 
 /// Refuses what is no file system, and more mounts than there may be.

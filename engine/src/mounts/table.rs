@@ -5,13 +5,15 @@
 //! namespace is remembered, too: its files are in use until it ends.
 
 use super::mounter::{MountFigures, Mounted, Mounter};
+use crate::registry::imported::Imported;
 use cenote_base::rt::{Condvar, Mutex, MutexGuard, ranks};
 use cenote_control::model::{ControlError, MountEntry, MountOptions};
 use cenote_control::record::RecordedMount;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// A mount that was made.
 pub(crate) struct Entry {
@@ -44,25 +46,91 @@ pub(crate) struct Mounts {
     elsewhere: Mutex<Vec<Entry>, ranks::MountsElsewhere>,
     /// How often mounts came, went or changed.
     changes: AtomicU64,
-    /// Datasets that are being mounted.
-    being_mounted: Mutex<BTreeSet<String>, ranks::MountTurns>,
+    being_made: Mutex<BeingMade, ranks::MountTurns>,
     turn_ended: Condvar,
     /// Makes mounts.
     pub mounter: Box<dyn Mounter>,
 }
 
+/// What is being mounted, and what must not be.
+#[derive(Default)]
+struct BeingMade {
+    /// Datasets that are being mounted, with the import of their pool.
+    turns: BTreeMap<String, u64>,
+    /// The imports of pools that are being exported or destroyed.
+    leaving: Vec<u64>,
+}
+
+impl BeingMade {
+    /// Refuses mounts of a pool that leaves or has left.
+    fn check(&self, imported: &Imported) -> Result<(), ControlError> {
+        let pool = imported.name().to_owned();
+        match self.leaving.contains(&imported.load_guid) {
+            true => Err(ControlError::PoolBusy { pool }),
+            false if imported.has_left.load(Ordering::Acquire) => {
+                Err(ControlError::NoSuchPool { pool })
+            }
+            false => Ok(()),
+        }
+    }
+}
+
 /// The right to mount a dataset; other threads wait until this is dropped.
 pub(crate) struct MountTurn<'a> {
     mounts: &'a Mounts,
+    imported: &'a Imported,
     dataset: String,
 }
 
 impl Drop for MountTurn<'_> {
     fn drop(&mut self) {
-        self.mounts.being_mounted.lock().remove(&self.dataset);
+        self.mounts.being_made.lock().turns.remove(&self.dataset);
         self.mounts.turn_ended.notify_all();
     }
 }
+
+impl MountTurn<'_> {
+    /// Adds the mount that was made to the table.
+    ///
+    /// # Errors
+    /// The pool leaves or has left. The mount is ended then.
+    pub fn add(&self, entry: Entry) -> Result<(), ControlError> {
+        let being_made = self.mounts.being_made.lock();
+        if let Err(error) = being_made.check(self.imported) {
+            drop(being_made);
+            let place = entry.mounted.mount_point();
+            log::warn!("{}: {error}: unmounted again", place.display());
+            // Whether or not that fails: the mount must not outlive its pool anywhere.
+            let _ = entry.mounted.unmount(true);
+            if entry.mounted.is_there() && !entry.mounted.end() {
+                log::error!("{}: the mount cannot be ended", place.display());
+            }
+            return Err(error);
+        }
+        // Under the lock, so that a thread that is about to unmount the pool sees it.
+        self.mounts.lock().push(entry);
+        self.mounts.changed();
+        Ok(())
+    }
+}
+
+/// Until this is dropped, nothing of a pool is mounted.
+pub(crate) struct KeptUnmounted<'a> {
+    mounts: &'a Mounts,
+    import: u64,
+}
+
+impl Drop for KeptUnmounted<'_> {
+    fn drop(&mut self) {
+        let leaving = &mut self.mounts.being_made.lock().leaving;
+        let own = leaving.iter().position(|import| *import == self.import);
+        leaving.swap_remove(own.expect("it was added"));
+    }
+}
+
+/// How long an unmounting of a pool waits for mounts that are being made. Later ones are ended
+/// when they are there.
+const TURN_WAIT: Duration = Duration::from_secs(1);
 
 impl Mounts {
     /// No mounts, of those that `mounter` will make.
@@ -72,7 +140,7 @@ impl Mounts {
             entries: Mutex::default(),
             elsewhere: Mutex::default(),
             changes: AtomicU64::new(0),
-            being_mounted: Mutex::default(),
+            being_made: Mutex::default(),
             turn_ended: Condvar::new(),
             mounter,
         })
@@ -80,15 +148,43 @@ impl Mounts {
 
     /// Waits until no other thread mounts the dataset: only one may be between checking whether it
     /// is mounted and the entry in the table.
-    pub fn turn(&self, dataset: &str) -> MountTurn<'_> {
-        let names = self.being_mounted.lock();
-        let is_taken = |names: &mut BTreeSet<String>| names.contains(dataset);
-        let mut names = self.turn_ended.wait_while(names, is_taken);
-        names.insert(dataset.to_owned());
-        drop(names);
-        MountTurn {
+    ///
+    /// # Errors
+    /// The pool leaves or has left.
+    pub fn turn<'a>(
+        &'a self,
+        imported: &'a Imported,
+        dataset: &str,
+    ) -> Result<MountTurn<'a>, ControlError> {
+        let is_taken = |made: &mut BeingMade| made.turns.contains_key(dataset);
+        let being_made = self.being_made.lock();
+        let mut being_made = self.turn_ended.wait_while(being_made, is_taken);
+        being_made.check(imported)?;
+        let import = imported.load_guid;
+        being_made.turns.insert(dataset.to_owned(), import);
+        drop(being_made);
+        Ok(MountTurn {
             mounts: self,
+            imported,
             dataset: dataset.to_owned(),
+        })
+    }
+
+    /// Refuses to mount anything of a pool from now on, and waits a little for mounts that are
+    /// being made.
+    ///
+    /// So a caller that then unmounts what is in the table has unmounted all of the pool: a mount
+    /// that is late is not added ([`MountTurn::add`]).
+    pub fn keep_unmounted(&self, imported: &Imported) -> KeptUnmounted<'_> {
+        let import = imported.load_guid;
+        let mut being_made = self.being_made.lock();
+        being_made.leaving.push(import);
+        let is_mounting = |made: &mut BeingMade| made.turns.values().any(|of| *of == import);
+        let turns = &self.turn_ended;
+        drop(turns.wait_timeout_while(being_made, TURN_WAIT, is_mounting));
+        KeptUnmounted {
+            mounts: self,
+            import,
         }
     }
 
@@ -235,12 +331,6 @@ impl Mounts {
     /// How often mounts came, went or changed so far.
     pub fn changes(&self) -> u64 {
         self.changes.load(Ordering::Relaxed)
-    }
-
-    /// Takes a mount in.
-    pub fn add(&self, entry: Entry) {
-        self.lock().push(entry);
-        self.changed();
     }
 
     /// Mounts for which `wanted` holds, the newest first.

@@ -5,7 +5,7 @@ use super::follow::mount_these;
 use super::mounter::{Holder, Mounted};
 use super::options::text_of;
 use super::places::remove_places;
-use super::table::{Entry, Mounts};
+use super::table::{Entry, KeptUnmounted, Mounts};
 use crate::errors::parse_name;
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
@@ -212,13 +212,15 @@ pub(crate) fn unmount_dataset(
     end_elsewhere(mounts, |entry| entry.dataset == dataset, elsewhere)
 }
 
-/// Unmounts everything of a pool, or nothing, and says what is busy; which datasets.
-pub(crate) fn unmount_pool(
+/// Unmounts everything of a pool, or nothing, and says what is busy; which datasets. Nothing of it
+/// is mounted until the second answer is dropped.
+pub(crate) fn unmount_pool<'a>(
     registry: &Registry,
-    mounts: &Mounts,
+    mounts: &'a Mounts,
     imported: &Imported,
     force: bool,
-) -> Result<Vec<String>, ControlError> {
+) -> Result<(Vec<String>, KeptUnmounted<'a>), ControlError> {
+    let kept = mounts.keep_unmounted(imported);
     let pool = imported.name().to_owned();
     let places = mounts.derived_places(&pool);
     let mut unmounted = Vec::new();
@@ -233,9 +235,10 @@ pub(crate) fn unmount_pool(
     }
     let gone = gone.and_then(|()| end_elsewhere(mounts, of_pool, Elsewhere::refuse_or(force)));
     if let Err(error) = gone {
+        drop(kept);
         mount_these(registry, mounts, &unmounted);
         return Err(error);
     }
     remove_places(&places);
-    Ok(unmounted)
+    Ok((unmounted, kept))
 }

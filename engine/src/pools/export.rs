@@ -70,7 +70,8 @@ pub(crate) fn export(
     }
     let _disks = imported.free_all(how.force)?;
     let _freed = imported.hold_trees(how.force, |_| true)?;
-    let unmounted = unmount_pool(&context.registry, mounts, &imported, how.force)?;
+    let (unmounted, kept_unmounted) =
+        unmount_pool(&context.registry, mounts, &imported, how.force)?;
     if is_suspended {
         // It takes no more changes, those of its open file systems included.
         imported.heads.seal();
@@ -85,6 +86,7 @@ pub(crate) fn export(
             true => keep_rest(&devices),
             false => {
                 if let Err(error) = upload_before(&imported, &devices, true, reply) {
+                    drop(kept_unmounted);
                     mount_these(&context.registry, mounts, &unmounted);
                     return Err(error);
                 }
@@ -145,7 +147,7 @@ pub(crate) fn destroy_pool(
     let shared = shared_spares(context, &imported);
     let _disks = imported.free_all(force)?;
     let _freed = imported.hold_trees(force, |_| true)?;
-    unmount_pool(&context.registry, mounts, &imported, force)?;
+    let _unmounted = unmount_pool(&context.registry, mounts, &imported, force)?;
     imported.close_all_heads(force)?;
     let destroyed = imported.pool.destroy();
     destroyed.map_err(|error| of_sync(pool, error))?;
@@ -191,6 +193,7 @@ pub(crate) fn shutdown(
     let mut failure = None;
     let mut unmounted = Vec::new();
     let mut kept_away = Vec::new();
+    let mut kept_unmounted = Vec::new();
     for imported in &pools {
         if imported.pool.is_waiting() {
             imported.pool.give_up();
@@ -202,10 +205,14 @@ pub(crate) fn shutdown(
             unmount_pool(&context.registry, mounts, imported, force)
         });
         match unmounted_now {
-            Ok(datasets) => unmounted.extend(datasets),
+            Ok((datasets, kept)) => {
+                unmounted.extend(datasets);
+                kept_unmounted.push(kept);
+            }
             // Leaving anyway: what cannot be unmounted is left to the system.
             Err(error) if force => failure = Some(error),
             Err(error) => {
+                drop(kept_unmounted);
                 mount_these(&context.registry, mounts, &unmounted);
                 return Err(error);
             }

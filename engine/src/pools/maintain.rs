@@ -20,6 +20,8 @@ pub(crate) fn reguid_pool(
         return Err(PoolRefusal::GuidTaken.into());
     }
     let before = imported.pool.guid();
+    // Until the approvals are those of the new guid, too.
+    let _storing = imported.waiting.begin();
     let done = imported.pool.reguid(guid.map(Guid), &by.actor, by.command);
     done.map_err(|error| of_sync(pool, error))?;
     let now = imported.pool.guid();

@@ -84,9 +84,11 @@ fn apply_pool_setting(
     let (name, value) = stored;
     let (property, is_on) = (name.clone(), value == Stored::Number(1));
     let said = value.clone();
+    let storing = imported.waiting.begin();
     run(imported, SetPoolProperty { name, value }, by)?;
     let approvals = &context.registry.approvals;
     approvals.said_of_pool(imported, &property, Some(&said));
+    drop(storing);
     match property.as_str() {
         "autotrim" => imported.pool.set_autotrim(is_on),
         "autoexpand" => obey_autoexpand(&context.events, imported),

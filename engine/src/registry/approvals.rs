@@ -275,6 +275,23 @@ impl Approvals {
         }
     }
 
+    /// Carries out a change by which a user of this machine sets or removes (`None`) values of a
+    /// dataset, and notes these values.
+    ///
+    /// # Errors
+    /// Those of the change. Nothing is noted then.
+    pub fn saying<T>(
+        &self,
+        (imported, name): (&Imported, &DatasetName),
+        said: &[(String, Option<String>)],
+        change: impl FnOnce() -> Result<T, ControlError>,
+    ) -> Result<T, ControlError> {
+        let _storing = (!said.is_empty()).then(|| imported.waiting.begin());
+        let changed = change()?;
+        self.said(imported, name, said);
+        Ok(changed)
+    }
+
     /// Notes the values that a user of this machine set or removed (`None`) on a dataset.
     pub fn said(&self, imported: &Imported, name: &DatasetName, said: &[(String, Option<String>)]) {
         if said.is_empty() {

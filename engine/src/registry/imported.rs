@@ -58,6 +58,8 @@ pub struct Imported {
     pub trees: OpenTrees,
     /// Held while the pool is exported, which may take as long as an upload.
     pub(crate) leaving: Mutex<(), ranks::Leaving>,
+    /// The registry does not have it any more.
+    pub(crate) has_left: AtomicBool,
 }
 
 impl Imported {
@@ -81,6 +83,7 @@ impl Imported {
             waiting: Waiting::default(),
             trees: OpenTrees::default(),
             leaving: Mutex::default(),
+            has_left: AtomicBool::new(false),
         }
     }
 

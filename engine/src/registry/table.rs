@@ -10,6 +10,7 @@ use cenote_control::model::ControlError;
 use cenote_dsl::{Dataset, DatasetName, NameKind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// The pools by name.
 #[derive(Debug, Default)]
@@ -97,7 +98,9 @@ impl Registry {
 
     pub(crate) fn remove(&self, name: &str) {
         let mut pools = self.pools.write();
-        pools.remove(name);
+        if let Some(gone) = pools.remove(name) {
+            gone.has_left.store(true, Ordering::Release);
+        }
     }
 
     /// The pool that a dataset's name begins with; a name whose pool is not here is that of no

@@ -65,10 +65,10 @@ pub(super) fn clone_snapshot(
             // The first error is the one to report.
             let task = DestroyDataset { name: name.clone() };
             let _ = run(&imported, task, &by.unnoted());
-        })?;
-        context.registry.approvals.said(&imported, &name, &said);
-        Ok(())
+        })
     };
+    let approvals = &context.registry.approvals;
+    let clone = || approvals.saying((&imported, &name), &said, clone);
     let mut failures = match parents {
         true => with_parents(context, mounts, (&imported, &name), by, clone)?.1,
         false => clone().map(|()| Vec::new())?,

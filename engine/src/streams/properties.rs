@@ -175,10 +175,11 @@ impl Session<'_> {
             return Ok(());
         }
         let (name, said) = (plan.name.clone(), said(&settings));
-        self.run(imported, plan, SetProperties { name, settings }, false)?;
         let approvals = &self.context.registry.approvals;
-        approvals.said(imported, &plan.name, &said);
-        Ok(())
+        let task = SetProperties { name, settings };
+        approvals.saying((imported, &plan.name), &said, || {
+            self.run(imported, plan, task, false).map(drop)
+        })
     }
 
     /// Stores the properties of a stream for a dataset or snapshot.

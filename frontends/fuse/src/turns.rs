@@ -20,14 +20,11 @@
 
 use crate::follow::{Apart, Callers};
 use crate::lookout::{Awake, Lookout};
+use cenote_base::rt::watch::{AtWork, Look, Watch};
 use cenote_base::rt::{Condvar, Mutex, MutexGuard, ranks};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// How long a request may keep the leader before the others are woken.
-const PERIOD: Duration = Duration::from_millis(2);
-/// Periods without a request after which the guard sleeps until the next one.
-const QUIET_PERIODS: u32 = 8;
 /// How long a parked worker that is no guard stays when there are more than need be.
 const PATIENCE: Duration = Duration::from_secs(1);
 /// Single requests in a row before one worker waits for all.
@@ -59,14 +56,10 @@ pub(crate) struct Turns {
     /// Single requests since all waited.
     single: AtomicU32,
     leader: AtomicUsize,
-    /// Requests that leaders have begun and ended.
-    sequence: AtomicU64,
-    /// Leaders at work; more than one when the last one has not ended yet.
-    working: AtomicUsize,
+    /// What the guard sees of the leader.
+    watch: Watch,
     /// A guard watches the leader.
     is_guarded: AtomicBool,
-    /// The guard waits for the next request.
-    guard_sleeps: AtomicBool,
     parked: Mutex<Parked, ranks::FuseTurns>,
     woken: Condvar,
     awake: Awake,
@@ -85,10 +78,8 @@ impl Turns {
             is_one: AtomicBool::new(false),
             single: AtomicU32::new(0),
             leader: AtomicUsize::new(NOBODY),
-            sequence: AtomicU64::new(0),
-            working: AtomicUsize::new(0),
+            watch: Watch::new(),
             is_guarded: AtomicBool::new(false),
-            guard_sleeps: AtomicBool::new(false),
             parked: Mutex::default(),
             woken: Condvar::new(),
             awake: Awake::with(processors),
@@ -126,6 +117,7 @@ impl Turns {
         self.single.store(0, Ordering::Relaxed);
         self.is_one.store(false, Ordering::Release);
         self.leader.store(NOBODY, Ordering::Release);
+        self.watch.notify();
         self.woken.notify_all();
     }
 
@@ -201,7 +193,10 @@ impl Turns {
             .leader
             .compare_exchange(NOBODY, slot, order, Ordering::Acquire)
         {
-            Ok(_) => true,
+            Ok(_) => {
+                self.watch.change_leader();
+                true
+            }
             Err(leader) => leader == slot,
         }
     }
@@ -213,33 +208,25 @@ impl Turns {
         lookout: &mut Lookout,
         callers: &Callers,
     ) -> MutexGuard<'a, Parked> {
-        let mut seen = self.sequence.load(Ordering::SeqCst);
-        let mut quiet = 0;
+        let mut view = self.watch.begin();
         while self.is_one.load(Ordering::Acquire) {
             if self.awake == Awake::Guard && lookout.pays() {
                 drop(parked);
-                seen = self.stay_awake(lookout, callers);
-                quiet = 0;
+                view.move_to(self.stay_awake(lookout, callers));
                 parked = self.parked();
             }
-            let waited = self.woken.wait_timeout(parked, PERIOD);
-            let (guard, timeout) = waited;
-            parked = guard;
-            let now = self.sequence.load(Ordering::SeqCst);
-            let is_working = self.working.load(Ordering::SeqCst) > 0;
-            if now != seen {
-                lookout.rested(now.wrapping_sub(seen) / 2);
-                (seen, quiet) = (now, 0);
-            } else if timeout && is_working {
-                self.scatter_locked(&parked);
-            } else if timeout {
-                quiet += 1;
-            }
-            if quiet >= QUIET_PERIODS {
-                parked = self.sleep(parked, seen);
-                quiet = 0;
+            let look;
+            (parked, look) = self.watch.look(parked, &mut view, |_| {
+                // Whatever changes that also notifies the guard.
+                self.is_one.load(Ordering::Acquire)
+            });
+            match look {
+                Look::Steps(steps) => lookout.rested(steps / 2),
+                Look::Blocked => self.scatter_locked(&parked),
+                Look::Quiet => {}
             }
         }
+        self.watch.leave();
         parked
     }
 
@@ -247,13 +234,13 @@ impl Turns {
     fn stay_awake(&self, lookout: &mut Lookout, callers: &Callers) -> u64 {
         let mut together = 0;
         let mut apart = Apart::new(callers);
-        let mut seen = self.sequence.load(Ordering::SeqCst);
+        let mut seen = self.watch.steps();
         while lookout.pays() && self.is_one.load(Ordering::Acquire) {
             let next = lookout.look(|| {
                 for _ in 0..PAUSES {
                     std::hint::spin_loop();
                 }
-                let now = self.sequence.load(Ordering::Relaxed);
+                let now = self.watch.steps();
                 (now != seen || !self.is_one.load(Ordering::Relaxed)).then_some(now)
             });
             let Some(next) = next else { break };
@@ -270,51 +257,22 @@ impl Turns {
         seen
     }
 
-    /// Sleeps until the leader gets a request.
-    fn sleep<'a>(
-        &'a self,
-        mut parked: MutexGuard<'a, Parked>,
-        seen: u64,
-    ) -> MutexGuard<'a, Parked> {
-        self.guard_sleeps.store(true, Ordering::SeqCst);
-        while self.guard_sleeps.load(Ordering::SeqCst)
-            && self.is_one.load(Ordering::Acquire)
-            && self.sequence.load(Ordering::SeqCst) == seen
-        {
-            let waited = self.woken.wait(parked);
-            parked = waited;
-        }
-        self.guard_sleeps.store(false, Ordering::SeqCst);
-        parked
-    }
-
     /// The leader has received a request; it is at work until the guard is dropped.
     pub fn at_work(&self) -> AtWork<'_> {
-        self.working.fetch_add(1, Ordering::SeqCst);
-        self.sequence.fetch_add(1, Ordering::SeqCst);
-        if self.guard_sleeps.load(Ordering::SeqCst) {
+        let work = self.watch.at_work();
+        if self.watch.is_unwatched() {
             let parked = self.parked();
-            self.guard_sleeps.store(false, Ordering::SeqCst);
-            self.woken.notify_all();
+            self.watch.wake();
             drop(parked);
         }
-        AtWork(self)
-    }
-}
-
-/// The leader is at work while this lives.
-pub(crate) struct AtWork<'a>(&'a Turns);
-
-impl Drop for AtWork<'_> {
-    fn drop(&mut self) {
-        self.0.working.fetch_sub(1, Ordering::SeqCst);
-        self.0.sequence.fetch_add(1, Ordering::SeqCst);
+        work
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cenote_base::rt::watch::{PERIOD, QUIET_PERIODS};
     use std::sync::mpsc::{Receiver, channel};
 
     const LONG: Duration = Duration::from_secs(20);

@@ -16,7 +16,7 @@
 use crate::addresses;
 use crate::options::Limits;
 use cenote_base::rt::process::Instant;
-use cenote_base::rt::{self, Condvar, Mutex, ranks};
+use cenote_base::rt::{Condvar, Mutex, ranks};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -232,12 +232,14 @@ struct Known {
 struct Table {
     next: u64,
     known: HashMap<u64, Known>,
+    /// Sockets that still listen.
+    listeners: usize,
 }
 
-/// All connections.
+/// All connections, and how many sockets listen for more.
 pub(crate) struct Links {
     table: Mutex<Table, ranks::HttpConnections>,
-    /// A connection has ended.
+    /// A connection or a listener has ended.
     left: Condvar,
 }
 
@@ -259,16 +261,33 @@ pub(crate) struct Swept {
 /// Keeps a connection in the table until its task ends, however it does.
 pub(crate) struct Presence(Arc<Links>, u64);
 
+/// Counts a listener until it is dropped.
+pub(crate) struct Listens(Arc<Links>);
+
+impl Drop for Listens {
+    fn drop(&mut self) {
+        self.0.table.lock().listeners -= 1;
+        self.0.left.notify_all();
+    }
+}
+
 impl Links {
     pub fn new() -> Arc<Self> {
         let table = Table {
             next: 0,
             known: HashMap::new(),
+            listeners: 0,
         };
         Arc::new(Self {
             table: Mutex::new(table),
             left: Condvar::new(),
         })
+    }
+
+    /// Adds a listener.
+    pub fn listen(self: &Arc<Self>) -> Listens {
+        self.table.lock().listeners += 1;
+        Listens(Arc::clone(self))
     }
 
     /// Adds a connection, unless there are as many as there may be.
@@ -362,16 +381,15 @@ impl Links {
 
     /// Waits until there are no connections, at most until the patience is over.
     pub fn wait_until_empty(&self, patience: Duration) -> bool {
-        let deadline = rt::Instant::now() + patience;
-        let mut table = self.table.lock();
-        while !table.known.is_empty() {
-            let rest = deadline.saturating_duration_since(rt::Instant::now());
-            if rest.is_zero() {
-                return false;
-            }
-            (table, _) = self.left.wait_timeout(table, rest);
-        }
-        true
+        let (table, left) = (self.table.lock(), &self.left);
+        let waited = left.wait_timeout_while(table, patience, |table| !table.known.is_empty());
+        !waited.1
+    }
+
+    /// Waits until no socket listens, at most until the patience is over.
+    pub fn wait_for_listeners(&self, patience: Duration) {
+        let (table, left) = (self.table.lock(), &self.left);
+        drop(left.wait_timeout_while(table, patience, |table| table.listeners > 0));
     }
 }
 

@@ -211,8 +211,9 @@ impl Rules {
         let mut hidden = Vec::new();
         for pattern in &options.hidden {
             let shown = pattern.strip_prefix('!');
-            let glob = glob(shown.unwrap_or(pattern))?;
-            hidden.push((glob, shown.is_none()));
+            let names = shown.unwrap_or(pattern);
+            check_names(names)?;
+            hidden.push((glob(names)?, shown.is_none()));
         }
         let mut blocked_agents = Vec::new();
         for pattern in &options.blocked_agents {
@@ -255,6 +256,21 @@ impl Rules {
     pub fn limits(&self) -> &Limits {
         &self.options.limits
     }
+}
+
+/// Refuses a pattern that no name matches: an owner would believe that something is hidden.
+fn check_names(pattern: &str) -> Result<(), OptionsError> {
+    let reason = match pattern {
+        "" => "it is empty, and no name is",
+        _ if pattern.contains('/') => {
+            "it is compared with each name of a path, and no name contains '/'"
+        }
+        _ => return Ok(()),
+    };
+    Err(OptionsError::Pattern {
+        pattern: pattern.to_owned(),
+        reason,
+    })
 }
 
 fn glob(pattern: &str) -> Result<Glob, OptionsError> {
@@ -355,6 +371,12 @@ mod tests {
     fn what_cannot_be_used_is_refused_with_its_name() {
         let refused = |change: fn(&mut Options)| rules(change).expect_err("refused").to_string();
         assert!(refused(|o| o.hidden.push("[a".into())).contains("[a"));
+        // Regression: these were accepted, and hid nothing.
+        for pattern in ["*/sec", "/sec", "sec/", "!a/b", "", "!"] {
+            let pushed = rules(|o| o.hidden.push(pattern.to_owned()));
+            let error = pushed.expect_err(pattern).to_string();
+            assert!(error.contains("no name"), "{error}");
+        }
         assert!(refused(|o| o.index.push("a/b".into())).contains("a/b"));
         assert!(refused(|o| o.headers.push(("a b".into(), "c".into()))).contains("a b"));
         assert!(refused(|o| o.headers.push(("X".into(), "c\r\nd: e".into()))).contains("X"));

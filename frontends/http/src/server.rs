@@ -9,7 +9,7 @@ use crate::addresses::Addresses;
 use crate::connection;
 use crate::either::either;
 use crate::flight::{Current, Figures, Shared, count};
-use crate::links::{Clock, Link, Links};
+use crate::links::{Clock, Link, Links, Listens};
 use crate::listen::{Accepted, Address, Listener};
 use crate::options::{Options, OptionsError, Rules};
 use crate::pace::Pace;
@@ -193,6 +193,7 @@ impl Bound {
                 shared: Arc::clone(&shared),
                 workers: workers.handles(),
                 ending: ending.clone(),
+                _listens: shared.links.listen(),
             };
             workers.spawn(accepting.run(listener));
         }
@@ -287,30 +288,32 @@ impl Server {
         Ok(())
     }
 
-    /// Stops accepting clients, and ends idle connections at once. Other connections end when their
-    /// answers are complete, at the latest after `grace`.
-    pub fn stop(mut self, grace: Duration) {
-        self.end(grace);
-    }
-
-    fn end(&mut self, grace: Duration) {
-        let Some(workers) = self.workers.take() else {
-            return;
-        };
+    /// Stops accepting clients, and ends idle connections. Another server can listen on the
+    /// addresses when this returns.
+    pub fn close(&self) {
         self.shared.is_stopping.store(true, Ordering::Release);
         // An error means that there are no listeners and connections left.
         let _ = self.end.send(true);
+        self.shared.links.wait_for_listeners(FAREWELL);
+    }
+
+    /// Stops accepting clients, and ends idle connections at once. Other connections end when their
+    /// answers are complete, at the latest after `grace`.
+    ///
+    /// A second call may be shorter than one that is still waiting, which then returns, too.
+    pub fn stop(&self, grace: Duration) {
+        self.close();
         if !self.shared.links.wait_until_empty(grace) {
             self.shared.links.end_all();
             self.shared.links.wait_until_empty(FAREWELL);
         }
-        drop(workers);
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        self.end(FAREWELL);
+        self.stop(FAREWELL);
+        drop(self.workers.take());
     }
 }
 
@@ -335,6 +338,8 @@ struct Accepting {
     shared: Arc<Shared>,
     workers: crate::worker::Handles,
     ending: watch::Receiver<bool>,
+    /// The last to be dropped: the listener is closed then.
+    _listens: Listens,
 }
 
 impl Accepting {

@@ -205,9 +205,11 @@ struct Shared {
 /// Serves exports until it is dropped.
 pub struct Server {
     shared: Arc<Shared>,
-    /// Each listener's thread, and what wakes it up.
-    threads: Vec<(JoinHandle<()>, UnixStream)>,
+    listeners: Mutex<Vec<ListenerThread>, ranks::NbdListeners>,
 }
+
+/// A listener's thread, and what wakes it up.
+type ListenerThread = (JoinHandle<()>, UnixStream);
 
 impl Server {
     /// Serves `exports` to clients of all listeners.
@@ -221,9 +223,9 @@ impl Server {
         tls: TlsPolicy,
     ) -> io::Result<Self> {
         let shared = Arc::new(Shared::new(exports, limits, tls));
-        let mut server = Self {
+        let server = Self {
             shared,
-            threads: Vec::new(),
+            listeners: Mutex::default(),
         };
         for listener in listeners {
             listener.set_nonblocking()?;
@@ -231,7 +233,7 @@ impl Server {
             let shared = Arc::clone(&server.shared);
             let accept = move || shared.accept_all(&listener, &woken);
             let thread = rt::spawn("nbd-accept", accept)?;
-            server.threads.push((thread, wake));
+            server.listeners.lock().push((thread, wake));
         }
         Ok(server)
     }
@@ -264,17 +266,29 @@ impl Server {
         };
         self.shared.end(is_meant, patience)
     }
-}
 
-impl Drop for Server {
-    fn drop(&mut self) {
+    /// Stops accepting clients. Another server can listen on the addresses when this returns.
+    pub fn close(&self) {
         self.shared.is_ending.store(true, Ordering::Release);
-        for (thread, wake) in self.threads.drain(..) {
+        // Under the lock: a second caller waits, too.
+        let mut listeners = self.listeners.lock();
+        for (thread, wake) in listeners.drain(..) {
             drop(wake);
             // A listener's panic was reported where it happened.
             let _ = thread.join();
         }
+    }
+
+    /// Stops accepting clients, and ends the connections when requests under way are answered.
+    pub fn end(&self) {
+        self.close();
         self.shared.end(|_| true, FAREWELL);
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.end();
     }
 }
 

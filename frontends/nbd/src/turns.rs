@@ -21,14 +21,10 @@
 //! one before it answers a request. A leader that lost the lead notices before it receives again;
 //! two that receive for a moment do no harm, for a lock keeps whole requests together.
 
+use cenote_base::rt::watch::{AtWork, Look, Watch};
 use cenote_base::rt::{Condvar, Mutex, MutexGuard, ranks};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::Duration;
 
-/// How long a request may keep the leader before the watcher takes the lead.
-const PERIOD: Duration = Duration::from_millis(2);
-/// Periods without a request after which the watcher sleeps until the next one.
-const QUIET_PERIODS: u32 = 8;
 /// Requests in a row that came alone before the client is believed to make one at a time.
 const SINGLE_MIN: u32 = 32;
 
@@ -65,30 +61,14 @@ struct State {
 pub(crate) struct Turns {
     state: Mutex<State, ranks::NbdWorkers>,
     idle: Condvar,
-    watcher: Condvar,
     left: Condvar,
     /// The number of the lead.
     lead: AtomicU64,
-    /// Requests that leaders have begun.
-    begun: AtomicU64,
-    /// The request that the leader is carrying out; 0 while it receives.
-    working: AtomicU64,
-    /// There is no watcher.
-    is_unwatched: AtomicBool,
+    /// What the watcher sees of the leader.
+    watch: Watch,
     has_ended: AtomicBool,
     /// Requests in a row that came alone.
     single: AtomicU32,
-}
-
-/// The leader is carrying out a request while this lives.
-pub(crate) struct AtWork<'a>(&'a Turns, u64);
-
-impl Drop for AtWork<'_> {
-    fn drop(&mut self) {
-        let order = Ordering::SeqCst;
-        // If this thread has lost the lead meanwhile, the number is the next leader's: leave it.
-        let _ = self.0.working.compare_exchange(self.1, 0, order, order);
-    }
 }
 
 impl Turns {
@@ -103,12 +83,9 @@ impl Turns {
                 has_ended: false,
             }),
             idle: Condvar::new(),
-            watcher: Condvar::new(),
             left: Condvar::new(),
             lead: AtomicU64::new(0),
-            begun: AtomicU64::new(0),
-            working: AtomicU64::new(0),
-            is_unwatched: AtomicBool::new(true),
+            watch: Watch::new(),
             has_ended: AtomicBool::new(false),
             single: AtomicU32::new(0),
         }
@@ -123,7 +100,7 @@ impl Turns {
             }
             if !state.has_leader {
                 state.has_leader = true;
-                self.working.store(0, Ordering::SeqCst);
+                self.watch.change_leader();
                 return Role::Lead(self.lead.fetch_add(1, Ordering::SeqCst) + 1);
             }
             if !state.has_watcher {
@@ -151,7 +128,7 @@ impl Turns {
         self.lead.fetch_add(1, Ordering::SeqCst);
         match (state.idle, state.has_watcher) {
             (1.., _) => self.idle.notify_one(),
-            (0, true) => self.watcher.notify_one(),
+            (0, true) => self.watch.notify(),
             (0, false) => return Others::None,
         }
         Others::Some
@@ -159,21 +136,20 @@ impl Turns {
 
     /// The leader has received a request, and answers it itself.
     pub fn at_work(&self) -> (AtWork<'_>, Others) {
-        let number = self.begun.fetch_add(1, Ordering::SeqCst) + 1;
-        self.working.store(number, Ordering::SeqCst);
+        let work = self.watch.at_work();
         let mut others = Others::Some;
-        if self.is_unwatched.load(Ordering::SeqCst) {
+        if self.watch.is_unwatched() {
             let state = self.state.lock();
-            self.is_unwatched.store(false, Ordering::SeqCst);
+            self.watch.wake();
             match (state.has_watcher, state.idle) {
-                (true, _) => self.watcher.notify_one(),
+                (true, _) => {}
                 (false, 1..) => self.idle.notify_one(),
                 // The next thread that completes its request will watch.
                 (false, 0) if state.threads > 1 => {}
                 (false, 0) => others = Others::None,
             }
         }
-        (AtWork(self, number), others)
+        (work, others)
     }
 
     /// A request came; `is_alone` if no other one did together with it.
@@ -195,39 +171,19 @@ impl Turns {
 
     /// Looks after the leader until there is none.
     fn watch<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let is_wanted = |state: &State| state.has_leader && !state.has_ended;
         state.has_watcher = true;
-        self.is_unwatched.store(false, Ordering::SeqCst);
-        let mut seen = self.begun.load(Ordering::SeqCst);
-        let mut quiet = 0;
-        while state.has_leader && !state.has_ended {
-            let is_timeout;
-            (state, is_timeout) = self.watcher.wait_timeout(state, PERIOD);
-            let now = self.begun.load(Ordering::SeqCst);
-            if now != seen {
-                (seen, quiet) = (now, 0);
-            } else if is_timeout && self.working.load(Ordering::SeqCst) != 0 {
+        let mut view = self.watch.begin();
+        while is_wanted(&state) {
+            let look;
+            (state, look) = self.watch.look(state, &mut view, is_wanted);
+            if look == Look::Blocked {
                 state.has_leader = false;
                 self.lead.fetch_add(1, Ordering::SeqCst);
-            } else if is_timeout {
-                quiet += 1;
-            }
-            if quiet >= QUIET_PERIODS {
-                state = self.sleep(state, seen);
-                quiet = 0;
             }
         }
         state.has_watcher = false;
-        self.is_unwatched.store(true, Ordering::SeqCst);
-        state
-    }
-
-    /// Sleeps until the leader gets a request, or there is no leader.
-    fn sleep<'a>(&'a self, mut state: MutexGuard<'a, State>, seen: u64) -> MutexGuard<'a, State> {
-        self.is_unwatched.store(true, Ordering::SeqCst);
-        while state.has_leader && !state.has_ended && self.begun.load(Ordering::SeqCst) == seen {
-            state = self.watcher.wait(state);
-        }
-        self.is_unwatched.store(false, Ordering::SeqCst);
+        self.watch.leave();
         state
     }
 
@@ -243,7 +199,7 @@ impl Turns {
         self.has_ended.store(true, Ordering::Release);
         drop(state);
         self.idle.notify_all();
-        self.watcher.notify_all();
+        self.watch.notify();
         !had_ended
     }
 
@@ -275,7 +231,9 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cenote_base::rt::watch::{PERIOD, QUIET_PERIODS};
     use std::sync::mpsc::{Receiver, channel};
+    use std::time::Duration;
 
     const LONG: Duration = Duration::from_secs(20);
 
@@ -373,12 +331,7 @@ mod tests {
             let (work, _) = turns.at_work();
             let role = roles.recv_timeout(LONG).expect("the watcher leads");
             assert!(!turns.leads(own));
-            // The end of the request that was blocked is no end of the new leader's.
-            let (next, _) = turns.at_work();
             drop(work);
-            assert_ne!(turns.working.load(Ordering::SeqCst), 0);
-            drop(next);
-            assert_eq!(turns.working.load(Ordering::SeqCst), 0);
             assert!(matches!(role, Role::Lead(other) if turns.leads(other)));
             turns.end();
         });

@@ -54,7 +54,7 @@ use crate::import::serving::serving_spares;
 use crate::import::unread::Unread;
 use crate::import::writing::{Opened, check_available, check_features, writable_devices};
 use crate::mos::{directory_object, directory_words, packed_list};
-use crate::pool::Pool;
+use crate::pool::{Loaded, Pool};
 use crate::{space, verify};
 use cenote_base::{Env, Guid, ObjsetId, Txg};
 use cenote_cache::{BlockCache, CacheLimits};
@@ -133,6 +133,18 @@ struct Stack {
     vdevs: Arc<Vdevs>,
     cache: Arc<BlockCache>,
     mos: Arc<ObjectSet>,
+}
+
+impl Stack {
+    fn loaded(self, config: PoolConfig, uberblock: Uberblock) -> Loaded {
+        Loaded {
+            config,
+            uberblock,
+            vdevs: self.vdevs,
+            cache: self.cache,
+            mos: self.mos,
+        }
+    }
 }
 
 /// Opens the pool that `candidate` describes.
@@ -524,10 +536,8 @@ fn open_at(
         stack.cache.pipeline().learn_salt(salt);
     }
     config.vdev_tree = Some(tree);
-    let Stack { vdevs, cache, mos } = stack;
-    Pool::open(
-        candidate, config, uberblock, vdevs, cache, mos, options, env, unread,
-    )
+    let loaded = stack.loaded(config, uberblock);
+    Pool::open(candidate, loaded, options, env, unread)
 }
 
 /// Passes the vdevs their data from the MOS and the labels. Returns the tables that were

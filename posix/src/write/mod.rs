@@ -54,7 +54,7 @@ use crate::znode::Znode;
 use access_time::Reads;
 use cenote_base::ObjectId;
 use cenote_base::rt::{Job, Mutex, RwLock, ranks};
-use cenote_dataset::{Commit, OpenDataset, SyncPolicy};
+use cenote_dataset::{Commit, OpenDataset};
 use cenote_dmu::{IoContext, Object, Transaction};
 use change::{Change, Forgetful};
 use locks::{Held, Locks};
@@ -260,11 +260,7 @@ impl FileSystem {
     /// # Errors
     /// If the pool takes no more changes; then they may be lost.
     pub fn fsync_all(&self) -> Result<(), PosixError> {
-        let dataset = self.dataset()?;
-        match dataset.sync_policy() {
-            SyncPolicy::Disabled => Ok(()),
-            SyncPolicy::Standard | SyncPolicy::Always => Ok(dataset.make_durable(Commit::All)?),
-        }
+        Ok(self.dataset()?.settle(Some(Commit::All))?)
     }
 
     /// Ends a call that may have changed something of `object`: waits until that survives a power
@@ -273,14 +269,8 @@ impl FileSystem {
     /// # Errors
     /// If the pool takes no more changes; then it may be lost.
     pub fn sync_if_due(&self, object: ObjectId, is_wanted: bool) -> Result<(), PosixError> {
-        let dataset = self.dataset()?;
-        match dataset.sync_policy() {
-            SyncPolicy::Disabled => Ok(()),
-            // A call may change more than one object.
-            SyncPolicy::Always => Ok(dataset.make_durable(Commit::All)?),
-            SyncPolicy::Standard if is_wanted => Ok(dataset.make_durable(Commit::Object(object))?),
-            SyncPolicy::Standard => Ok(()),
-        }
+        let wanted = is_wanted.then_some(Commit::Object(object));
+        Ok(self.dataset()?.settle(wanted)?)
     }
 
     /// The object of a znode, with its newest dnode.

@@ -5,7 +5,9 @@ use super::site::Site;
 use super::table::{Running, serve_sites};
 use crate::context::Context;
 use crate::servers::Listening;
-use cenote_control::model::{ControlError, HttpAct, HttpOptions, HttpRefusal, HttpSite, Response};
+use cenote_control::model::{
+    ControlError, HttpAct, HttpOptions, HttpRefusal, HttpServer, HttpSite, Response,
+};
 use cenote_engine::Imported;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,14 +16,15 @@ use std::time::Duration;
 pub(crate) fn act_on_sites(context: &Context, act: HttpAct) -> Result<Response, ControlError> {
     match act {
         HttpAct::Start { sites, options } => start(context, &sites, &options),
-        HttpAct::Status => Ok(Response::Http {
-            servers: context
-                .sites
-                .running()
-                .iter()
-                .map(Running::status)
-                .collect(),
-        }),
+        HttpAct::Status => {
+            let running = context.sites.running();
+            let mut servers: Vec<HttpServer> = running.iter().map(Running::status).collect();
+            servers.extend(context.sites.ending().iter().map(|one| HttpServer {
+                is_ending: true,
+                ..one.status()
+            }));
+            Ok(Response::Http { servers })
+        }
         HttpAct::Stop { targets, grace } => stop(context, &targets, Duration::from_secs(grace)),
         HttpAct::Reload => {
             // A failure of one server does not keep the others from reloading.
@@ -61,10 +64,15 @@ fn withdrawn(
     servers: &[Running],
     target: &str,
 ) -> Result<Vec<Withdrawn>, ControlError> {
-    if let Some(running) = servers.iter().find(|one| one.is_at(target)) {
-        return Ok(vec![Withdrawn::Server(running.clone())]);
+    // An older one that is ending may have had the same address.
+    let at = |address: &str| {
+        let there = servers.iter().filter(|one| one.is_at(address));
+        there.cloned().map(Withdrawn::Server).collect::<Vec<_>>()
+    };
+    let mut found = at(target);
+    if !found.is_empty() {
+        return Ok(found);
     }
-    let mut found = Vec::new();
     for running in servers {
         for site in running.offer.commanded() {
             let now = site
@@ -82,9 +90,8 @@ fn withdrawn(
     // By another name: 'localhost:8080' for '127.0.0.1:8080'.
     if found.is_empty()
         && let Ok(address) = address(target)
-        && let Some(running) = servers.iter().find(|one| one.is_at(&address))
     {
-        found.push(Withdrawn::Server(running.clone()));
+        found = at(&address);
     }
     match found.is_empty() {
         false => Ok(found),
@@ -96,7 +103,8 @@ fn withdrawn(
 }
 
 fn stop(context: &Context, targets: &[String], grace: Duration) -> Result<Response, ControlError> {
-    let servers = context.sites.running();
+    let mut servers = context.sites.running();
+    servers.extend(context.sites.ending());
     let mut gone = Vec::new();
     // All or nothing.
     for target in targets {
@@ -107,18 +115,15 @@ fn stop(context: &Context, targets: &[String], grace: Duration) -> Result<Respon
     }
     for one in gone {
         match one {
-            Withdrawn::Server(running) => {
-                if let Some(taken) = context.sites.take(&running) {
-                    end(&taken, grace);
-                }
-            }
+            Withdrawn::Server(running) => context.sites.end(&running, grace),
             Withdrawn::Old(name) => end_old(context, &name, grace),
             Withdrawn::Site(running, site) => {
-                let shown = site.name();
-                running.offer.remove(&site);
-                end_old(context, &shown, grace);
-                if let Some(taken) = context.sites.take_unused(&running) {
-                    end(&taken, grace);
+                // The downloads of its last site have the same grace as the server.
+                let is_last = |one: &Running| one.offer.has_only(&site);
+                if !context.sites.end_if(&running, grace, is_last) {
+                    let shown = site.name();
+                    running.offer.remove(&site);
+                    end_old(context, &shown, grace);
                 }
             }
         }
@@ -132,13 +137,5 @@ fn end_old(context: &Context, name: &str, grace: Duration) {
         if let Some(id) = imported.retired_tree(name) {
             imported.trees.end_retired(id, grace);
         }
-    }
-}
-
-/// Ends a server that was removed from the table. Downloads may take the grace time.
-pub(crate) fn end(taken: &Running, grace: Duration) {
-    taken.server.stop(grace);
-    for site in taken.offer.commanded() {
-        taken.offer.remove(&site);
     }
 }

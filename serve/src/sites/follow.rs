@@ -1,6 +1,5 @@
 //! Keeps sites up to date with their datasets.
 
-use super::act::end;
 use crate::context::Context;
 use cenote_control::model::HttpSite;
 use cenote_control::record::RecordedSite;
@@ -17,12 +16,11 @@ impl Context {
         let running = self.sites.running();
         for one in &running {
             one.offer.follow();
-            if let Some(taken) = self.sites.take_unused(one) {
+            if self.sites.end_unused(one, GRACE) {
                 log::info!(
                     "HTTP: nothing is left to be served on {}",
-                    taken.options.listen.join(" ")
+                    one.options.listen.join(" ")
                 );
-                end(&taken, GRACE);
             }
         }
         for imported in self.registry.all() {

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::offer::Offer;
-use cenote_base::rt::{Mutex, ranks};
 use cenote_control::model::{ControlError, HttpClient, HttpFigures, HttpOptions, HttpRefusal};
 use cenote_http::{
     AccessLog, Address, FileLog, Handler, Listen, ListingFormat, Options, OptionsError, Server,
@@ -151,7 +150,7 @@ pub(crate) fn address(text: &str) -> Result<String, ControlError> {
 
 /// A server that listens until it is stopped or dropped.
 pub(crate) struct SiteServer {
-    server: Mutex<Option<Server>, ranks::SiteServer>,
+    server: Server,
     options: HttpOptions,
     addresses: Vec<String>,
 }
@@ -191,14 +190,9 @@ impl SiteServer {
         });
         Ok(Self {
             addresses: addresses.collect(),
-            server: Mutex::new(Some(server)),
+            server,
             options: options.clone(),
         })
-    }
-
-    fn with<T>(&self, ask: impl FnOnce(&Server) -> T) -> Option<T> {
-        let server = self.server.lock();
-        server.as_ref().map(ask)
     }
 
     /// Where it listens, with the ports that the system chose.
@@ -208,9 +202,7 @@ impl SiteServer {
 
     /// Its figures since the start, and its busiest clients.
     pub fn figures(&self) -> HttpFigures {
-        let Some(status) = self.with(Server::status) else {
-            return HttpFigures::default();
-        };
+        let status = self.server.status();
         let clients = status.busiest.iter().map(|one| HttpClient {
             address: one.address.to_string(),
             connections: one.connections as u64,
@@ -234,16 +226,17 @@ impl SiteServer {
     /// A file cannot be read. The server then keeps its old options.
     pub fn reload(&self) -> Result<(), ControlError> {
         let options = server_options(&self.options)?;
-        let reloaded = self.with(|server| server.reload(options, tls_files(&self.options)));
-        let reloaded = reloaded.unwrap_or(Ok(()));
+        let reloaded = self.server.reload(options, tls_files(&self.options));
         reloaded.map_err(|error| refusal(&error, &self.options))
+    }
+
+    /// Stops listening. Its addresses are free when this returns.
+    pub fn close(&self) {
+        self.server.close();
     }
 
     /// Stops listening. Downloads under way may take the grace time.
     pub fn stop(&self, grace: Duration) {
-        let server = self.server.lock().take();
-        if let Some(server) = server {
-            server.stop(grace);
-        }
+        self.server.stop(grace);
     }
 }

@@ -59,6 +59,11 @@ impl Offer {
         self.lists.read().commanded.clone()
     }
 
+    /// Whether commands named nothing else.
+    pub fn has_only(&self, site: &Arc<Site>) -> bool {
+        matches!(self.lists.read().commanded.as_slice(), [only] if Arc::ptr_eq(only, site))
+    }
+
     fn all(&self) -> Arc<Vec<Arc<Site>>> {
         Arc::clone(&self.lists.read().all)
     }

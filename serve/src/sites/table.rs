@@ -7,6 +7,7 @@ use crate::servers::{Listening, Servers};
 use cenote_control::model::{ControlError, HttpOptions, HttpRefusal, HttpServer};
 use cenote_engine::Registry;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The default address of a server.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
@@ -29,6 +30,7 @@ impl Running {
             is_encrypted: self.options.tls.is_some(),
             sites: sites.map(|report| report.status).collect(),
             figures: self.server.figures(),
+            is_ending: false,
         }
     }
 
@@ -55,6 +57,17 @@ impl Listening for Running {
 
     fn has_nothing(&self) -> bool {
         self.offer.commanded().is_empty()
+    }
+
+    fn close(&self) {
+        self.server.close();
+    }
+
+    fn end(&self, grace: Duration) {
+        self.server.stop(grace);
+        for site in self.offer.commanded() {
+            self.offer.remove(&site);
+        }
     }
 }
 

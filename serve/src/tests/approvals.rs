@@ -22,7 +22,7 @@ fn value(dataset: &str, property: &str, value: &str) -> WaitingValue {
     }
 }
 
-fn waiting(machine: &Machine) -> Vec<WaitingValue> {
+pub(super) fn waiting(machine: &Machine) -> Vec<WaitingValue> {
     let request = Request::PoolStatus {
         pools: Vec::new(),
         errors: false,

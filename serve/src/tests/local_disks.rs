@@ -172,7 +172,10 @@ fn engine_of(kernel: &Kernel, directory: &Path) -> (Engine, Arc<dyn Publisher>) 
             devices: directory.to_owned(),
             system: directory.join("sys"),
         },
-        own_server: NbdListen::default(),
+        own_server: NbdListen {
+            unix: Some(directory.join("nbd").to_string_lossy().into_owned()),
+            ..NbdListen::default()
+        },
         dashboard: None,
     };
     let own_disks = published.disks.own_disks();

@@ -41,6 +41,10 @@ fn serve(
 
 fn status(servers: &VolumeServers) -> Vec<NbdServer> {
     let mut all: Vec<NbdServer> = servers.running().iter().map(Running::status).collect();
+    all.extend(servers.ending().iter().map(|one| NbdServer {
+        is_ending: true,
+        ..one.status()
+    }));
     if let Some(failure) = servers.failure() {
         let failed = NbdServer {
             is_default: true,
@@ -123,7 +127,8 @@ fn withdrawn(
 }
 
 fn stop(context: &Context, targets: &[String], force: bool) -> Result<Response, ControlError> {
-    let servers = context.volumes.running();
+    let mut servers = context.volumes.running();
+    servers.extend(context.volumes.ending());
     let mut gone: Vec<(String, Withdrawn)> = Vec::new();
     for target in targets {
         let found = withdrawn(&context.registry, &servers, target)?;
@@ -150,7 +155,7 @@ fn stop(context: &Context, targets: &[String], force: bool) -> Result<Response, 
                 for one in running.offer.commanded() {
                     withdraw(context, &running, &one);
                 }
-                drop(context.volumes.servers.take(&running));
+                context.volumes.servers.end(&running, Duration::ZERO);
             }
             Withdrawn::Export(running, one, _) => withdraw(context, &running, &one),
         }

@@ -6,12 +6,15 @@
 //! longer serves must be disconnected.
 
 use super::offer::{has_property, is_by_property};
+use super::table::Running;
 use crate::context::Context;
+use crate::servers::Listening;
 use cenote_base::ObjectId;
 use cenote_control::model::NbdListen;
 use cenote_control::record::RecordedExport;
 use cenote_engine::properties::SERVED;
 use cenote_engine::{Imported, walk_heads};
+use std::time::Duration;
 
 impl Context {
     /// Starts the daemon's own server if the property is on anywhere, and ends it otherwise.
@@ -89,13 +92,16 @@ impl Context {
         }
         for one in running {
             one.offer.prune();
+            // Another thread may find the property on meanwhile, and count on this server.
+            let asked = one.offer.asked();
             let has_commanded = !one.offer.commanded().is_empty();
             let is_wanted = || match one.is_default {
                 true => !looks_at_property || self.is_wanted(),
                 false => false,
             };
             if !has_commanded && !is_wanted() {
-                drop(self.volumes.servers.take_unused(&one));
+                let may_end = |one: &Running| one.has_nothing() && one.offer.asked() == asked;
+                self.volumes.servers.end_if(&one, Duration::ZERO, may_end);
             }
         }
     }

@@ -35,6 +35,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// A server of volumes. When it is dropped, it ends and disconnects its clients.
 ///
+/// [`Self::end`] ends it although another thread has it at that moment, such as one that reports
+/// its status.
+///
 /// It has one server of the frontend for each address, all with the same exports. If it listens on
 /// TCP, TLS applies there and not to the unix socket.
 pub(crate) struct VolumeServer {
@@ -122,6 +125,16 @@ impl VolumeServer {
             written_bytes: connection.written_bytes,
         });
         each.collect()
+    }
+
+    /// Stops listening. Its addresses are free when this returns.
+    pub fn close(&self) {
+        self.servers.iter().for_each(|server| server.close());
+    }
+
+    /// Disconnects all clients, when their requests under way are answered.
+    pub fn end(&self) {
+        self.servers.iter().for_each(|server| server.end());
     }
 
     /// Disconnects the clients of an export, and waits briefly for their requests to end.

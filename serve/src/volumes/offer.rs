@@ -68,7 +68,14 @@ pub(crate) struct Offer {
     registry: Arc<Registry>,
     /// Whether the property counts.
     is_default: bool,
-    commanded: Mutex<Vec<Commanded>, ranks::ServedExports>,
+    state: Mutex<State, ranks::ServedExports>,
+}
+
+#[derive(Default)]
+struct State {
+    commanded: Vec<Commanded>,
+    /// How often something was to be served, by commands or the property.
+    asked: u64,
 }
 
 /// Whether a property such as [`SERVED`] is `on` for a dataset, with an approved value.
@@ -141,29 +148,35 @@ impl Offer {
         Arc::new(Self {
             registry: Arc::clone(registry),
             is_default,
-            commanded: Mutex::default(),
+            state: Mutex::default(),
         })
     }
 
-    /// Serves these, too.
+    /// Serves these, too. Without any, the property is on somewhere.
     pub fn add(&self, new: &[Commanded]) {
-        let mut commanded = self.commanded.lock();
-        commanded.retain(|old| {
+        let mut state = self.state.lock();
+        state.asked += 1;
+        state.commanded.retain(|old| {
             new.iter()
                 .all(|new| (new.import, new.id) != (old.import, old.id))
         });
-        commanded.extend(new);
+        state.commanded.extend(new);
+    }
+
+    /// How often something was added: a server ends only if nothing was since it had nothing.
+    pub fn asked(&self) -> u64 {
+        self.state.lock().asked
     }
 
     /// What commands named.
     pub fn commanded(&self) -> Vec<Commanded> {
-        self.commanded.lock().clone()
+        self.state.lock().commanded.clone()
     }
 
     /// Serves this no longer.
     pub fn remove(&self, gone: &Commanded) {
-        let mut commanded = self.commanded.lock();
-        commanded.retain(|one| one != gone);
+        let mut state = self.state.lock();
+        state.commanded.retain(|one| one != gone);
     }
 
     /// Forgets volumes and snapshots that no longer exist.

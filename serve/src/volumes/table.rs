@@ -10,6 +10,7 @@ use cenote_base::rt::{Mutex, ranks};
 use cenote_control::model::{ControlError, NbdListen, NbdRefusal, NbdServer};
 use cenote_engine::Registry;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A server that runs.
 #[derive(Clone)]
@@ -38,6 +39,7 @@ impl Running {
             is_encrypted: self.listen.tls.is_some(),
             exports: self.offer.exports(),
             clients: self.server.clients(),
+            is_ending: false,
             failure: None,
         }
     }
@@ -77,6 +79,15 @@ impl Listening for Running {
     fn has_nothing(&self) -> bool {
         self.offer.commanded().is_empty()
     }
+
+    fn close(&self) {
+        self.server.close();
+    }
+
+    fn end(&self, _grace: Duration) {
+        // Clients may stay for weeks, so there is no grace. Requests under way are answered.
+        self.server.end();
+    }
 }
 
 /// The servers.
@@ -102,6 +113,11 @@ impl VolumeServers {
         let mut running = self.servers.running();
         running.sort_by_key(|one| !one.is_default);
         running
+    }
+
+    /// The servers that are ending.
+    pub fn ending(&self) -> Vec<Running> {
+        self.servers.ending()
     }
 
     /// Why the daemon's own server does not run although it should.

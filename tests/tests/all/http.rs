@@ -482,6 +482,38 @@ fn hosts_and_paths_have_their_datasets(served: &Served) -> Result<()> {
     Ok(())
 }
 
+/// A server that lets downloads end is shown, has no address any more, and can be hurried.
+fn an_ending_server_can_be_hurried(served: &Served) -> Result<()> {
+    let site = &served.site;
+    let refused = site.fails("cenote http start --hidden */sec tank/pub")?;
+    let refused = refused.report();
+    ensure!(refused.contains("no name contains '/'"), "{refused}");
+    fs::write(served.path("large"), noise(3, LARGE))?;
+    let address = format!("unix:{}", served.socket.display());
+    served.start("tank/pub")?;
+    for (by, target) in [("address", address.as_str()), ("dataset", "tank/pub")] {
+        let slow = Download::begin(served, "/large")?;
+        std::thread::scope(|scope| {
+            let stop = scope.spawn(|| site.ok(&format!("cenote http stop --grace 600 {target}")));
+            wait_until("it is ending", || {
+                Ok(site.ok("cenote http status")?.contains(" (ending)"))
+            })?;
+            ensure!(UnixStream::connect(&served.socket).is_err(), "{by}");
+            served.start("tank/pub")?;
+            ensure!(served.get("/large")?.status == 200, "another one listens");
+            site.ok(&format!("cenote http stop --grace 0 {target}"))?;
+            stop.join().expect("no panic")?;
+            ensure!(slow.rest().len() < LARGE, "stopped by its {by}: it was cut");
+            let status = site.ok("cenote http status")?;
+            ensure!(status.contains("no sites"), "{status}");
+            Ok(())
+        })?;
+        served.start("tank/pub")?;
+    }
+    site.ok("cenote http stop --grace 0")?;
+    Ok(())
+}
+
 #[test]
 fn sites_are_served() -> Result<()> {
     if Command::new("curl").arg("--version").output().is_err() {
@@ -497,5 +529,6 @@ fn sites_are_served() -> Result<()> {
     pools_go_and_come_back(&served)?;
     keys_and_read_only_pools(&served)?;
     hosts_and_paths_have_their_datasets(&served)?;
+    an_ending_server_can_be_hurried(&served)?;
     served.site.finish()
 }

@@ -7,13 +7,11 @@
 use super::problem::{Problem, TextFile};
 use super::source::Source;
 
-/// Packages that stand outside: the programs, the process that the daemon is, and what developers
-/// run.
-const OUTSIDE: [&str; 12] = [
+/// Packages that stand outside: the programs, and what developers run.
+const OUTSIDE: [&str; 11] = [
     "base/src/rt/",
     "bench/",
     "commands/",
-    "daemon/",
     "frontends/fuse/src/bin/",
     "frontends/http/src/bin/",
     "frontends/nbd/src/bin/",

@@ -8,6 +8,7 @@ mod locks;
 mod order;
 mod simulation;
 mod threads;
+mod watch;
 mod worlds;
 
 use super::World;

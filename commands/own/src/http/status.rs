@@ -50,7 +50,12 @@ pub fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
 }
 
 fn print(server: &HttpServer, context: &mut Context) {
-    let kind = if server.is_encrypted { " (TLS)" } else { "" };
+    let kind = match (server.is_encrypted, server.is_ending) {
+        (true, true) => " (TLS; ending)",
+        (true, false) => " (TLS)",
+        (false, true) => " (ending)",
+        (false, false) => "",
+    };
     context.line(&format!("server {}{kind}", server.addresses.join(" and ")));
     let figures = &server.figures;
     context.line(&format!(
@@ -126,6 +131,7 @@ fn json(server: &HttpServer) -> Json {
         .collect();
     object.put("addresses", addresses);
     object.put("tls", server.is_encrypted);
+    object.put("ending", server.is_ending);
     let figures = &server.figures;
     object.put("connections", figures.connections);
     object.put("requests", figures.requests);

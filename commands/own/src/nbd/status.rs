@@ -50,11 +50,16 @@ fn print(server: &NbdServer, context: &mut Context) {
         ));
         return;
     }
-    let kind = match (server.is_default, server.is_encrypted) {
-        (true, true) => " (the daemon's own; TLS)",
-        (true, false) => " (the daemon's own)",
-        (false, true) => " (TLS)",
-        (false, false) => "",
+    let notes = [
+        (server.is_default, "the daemon's own"),
+        (server.is_encrypted, "TLS"),
+        (server.is_ending, "ending"),
+    ];
+    let notes = notes.into_iter().filter(|(is_so, _)| *is_so);
+    let notes: Vec<&str> = notes.map(|(_, note)| note).collect();
+    let kind = match notes.is_empty() {
+        true => String::new(),
+        false => format!(" ({})", notes.join("; ")),
     };
     context.line(&format!("server {}{kind}", server.addresses.join(" and ")));
     let columns = [
@@ -100,6 +105,7 @@ fn json(server: &NbdServer) -> Json {
     object.put("addresses", texts(&server.addresses));
     object.put("own", server.is_default);
     object.put("tls", server.is_encrypted);
+    object.put("ending", server.is_ending);
     if let Some(failure) = &server.failure {
         object.put("failure", failure.as_str());
     }

@@ -141,14 +141,19 @@ fn the_end_of_the_server_lets_downloads_end_and_idle_connections_at_once() {
     busy.write_all(b"GET /f.bin HTTP/1.1\r\nHost: a\r\n\r\n")
         .unwrap();
     wait_until("a read", || file.reads.load(Ordering::SeqCst) > 0);
-    let server = served.server;
-    let stop = std::thread::spawn(move || server.stop(Duration::from_secs(60)));
-    assert_eq!(idle.read(&mut [0; 1]).expect("an end"), 0);
-    file.set_open(true);
-    let answer = Answer::read(&mut busy);
-    assert!(answer.body == bytes);
-    stop.join().expect("it ended");
-    assert!(std::net::TcpStream::connect(served.address).is_err());
+    let server = &served.server;
+    std::thread::scope(|scope| {
+        let stop = scope.spawn(|| server.stop(Duration::from_secs(60)));
+        assert_eq!(idle.read(&mut [0; 1]).expect("an end"), 0);
+        // The address is free although a download is under way.
+        server.close();
+        assert!(std::net::TcpStream::connect(served.address).is_err());
+        drop(std::net::TcpListener::bind(served.address).expect("free"));
+        file.set_open(true);
+        let answer = Answer::read(&mut busy);
+        assert!(answer.body == bytes);
+        stop.join().expect("it ended");
+    });
 }
 
 #[test]
@@ -161,7 +166,15 @@ fn the_grace_of_the_end_is_kept() {
     busy.write_all(b"GET /f HTTP/1.1\r\nHost: a\r\n\r\n")
         .unwrap();
     wait_until("a read", || file.reads.load(Ordering::SeqCst) > 0);
-    served.server.stop(Duration::from_millis(100));
-    assert_eq!(busy.read(&mut [0; 1]).unwrap_or(0), 0, "it was cut");
+    let server = &served.server;
+    let begun = std::time::Instant::now();
+    std::thread::scope(|scope| {
+        let stop = scope.spawn(|| server.stop(Duration::from_secs(120)));
+        // Regression: the first stop could not be hurried, and nothing else ended the server.
+        server.stop(Duration::from_millis(100));
+        assert_eq!(busy.read(&mut [0; 1]).unwrap_or(0), 0, "it was cut");
+        stop.join().expect("it ended, too");
+    });
+    assert!(begun.elapsed() < Duration::from_secs(100), "it waited");
     file.set_open(true);
 }
