@@ -9,12 +9,22 @@
 //! two servers: a start reserves its addresses, and other commands for these addresses wait.
 
 use cenote_base::rt::{Condvar, Mutex, ranks};
-use cenote_control::model::ControlError;
+use cenote_control::model::{ControlError, HttpRefusal, NbdRefusal, Refusal};
+use std::any::Any;
+use std::sync::Weak;
 
 /// A server that listens. A clone is the same one.
 pub(crate) trait Listening: Clone {
+    /// The addresses on which it listens, and those that it was asked to.
+    fn addresses(&self) -> Vec<String>;
+
+    /// What keeps its sockets: it has its addresses until that is dropped.
+    fn sockets(&self) -> Weak<dyn Any + Send + Sync>;
+
     /// Whether it listens on this address, or was asked to.
-    fn is_at(&self, address: &str) -> bool;
+    fn is_at(&self, address: &str) -> bool {
+        self.addresses().iter().any(|own| own == address)
+    }
 
     /// Whether another one is the same.
     fn is(&self, other: &Self) -> bool;
@@ -28,6 +38,48 @@ struct Table<S> {
     running: Vec<S>,
     /// The addresses of those that are being started.
     starting: Vec<Vec<String>>,
+    /// Those that were removed but may still have their addresses.
+    ending: Vec<Ending>,
+}
+
+struct Ending {
+    addresses: Vec<String>,
+    sockets: Weak<dyn Any + Send + Sync>,
+}
+
+impl<S: Listening> Table<S> {
+    /// Whether a server that was removed still has one of these addresses.
+    fn is_ending_at(&mut self, addresses: &[String]) -> bool {
+        self.ending.retain(|one| one.sockets.strong_count() > 0);
+        let mut own = self.ending.iter().flat_map(|one| &one.addresses);
+        own.any(|own| addresses.contains(own))
+    }
+
+    fn remove(&mut self, at: usize) -> S {
+        let removed = self.running.remove(at);
+        self.ending.retain(|one| one.sockets.strong_count() > 0);
+        self.ending.push(Ending {
+            addresses: removed.addresses(),
+            sockets: removed.sockets(),
+        });
+        removed
+    }
+}
+
+/// The error of a start at an address that a server which is ending still has.
+fn while_ending(error: ControlError) -> ControlError {
+    let advice = "a server that was stopped still has this address until its clients are gone; \
+                  repeat the command in a few seconds, or choose another address";
+    let reason = advice.to_owned();
+    match error {
+        ControlError::Refused(Refusal::Nbd(NbdRefusal::NotListening { address, .. })) => {
+            NbdRefusal::NotListening { address, reason }.into()
+        }
+        ControlError::Refused(Refusal::Http(HttpRefusal::NotListening { address, .. })) => {
+            HttpRefusal::NotListening { address, reason }.into()
+        }
+        other => other,
+    }
 }
 
 /// The servers of one kind.
@@ -42,6 +94,7 @@ impl<S> Default for Servers<S> {
         let table = Table {
             running: Vec::new(),
             starting: Vec::new(),
+            ending: Vec::new(),
         };
         Self {
             table: Mutex::new(table),
@@ -94,12 +147,16 @@ impl<S: Listening> Servers<S> {
             return Ok(found.clone());
         }
         table.starting.push(addresses.to_vec());
+        let is_ending = table.is_ending_at(addresses);
         drop(table);
         let reserved = Reserved {
             servers: self,
             addresses,
         };
-        let server = start()?;
+        let server = start().map_err(|error| match is_ending {
+            true => while_ending(error),
+            false => error,
+        })?;
         self.table.lock().running.push(server.clone());
         drop(reserved);
         Ok(server)
@@ -119,12 +176,13 @@ impl<S: Listening> Servers<S> {
         let mut table = self.table.lock();
         let is_it = |one: &S| one.is(ended) && may_go(one);
         let found = table.running.iter().position(is_it)?;
-        Some(table.running.remove(found))
+        Some(table.remove(found))
     }
 
     /// Removes all servers from the table.
     pub fn take_all(&self) -> Vec<S> {
-        std::mem::take(&mut self.table.lock().running)
+        let mut table = self.table.lock();
+        (0..table.running.len()).map(|_| table.remove(0)).collect()
     }
 }
 
@@ -150,9 +208,11 @@ mod tests {
             let had = std::mem::replace(&mut *machine.0.lock(), true);
             rt::yield_now();
             match had {
-                true => Err(ControlError::Unsupported {
-                    what: "another program has this address".to_owned(),
-                }),
+                true => Err(NbdRefusal::NotListening {
+                    address: "here".to_owned(),
+                    reason: "address in use".to_owned(),
+                }
+                .into()),
                 false => Ok(Self {
                     machine: Arc::clone(machine),
                     served: Arc::new(Mutex::new(vec![served])),
@@ -171,8 +231,13 @@ mod tests {
     }
 
     impl Listening for Fake {
-        fn is_at(&self, address: &str) -> bool {
-            address == "here"
+        fn addresses(&self) -> Vec<String> {
+            vec!["here".to_owned()]
+        }
+
+        fn sockets(&self) -> Weak<dyn Any + Send + Sync> {
+            let served: Arc<dyn Any + Send + Sync> = self.served.clone();
+            Arc::downgrade(&served)
         }
 
         fn is(&self, other: &Self) -> bool {
@@ -254,6 +319,26 @@ mod tests {
                 });
             });
         }
+    }
+
+    /// Previously, the advice was to end the program that had the address, which was this daemon.
+    #[test]
+    fn a_server_that_is_ending_is_named_as_the_cause() {
+        let (servers, machine) = (Servers::default(), Arc::default());
+        let first = serve(&servers, &machine, 1).expect("started");
+        let taken = servers.take(&first).expect("it was there");
+        let refused = |servers| match serve(servers, &machine, 2) {
+            Ok(_) => panic!("two servers have the address"),
+            Err(error) => error.to_string(),
+        };
+        let text = refused(&servers);
+        assert!(
+            text.contains("a server that was stopped still has"),
+            "{text}"
+        );
+        drop((first, taken));
+        let text = refused(&servers);
+        assert!(text.contains("address in use"), "{text}");
     }
 
     #[test]

@@ -6,7 +6,8 @@ use super::site::Site;
 use crate::servers::{Listening, Servers};
 use cenote_control::model::{ControlError, HttpOptions, HttpRefusal, HttpServer};
 use cenote_engine::Registry;
-use std::sync::Arc;
+use std::any::Any;
+use std::sync::{Arc, Weak};
 
 /// The default address of a server.
 const DEFAULT_ADDRESS: &str = "127.0.0.1:8080";
@@ -44,9 +45,14 @@ impl Running {
 }
 
 impl Listening for Running {
-    fn is_at(&self, address: &str) -> bool {
-        let mut own = self.options.listen.iter().chain(self.server.addresses());
-        own.any(|own| own == address)
+    fn addresses(&self) -> Vec<String> {
+        let own = self.options.listen.iter().chain(self.server.addresses());
+        own.cloned().collect()
+    }
+
+    fn sockets(&self) -> Weak<dyn Any + Send + Sync> {
+        let server: Arc<dyn Any + Send + Sync> = self.server.clone();
+        Arc::downgrade(&server)
     }
 
     fn is(&self, other: &Self) -> bool {

@@ -9,7 +9,8 @@ use crate::servers::{Listening, Servers};
 use cenote_base::rt::{Mutex, ranks};
 use cenote_control::model::{ControlError, NbdListen, NbdRefusal, NbdServer};
 use cenote_engine::Registry;
-use std::sync::Arc;
+use std::any::Any;
+use std::sync::{Arc, Weak};
 
 /// A server that runs.
 #[derive(Clone)]
@@ -64,10 +65,15 @@ impl Running {
 }
 
 impl Listening for Running {
-    fn is_at(&self, address: &str) -> bool {
+    fn addresses(&self) -> Vec<String> {
         let mut own = addresses(&self.listen);
         own.extend_from_slice(self.server.addresses());
-        own.iter().any(|own| own == address)
+        own
+    }
+
+    fn sockets(&self) -> Weak<dyn Any + Send + Sync> {
+        let server: Arc<dyn Any + Send + Sync> = self.server.clone();
+        Arc::downgrade(&server)
     }
 
     fn is(&self, other: &Self) -> bool {
