@@ -9,9 +9,10 @@ use thiserror::Error;
 
 use crate::context::{Context, Outcome, Stop};
 pub use crate::flag::{Flag, HELP, JSON, flag, flags, option, rows};
-use crate::getopt::{Known, OptionError, Parsed};
+use crate::getopt::{OptionError, Parsed};
 use crate::manual::page::Page;
 use crate::program::Program;
+use crate::topic::Topic;
 
 /// Runs a command that asks the daemon.
 pub type Asking = fn(&Arguments, &mut Context) -> Outcome;
@@ -113,7 +114,7 @@ pub struct Other {
     /// Another name for the program or a part of it.
     pub alias: &'static str,
     /// Its subcommands, and what they do.
-    pub topics: &'static [(&'static str, &'static str)],
+    pub topics: &'static [Topic],
     /// Its manual page.
     pub page: fn() -> Page,
 }
@@ -136,6 +137,20 @@ pub struct Command {
 }
 
 impl Command {
+    /// The names of the options of one form of the command line, such as `start`: those whose help
+    /// begins with its verb, as in `start: …`.
+    pub fn names_of(&self, form: &str) -> Vec<&'static str> {
+        let is_of = |flag: &&Flag| {
+            let rest = flag.help.strip_prefix(form);
+            rest.is_some_and(|rest| rest.starts_with(':'))
+        };
+        self.flags
+            .iter()
+            .filter(is_of)
+            .map(|flag| flag.long)
+            .collect()
+    }
+
     /// What `cenote help` and `--help` print.
     pub fn help(&self) -> String {
         let (name, synopsis, summary) = (self.name, self.synopsis, self.summary);
@@ -200,14 +215,8 @@ impl Arguments {
         flags: impl IntoIterator<Item = &'a Flag>,
         words: &[OsString],
     ) -> Result<Self, OptionError> {
-        let known = flags.into_iter().chain([&HELP]).map(|flag| Known {
-            name: flag.name(),
-            letter: flag.short,
-            long: Some(flag.long).filter(|long| !long.is_empty()),
-            takes: flag.value.is_some(),
-        });
-        let known: Vec<Known> = known.collect();
-        Parsed::read(&known, words, str::to_owned)
+        let flags: Vec<&Flag> = flags.into_iter().chain([&HELP]).collect();
+        Parsed::read(&flags, Flag::name, words, str::to_owned)
     }
 
     /// The value of an option that takes a size.

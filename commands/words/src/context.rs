@@ -5,6 +5,7 @@
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -149,6 +150,18 @@ impl Context {
         match (above, path.file_name()) {
             (Some(above), Some(name)) => above.join(name),
             _ => path,
+        }
+    }
+
+    /// A name of something that is served, or an address. The path of a socket becomes absolute, so
+    /// that it is valid for the daemon, too.
+    pub fn name_or_socket(&self, word: &str) -> String {
+        let place = self.place(Path::new(word));
+        let is_socket = || std::fs::metadata(&place).is_ok_and(|at| at.file_type().is_socket());
+        // A volume has '/' in its name, an address of the network ':'. No pool begins with '.'.
+        match word.starts_with('.') || !word.contains(['/', ':']) || is_socket() {
+            true => place.to_string_lossy().into_owned(),
+            false => word.to_owned(),
         }
     }
 
@@ -447,5 +460,32 @@ pub struct Listing {
 pub fn mismatch() -> ControlError {
     ControlError::Internal {
         detail: "the daemon gave an answer to another question".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::net::UnixListener;
+
+    /// Previously, `cenote nbd stop rel.sock` looked for an export of that name.
+    #[test]
+    fn a_socket_may_be_named_by_its_relative_path() {
+        let directory = tempfile::tempdir().expect("a directory");
+        std::fs::create_dir(directory.path().join("tank")).expect("a directory");
+        let _socket = UnixListener::bind(directory.path().join("tank/s")).expect("a socket");
+        let sink = || Box::new(io::sink());
+        let mut context = Context::new(sink(), sink(), Box::new(Nobody));
+        context.directory = directory.path().canonicalize().expect("it is there");
+        let below = |name: &str| context.directory.join(name).to_string_lossy().into_owned();
+        for (word, named) in [
+            ("rel.sock", below("rel.sock")),
+            ("./rel.sock", below("rel.sock")),
+            ("tank/s", below("tank/s")),
+            ("tank/v", "tank/v".to_owned()),
+            ("127.0.0.1:10809", "127.0.0.1:10809".to_owned()),
+        ] {
+            assert_eq!(context.name_or_socket(word), named, "{word}");
+        }
     }
 }

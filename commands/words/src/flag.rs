@@ -1,7 +1,7 @@
 //! Options of commands: one table, from which command lines are parsed and help is printed.
 
 /// One option.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flag {
     /// Its letter.
     pub short: Option<char>,
@@ -11,19 +11,25 @@ pub struct Flag {
     pub value: Option<&'static str>,
     /// What it does; "" for an alternative spelling that help leaves out.
     pub help: &'static str,
+    /// Whether the synopsis leaves it out, as OpenZFS's does with some.
+    pub is_hidden: bool,
 }
 
-/// A table of options, each with its letter, name, value and help; `_` stands for none.
+/// A table of options, each with its letter, name, value and help; `_` stands for none. `hidden`
+/// marks those that the synopsis leaves out.
 #[macro_export]
 macro_rules! flags {
     (@maybe _) => { None };
     (@maybe $word:literal) => { Some($word) };
-    ($($short:tt $long:literal $value:tt $help:literal;)*) => {
+    (@is_hidden) => { false };
+    (@is_hidden hidden) => { true };
+    ($($short:tt $long:literal $value:tt $help:literal $($hidden:ident)?;)*) => {
         &[$($crate::flag::Flag {
             short: $crate::flags!(@maybe $short),
             long: $long,
             value: $crate::flags!(@maybe $value),
             help: $help,
+            is_hidden: $crate::flags!(@is_hidden $($hidden)?),
         }),*]
     };
 }
@@ -36,6 +42,7 @@ pub const fn flag(short: Option<char>, long: &'static str, help: &'static str) -
         long,
         value: None,
         help,
+        is_hidden: false,
     }
 }
 
@@ -51,11 +58,20 @@ pub const fn option(
         long,
         value: Some(value),
         help,
+        is_hidden: false,
     }
 }
 
 impl Flag {
-    /// The name by which a command looks it up.
+    /// The name by which a command of OpenZFS looks it up: its letter, if it has one.
+    pub fn letter(&self) -> String {
+        match self.short {
+            Some(letter) => letter.to_string(),
+            None => self.long.to_owned(),
+        }
+    }
+
+    /// The name by which a command of ours looks it up: its long name, if it has one.
     pub fn name(&self) -> String {
         match (self.long, self.short) {
             ("", Some(letter)) => letter.to_string(),

@@ -15,6 +15,8 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use thiserror::Error;
 
+use crate::flag::Flag;
+
 /// Why a command line cannot be parsed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum OptionError {
@@ -30,16 +32,6 @@ pub enum OptionError {
     /// The option needs an argument.
     #[error("missing argument for '{0}' option")]
     MissingArgument(String),
-}
-
-/// The options of a command: letters, with `:` after those that take an argument, and long names
-/// with the letter or name that each stands for.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Grammar {
-    /// Like getopt's: `Hpo:`.
-    pub letters: &'static str,
-    /// Long name, the name it is reported as, whether it takes an argument.
-    pub long: &'static [(&'static str, &'static str, bool)],
 }
 
 /// A word of a command line: text, or any bytes.
@@ -68,19 +60,6 @@ impl Word for OsString {
     fn of(bytes: &[u8]) -> Self {
         OsString::from_vec(bytes.to_vec())
     }
-}
-
-/// One option that a command has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Known {
-    /// The name by which the command looks it up.
-    pub name: String,
-    /// Its letter.
-    pub letter: Option<char>,
-    /// Its long name.
-    pub long: Option<&'static str>,
-    /// Whether it takes an argument.
-    pub takes: bool,
 }
 
 /// An option of a command line.
@@ -177,13 +156,15 @@ impl<W: Word> Parsed<W> {
 
     /// Parses the command line of a command with these options.
     ///
-    /// `shown` is how a wrong option is written in a message.
+    /// `name` is how the command looks an option up, `shown` how a wrong one is written in a
+    /// message.
     pub fn read(
-        known: &[Known],
+        flags: &[&Flag],
+        name: fn(&Flag) -> String,
         words: &[W],
         shown: fn(&str) -> String,
     ) -> Result<Self, OptionError> {
-        watch::declared(known);
+        watch::declared(flags);
         let mut line = Words::new(words.to_vec());
         let mut parsed = Parsed {
             options: Options(Vec::new()),
@@ -195,18 +176,18 @@ impl<W: Word> Parsed<W> {
                     parsed.operands.push(word.clone());
                     continue;
                 }
-                Token::Letter(letter) => known.iter().find(|known| known.letter == Some(*letter)),
-                Token::Long(name) => find_long(known, name),
+                Token::Letter(letter) => flags.iter().find(|flag| flag.short == Some(*letter)),
+                Token::Long(name) => find_long(flags, name),
             };
             let Some(found) = found else {
-                return Err(not_known(&word, known).shown(shown));
+                return Err(not_known(&word, flags).shown(shown));
             };
-            let argument = match found.takes {
+            let argument = match found.value.is_some() {
                 true => line.value().map_err(|error| error.shown(shown))?,
                 false => W::default(),
             };
             parsed.options.0.push(Given {
-                name: found.name.clone(),
+                name: name(found),
                 argument,
                 is_asked: Cell::new(false),
             });
@@ -216,24 +197,24 @@ impl<W: Word> Parsed<W> {
 }
 
 /// Finds an option by its long name or an unambiguous prefix of it.
-fn find_long<'k>(known: &'k [Known], name: &str) -> Option<&'k Known> {
-    let begins = |known: &&Known| known.long.is_some_and(|long| long.starts_with(name));
-    let mut like = known.iter().filter(begins);
-    let exact = known.iter().find(|known| known.long == Some(name));
+fn find_long<'f>(flags: &'f [&'f Flag], name: &str) -> Option<&'f &'f Flag> {
+    let named = || flags.iter().filter(|flag| !flag.long.is_empty());
+    let mut like = named().filter(|flag| flag.long.starts_with(name));
+    let exact = named().find(|flag| flag.long == name);
     match (exact, like.next(), like.next()) {
         (Some(option), ..) | (None, Some(option), None) => Some(option),
         _ => None,
     }
 }
 
-fn not_known<W>(word: &Token<W>, known: &[Known]) -> OptionError {
+fn not_known<W>(word: &Token<W>, flags: &[&Flag]) -> OptionError {
     let name = match word {
         Token::Letter(letter) => return OptionError::Invalid(format!("-{letter}")),
         Token::Long(name) => format!("--{name}"),
         Token::Operand(_) => String::new(),
     };
-    let names = known.iter().filter_map(|known| known.long);
-    let names: Vec<String> = names.map(|long| format!("--{long}")).collect();
+    let named = flags.iter().filter(|flag| !flag.long.is_empty());
+    let names: Vec<String> = named.map(|flag| format!("--{}", flag.long)).collect();
     match cenote_base::did_you_mean(&name, names.iter().map(String::as_str)) {
         Some(question) => OptionError::InvalidNear(name, question),
         None => OptionError::Invalid(name),
@@ -343,45 +324,18 @@ impl OptionError {
     }
 }
 
-impl Grammar {
-    /// Only letters.
-    pub const fn letters(letters: &'static str) -> Self {
-        Grammar { letters, long: &[] }
-    }
-
-    fn known(&self) -> Vec<Known> {
-        let mut known = Vec::new();
-        let mut letters = self.letters.chars().peekable();
-        while let Some(letter) = letters.next() {
-            let takes = letters.next_if_eq(&':').is_some();
-            known.push(Known {
-                name: letter.to_string(),
-                letter: Some(letter),
-                long: None,
-                takes,
-            });
-        }
-        known.extend(self.long.iter().map(|(long, reported, takes)| Known {
-            name: (*reported).to_owned(),
-            letter: None,
-            long: Some(long),
-            takes: *takes,
-        }));
-        known
-    }
-
-    /// Parses a command line.
-    pub fn parse(&self, arguments: &[String]) -> Result<Parsed, OptionError> {
-        // OpenZFS prints an invalid option without its dashes.
-        let shown = |name: &str| name.trim_start_matches('-').to_owned();
-        Parsed::read(&self.known(), arguments, shown)
-    }
+/// Parses a command line of OpenZFS. Options are looked up by their letters ([`Flag::letter`]).
+pub fn parse(flags: &[Flag], words: &[String]) -> Result<Parsed, OptionError> {
+    // OpenZFS prints an invalid option without its dashes.
+    let shown = |name: &str| name.trim_start_matches('-').to_owned();
+    let flags: Vec<&Flag> = flags.iter().collect();
+    Parsed::read(&flags, Flag::letter, words, shown)
 }
 
 pub mod watch {
     //! Which options commands declare and look up, for the test that gives them every option.
 
-    use super::Known;
+    use crate::flag::Flag;
     use std::cell::RefCell;
     use std::collections::BTreeSet;
 
@@ -389,7 +343,7 @@ pub mod watch {
     #[derive(Debug, Default)]
     pub struct Seen {
         /// The options that commands declare.
-        pub declared: Vec<Known>,
+        pub declared: Vec<Flag>,
         /// The names that they looked up.
         pub asked: BTreeSet<String>,
     }
@@ -398,8 +352,8 @@ pub mod watch {
         static SEEN: RefCell<Seen> = RefCell::default();
     }
 
-    pub(super) fn declared(known: &[Known]) {
-        SEEN.with_borrow_mut(|seen| seen.declared.extend_from_slice(known));
+    pub(super) fn declared(flags: &[&Flag]) {
+        SEEN.with_borrow_mut(|seen| seen.declared.extend(flags.iter().copied()));
     }
 
     pub(super) fn asked(names: &[&str]) {
@@ -416,24 +370,27 @@ pub mod watch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flag::flags;
 
-    const LIST: Grammar = Grammar {
-        letters: "Hpo:d:r",
-        long: &[
-            ("json", "j", false),
-            ("json-int", "json-int", false),
-            ("key", "k", true),
-        ],
+    const LIST: &[Flag] = flags! {
+        'H' "" _ "";
+        'p' "" _ "";
+        'o' "" "FIELD" "";
+        'd' "" "DEPTH" "";
+        'r' "" _ "";
+        'j' "json" _ "";
+        _ "json-int" _ "";
+        'k' "key" "KEY" "";
     };
 
-    fn parse(line: &str) -> Result<Parsed, OptionError> {
+    fn read(line: &str) -> Result<Parsed, OptionError> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-        LIST.parse(&words)
+        parse(LIST, &words)
     }
 
     #[test]
     fn letters_combine_and_mix_with_operands() {
-        let parsed = parse("-Hpo name tank -d0 -oused a").expect("valid");
+        let parsed = read("-Hpo name tank -d0 -oused a").expect("valid");
         assert_eq!(parsed.operands, ["tank", "a"]);
         assert!(parsed.has("H") && parsed.has("p") && !parsed.has("r"));
         assert_eq!(parsed.last("o"), Some("used"));
@@ -443,24 +400,24 @@ mod tests {
 
     #[test]
     fn two_dashes_end_the_options() {
-        let parsed = parse("-H -- -p -").expect("valid");
+        let parsed = read("-H -- -p -").expect("valid");
         assert_eq!(parsed.operands, ["-p", "-"]);
         assert!(!parsed.has("p"));
     }
 
     #[test]
     fn long_names_may_be_cut_and_carry_arguments() {
-        assert!(parse("--json").expect("exact").has("j"));
-        assert!(parse("--json-").expect("unique").has("json-int"));
-        assert_eq!(parse("--key=a=b").expect("valid").last("k"), Some("a=b"));
-        assert_eq!(parse("--key v").expect("valid").last("k"), Some("v"));
-        assert!(parse("--nosuch").is_err());
-        assert!(parse("--json=1").is_err());
+        assert!(read("--json").expect("exact").has("j"));
+        assert!(read("--json-").expect("unique").has("json-int"));
+        assert_eq!(read("--key=a=b").expect("valid").last("k"), Some("a=b"));
+        assert_eq!(read("--key v").expect("valid").last("k"), Some("v"));
+        assert!(read("--nosuch").is_err());
+        assert!(read("--json=1").is_err());
     }
 
     #[test]
     fn errors_name_the_option() {
-        let text = |line| parse(line).expect_err("invalid").to_string();
+        let text = |line| read(line).expect_err("invalid").to_string();
         assert_eq!(text("-HQ"), "invalid option 'Q'");
         assert_eq!(text("-o"), "missing argument for 'o' option");
         assert_eq!(text("-:"), "invalid option ':'");
@@ -469,7 +426,7 @@ mod tests {
 
     #[test]
     fn options_that_nothing_asks_for_are_reported() {
-        let parsed = parse("-Hpo name tank").expect("valid");
+        let parsed = read("-Hpo name tank").expect("valid");
         assert!(parsed.has("H") && parsed.given("p") && !parsed.has("r"));
         drop(parsed);
         assert_eq!(unread(), ["p", "o"]);

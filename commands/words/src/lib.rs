@@ -35,6 +35,7 @@ pub mod stores;
 pub mod suggest;
 pub mod testing;
 pub mod texts;
+pub mod topic;
 pub mod vdev_rows;
 pub mod version;
 

@@ -2,41 +2,11 @@
 
 use crate::command_line;
 use crate::context::{Context, Outcome, Stop};
-use crate::flag::{Flag, rows};
+use crate::flag::rows;
+use crate::getopt::{OptionError, Parsed};
 use crate::suggest::suggest;
+pub use crate::topic::{CommandLine, Topic, topic};
 use crate::version;
-
-/// A subcommand's name and the lines of its synopsis.
-pub type Synopsis = (&'static str, &'static [&'static str]);
-
-/// What a subcommand does, and its options.
-#[derive(Debug)]
-pub struct Topic {
-    /// Its name.
-    pub name: &'static str,
-    /// What it does, in a few words.
-    pub summary: &'static str,
-    /// More about it, or "".
-    pub about: &'static str,
-    /// Its options; those without a help text are accepted but not listed.
-    pub flags: &'static [Flag],
-}
-
-/// Whether the words after a subcommand ask for its help. `-h` does, unless the synopsis gives it
-/// another meaning.
-fn asks_for_help(words: &[String], lines: &[&str]) -> bool {
-    let options = words.iter().take_while(|word| *word != "--");
-    let is_taken = || {
-        let words = lines
-            .iter()
-            .flat_map(|line| line.split(['[', ']', ' ', '|']));
-        words
-            .filter(|word| word.starts_with('-') && !word.starts_with("--"))
-            .any(|word| word.contains('h'))
-    };
-    let mut asking = options.filter(|word| matches!(word.as_str(), "--help" | "-?" | "-h"));
-    asking.any(|word| word != "-h" || !is_taken())
-}
 
 /// What help prints for a subcommand that this version refuses.
 const NOT_THERE: &str = "not available in this version";
@@ -49,10 +19,8 @@ pub struct Program {
     pub summary: &'static str,
     /// More about it.
     pub about: &'static str,
-    /// What its subcommands do.
-    pub topics: &'static [Topic],
     /// Its subcommands, in groups.
-    pub groups: &'static [&'static [Synopsis]],
+    pub groups: &'static [&'static [Topic]],
     /// Other names of subcommands.
     pub aliases: &'static [(&'static str, &'static str)],
     /// The text below the list of all subcommands.
@@ -62,7 +30,7 @@ pub struct Program {
     /// Whether this version refuses a subcommand that OpenZFS has.
     pub is_missing: fn(&str) -> bool,
     /// Runs a subcommand.
-    pub dispatch: fn(&str, &[String], &mut Context) -> Outcome,
+    pub dispatch: fn(&CommandLine<'_>, &mut Context) -> Outcome,
 }
 
 /// Subcommands that users may look for in the wrong program.
@@ -139,10 +107,7 @@ impl Program {
             "-V" | "--version" => return version::print(self.name, context),
             _ => {}
         }
-        let mut aliases = self.aliases.iter();
-        let alias = aliases.find(|(alias, _)| alias == command);
-        let command = alias.map_or(command.as_str(), |(_, name)| name);
-        let Some(lines) = self.lines_of(command) else {
+        let Some(topic) = self.topic(command) else {
             context.complain(&format!("unrecognized command '{command}'"));
             if let Some(question) = self.question(command) {
                 context.complain(&question);
@@ -150,12 +115,12 @@ impl Program {
             context.complain(&self.overview());
             return 2;
         };
-        if asks_for_help(rest, lines) {
-            context.line(&self.explanation(command, lines));
+        if topic.is_help_asked(rest) {
+            context.line(&self.explanation(topic));
             return 0;
         }
-        context.command = command_line(&format!("{} {command}", self.name), rest);
-        let ended = (self.dispatch)(command, rest, context);
+        context.command = command_line(&format!("{} {}", self.name, topic.name), rest);
+        let ended = (self.dispatch)(&CommandLine { topic, words: rest }, context);
         context.tell_of_unread(&ended);
         if let Ok(code @ 1..) | Err(Stop::Code(code @ 1..)) = ended {
             suggest(self.name, rest, context);
@@ -173,19 +138,34 @@ impl Program {
                     context.complain(&message);
                 }
                 suggest(self.name, rest, context);
-                if let Some(lines) = self.lines_of(command) {
-                    context.complain(&self.usage(command, lines));
-                }
+                context.complain(&(self.synopsis(topic) + &(self.below_one)(topic.name)));
                 2
             }
         }
     }
 
-    /// The synopsis of a subcommand.
-    pub fn lines_of(&self, name: &str) -> Option<&'static [&'static str]> {
-        let mut all = self.groups.iter().flat_map(|group| group.iter());
-        all.find(|(command, _)| *command == name)
-            .map(|(_, lines)| *lines)
+    /// All subcommands, in the order of the overview.
+    pub fn topics(&self) -> impl Iterator<Item = &'static Topic> + use<> {
+        self.groups.iter().flat_map(|group| group.iter())
+    }
+
+    /// The subcommand of a name, or of another name of it.
+    pub fn topic(&self, name: &str) -> Option<&'static Topic> {
+        let alias = self.aliases.iter().find(|(alias, _)| *alias == name);
+        let name = alias.map_or(name, |(_, name)| name);
+        self.topics().find(|topic| topic.name == name)
+    }
+
+    /// Parses the words of a subcommand of this program for another program.
+    ///
+    /// # Panics
+    ///
+    /// If there is no such subcommand.
+    pub fn parse(&self, name: &str, words: &[String]) -> Result<Parsed, OptionError> {
+        let topic = self
+            .topic(name)
+            .expect("only commands that are here are asked for");
+        CommandLine { topic, words }.parse()
     }
 
     /// All subcommands.
@@ -195,11 +175,11 @@ impl Program {
             self.name
         );
         for group in self.groups {
-            for (name, lines) in *group {
-                for line in *lines {
+            for topic in *group {
+                for line in topic.synopsis {
                     text.push_str(&format!("\t{line}\n"));
                 }
-                if (self.is_missing)(name) {
+                if (self.is_missing)(topic.name) {
                     text.push_str(&format!("\t    ({NOT_THERE})\n"));
                 }
             }
@@ -211,20 +191,18 @@ impl Program {
 
     /// `help [TOPIC]`: the user asked for it, so it is printed to standard output.
     fn help(&self, topics: &[String], context: &mut Context) -> u8 {
-        let Some(topic) = topics.first() else {
+        let Some(word) = topics.first() else {
             context.line(&self.overview());
             return 0;
         };
-        let alias = self.aliases.iter().find(|(alias, _)| alias == topic);
-        let name = alias.map_or(topic.as_str(), |(_, name)| name);
-        let Some(lines) = self.lines_of(name) else {
-            context.complain(&format!("no help on '{topic}'"));
-            if let Some(question) = self.question(topic) {
+        let Some(topic) = self.topic(word) else {
+            context.complain(&format!("no help on '{word}'"));
+            if let Some(question) = self.question(word) {
                 context.complain(&question);
             }
             return 1;
         };
-        context.line(&self.explanation(name, lines));
+        context.line(&self.explanation(topic));
         0
     }
 
@@ -234,18 +212,14 @@ impl Program {
         if let Some((other, _)) = others.find(|(_, words)| words.contains(&word)) {
             return Some(format!("did you mean '{other} {word}'?"));
         }
-        let names = self.groups.iter().flat_map(|group| group.iter());
-        let names = names.map(|(name, _)| *name);
+        let names = self.topics().map(|topic| topic.name);
         let aliases = self.aliases.iter().map(|(alias, _)| *alias);
         cenote_base::did_you_mean(word, names.chain(aliases).chain(["help"]))
     }
 
     /// The help of a subcommand: what it does, its synopsis, its options.
-    fn explanation(&self, name: &str, lines: &[&str]) -> String {
-        let mut text = self.synopsis(name, lines);
-        let Some(topic) = self.topic(name) else {
-            return text;
-        };
+    fn explanation(&self, topic: &Topic) -> String {
+        let mut text = self.synopsis(topic);
         text.push_str(&format!("\n\n{}.\n", topic.summary));
         if !topic.about.is_empty() {
             text.push_str(&format!("\n{}\n", topic.about));
@@ -254,28 +228,19 @@ impl Program {
         if !options.is_empty() {
             text.push_str(&format!("\noptions:\n{options}"));
         }
-        let below = (self.below_one)(name);
+        let below = (self.below_one)(topic.name);
         if !below.is_empty() {
             text.push_str(&format!("\n{}", below.trim_start_matches('\n')));
         }
         text.trim_end().to_owned()
     }
 
-    /// What a subcommand does.
-    pub fn topic(&self, name: &str) -> Option<&'static Topic> {
-        self.topics.iter().find(|topic| topic.name == name)
-    }
-
-    fn usage(&self, name: &str, lines: &[&str]) -> String {
-        self.synopsis(name, lines) + &(self.below_one)(name)
-    }
-
-    fn synopsis(&self, name: &str, lines: &[&str]) -> String {
+    fn synopsis(&self, topic: &Topic) -> String {
         let mut text = String::from("usage:");
-        for line in lines {
+        for line in topic.synopsis {
             text.push_str(&format!("\n\t{line}"));
         }
-        if (self.is_missing)(name) {
+        if (self.is_missing)(topic.name) {
             text.push_str(&format!("\n\t    ({NOT_THERE})"));
         }
         text

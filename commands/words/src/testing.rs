@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::rc::Rc;
 
 use crate::context::{Context, Daemon};
+use crate::flag::Flag;
 
 #[derive(Clone, Default)]
 struct Shared(Rc<RefCell<Vec<u8>>>);
@@ -45,4 +46,52 @@ pub fn ran(daemon: impl Daemon + 'static, run: impl FnOnce(&mut Context) -> u8) 
         out: text(out),
         err: text(err),
     }
+}
+
+/// The options that a synopsis shows, with their dashes, and whether each stands beside others
+/// after one dash.
+fn shown_in(synopsis: &str) -> Vec<(String, bool)> {
+    let mut shown = Vec::new();
+    for word in synopsis.split(['[', ']', '<', '>', '|', ',', ' ', '\n']) {
+        match word
+            .strip_prefix('-')
+            .map(|rest| (rest, rest.strip_prefix('-')))
+        {
+            None => {}
+            Some((_, Some(_))) => shown.push((word.to_owned(), false)),
+            Some((letters, None)) => {
+                let is_beside = letters.chars().count() > 1;
+                shown.extend(
+                    letters
+                        .chars()
+                        .map(|letter| (format!("-{letter}"), is_beside)),
+                );
+            }
+        }
+    }
+    shown
+}
+
+/// Where a synopsis and a table of options differ. A synopsis is complete if it shows every option
+/// that is not marked as hidden.
+pub fn faults_of_synopsis(synopsis: &str, flags: &[Flag], is_complete: bool) -> Vec<String> {
+    let mut faults = Vec::new();
+    let shown = shown_in(synopsis);
+    for (word, is_beside) in &shown {
+        match flags.iter().find(|flag| flag.is(word)) {
+            None => faults.push(format!("shows {word}, which is not an option")),
+            Some(flag) if flag.is_hidden => faults.push(format!("shows {word}, which is hidden")),
+            Some(flag) if *is_beside && flag.value.is_some() => {
+                faults.push(format!("shows {word} without its value"));
+            }
+            Some(_) => {}
+        }
+    }
+    let is_shown = |flag: &Flag| shown.iter().any(|(word, _)| flag.is(word));
+    for flag in flags.iter().filter(|flag| is_complete && !flag.is_hidden) {
+        if !is_shown(flag) {
+            faults.push(format!("does not show {}", flag.name()));
+        }
+    }
+    faults
 }

@@ -5,7 +5,7 @@
 
 use crate::context::{Context, Outcome, usage};
 use crate::format::json::{Object, document};
-use crate::getopt::Grammar;
+use crate::topic::CommandLine;
 
 const USERLAND: &str = "zfs-2.3.2-1";
 const KERNEL: &str = "zfs-kmod-2.3.2-1";
@@ -17,13 +17,9 @@ pub fn print(_command: &str, context: &mut Context) -> u8 {
     0
 }
 
-/// `version [-j]`.
-pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcome {
-    let grammar = Grammar {
-        letters: "j",
-        long: &[("json", "j", false)],
-    };
-    let parsed = grammar.parse(arguments)?;
+/// `version [-j]` of a program.
+pub fn run(program: &str, line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     if !parsed.operands.is_empty() {
         return usage("too many arguments");
     }
@@ -31,9 +27,9 @@ pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcom
         let mut version = Object::new();
         version.put("userland", USERLAND);
         version.put("kernel", KERNEL);
-        let json = document(&format!("{command} version"), "zfs_version", version);
+        let json = document(&format!("{program} version"), "zfs_version", version);
         context.line(&json.to_string());
         return Ok(0);
     }
-    Ok(print(command, context))
+    Ok(print(program, context))
 }

@@ -6,10 +6,10 @@
 use cenote_control::model::{ControlError, DatasetKind, MountOptions, Request};
 
 use crate::zfs;
-use cenote_words::command::Other;
+use cenote_words::command::{Flag, Other, flags};
 use cenote_words::context::{Context, Outcome, Stop, failed};
-use cenote_words::getopt::{Grammar, OptionError};
-use cenote_words::manual::{Page, Roff, examples_section};
+use cenote_words::getopt::{OptionError, parse};
+use cenote_words::manual::{Page, Roff, examples_section, options};
 
 /// The name under which mount(8) calls it.
 pub const NAME: &str = "mount.zfs";
@@ -29,15 +29,16 @@ const SECTION: u8 = 8;
 
 /// What `-h` prints.
 const SYNOPSIS: &str = "Usage: mount.zfs [-sfnvh] [-o options] <dataset> <mountpoint>";
-/// Its options, and what they do.
-const OPTIONS: [(&str, &str); 6] = [
-    ("-o OPTION[,...]", "Mount options: ro, noatime, nosuid, ..."),
-    ("-s", "Ignore mount options that are unknown."),
-    ("-f", "Only check; mount nothing."),
-    ("-n", "Accepted; there is no /etc/mtab to write to."),
-    ("-v", "Print what is mounted where."),
-    ("-h", "Print the synopsis."),
-];
+/// Its options. mount(8) repeats the type with `-t` if that contains a dot.
+const FLAGS: &[Flag] = flags! {
+    'o' "" "OPTION[,...]" "Mount options: ro, noatime, nosuid, ...";
+    's' "" _ "Ignore mount options that are unknown.";
+    'f' "" _ "Only check; mount nothing.";
+    'n' "" _ "Accepted; there is no /etc/mtab to write to.";
+    'v' "" _ "Print what is mounted where.";
+    'h' "" _ "Print the synopsis.";
+    't' "" "TYPE" "" hidden;
+};
 
 const OPERANDS: &str = "usage: mount <dataset> <mountpoint>";
 
@@ -76,8 +77,7 @@ fn mount(arguments: &[String], context: &mut Context) -> Outcome {
         context.line(SYNOPSIS);
         return Ok(0);
     }
-    // `-t` repeats the type if that contains a dot.
-    let parsed = match Grammar::letters("sfnvho:t:").parse(arguments) {
+    let parsed = match parse(FLAGS, arguments) {
         Ok(parsed) => parsed,
         Err(OptionError::Invalid(letter)) => {
             return failed(format!("Invalid option '{letter}'\n{SYNOPSIS}"));
@@ -214,15 +214,24 @@ fn page() -> Page {
          \n\
          \x20 tank/home  /home  zfs  defaults,x-systemd.requires=zfs-import.target  0  0",
     );
-    roff.section("OPTIONS");
-    for (option, text) in OPTIONS {
-        roff.entry(option, text);
-    }
+    options(&mut roff, "OPTIONS", FLAGS);
     examples_section(&mut roff, name);
     roff.see_also(&[("mount".to_owned(), 8), ("zfs-mount".to_owned(), 8)]);
     Page {
         name: name.to_owned(),
         section: SECTION,
         text: roff.finish(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cenote_words::testing::faults_of_synopsis;
+
+    #[test]
+    fn the_synopsis_shows_the_options() {
+        let faults = faults_of_synopsis(SYNOPSIS, FLAGS, true);
+        assert!(faults.is_empty(), "{faults:?}");
     }
 }

@@ -59,42 +59,21 @@ pub const COMMAND: Command = Command {
     run: Run::Asking(run),
 };
 
-/// The options of `start`.
-const START: &[&str] = &[
-    "listen",
-    "site",
-    "snapshot",
-    "recursive",
-    "tls-certificate",
-    "tls-key",
-    "hidden",
-    "block-agent",
-    "autoindex",
-    "index",
-    "robots",
-    "style",
-    "access-log",
-    "limit-connections",
-    "limit-address",
-    "limit-requests",
-    "limit-rate",
-];
-
 fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     let operands = arguments.operands.iter();
     // Operands that are not UTF-8 do not name a dataset.
     let words: Vec<&str> = operands.map(|word| word.to_str().unwrap_or("?")).collect();
     match words.as_slice() {
         ["start", datasets @ ..] => {
-            arguments.only(START)?;
+            arguments.only(&COMMAND.names_of("start"))?;
             start::run(datasets, arguments, context)
         }
         ["status"] => {
-            arguments.only(&["json"])?;
+            arguments.only(&COMMAND.names_of("status"))?;
             status::run(arguments, context)
         }
         ["stop", targets @ ..] => {
-            arguments.only(&["grace"])?;
+            arguments.only(&COMMAND.names_of("stop"))?;
             stop(targets, arguments, context)
         }
         ["reload"] => {

@@ -50,51 +50,26 @@ pub const COMMAND: Command = Command {
     run: Run::Asking(run),
 };
 
-/// The options of `serve`.
-const SERVE: &[&str] = &[
-    "unix",
-    "tcp",
-    "tls-certificates",
-    "tls-verify-peer",
-    "readonly",
-];
-
-/// The options of `serve --device`.
-const DEVICE: &[&str] = &[
-    "device",
-    "export",
-    "unix",
-    "tcp",
-    "tls-certificates",
-    "tls-verify-peer",
-    "readonly",
-    "force",
-    "rate",
-    "delay",
-    "cow",
-    "cow-file",
-    "stats",
-];
-
 fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     let operands = arguments.operands.iter();
     // Operands that are not UTF-8 do not name a volume.
     let words: Vec<&str> = operands.map(|word| word.to_str().unwrap_or("?")).collect();
     match words.as_slice() {
         ["serve"] if arguments.has("device") => {
-            arguments.only(DEVICE)?;
+            let own = [COMMAND.names_of("serve"), COMMAND.names_of("--device")].concat();
+            arguments.only(&[own, vec!["device", "force"]].concat())?;
             device::run(arguments, context)
         }
         ["serve", volumes @ ..] => {
-            arguments.only(SERVE)?;
+            arguments.only(&COMMAND.names_of("serve"))?;
             serve::run(volumes, arguments, context)
         }
         ["status"] => {
-            arguments.only(&["json"])?;
+            arguments.only(&COMMAND.names_of("status"))?;
             status::run(arguments, context)
         }
         ["stop", targets @ ..] => {
-            arguments.only(&["force"])?;
+            arguments.only(&COMMAND.names_of("stop"))?;
             stop(targets, arguments, context)
         }
         _ => usage(""),
@@ -103,7 +78,10 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
 
 fn stop(targets: &[&str], arguments: &Arguments, context: &mut Context) -> Outcome {
     let act = NbdAct::Stop {
-        targets: targets.iter().map(|&target| target.to_owned()).collect(),
+        targets: targets
+            .iter()
+            .map(|word| context.name_or_socket(word))
+            .collect(),
         force: arguments.has("force"),
     };
     match context.ask(Request::Nbd { act }) {

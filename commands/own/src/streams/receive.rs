@@ -10,7 +10,7 @@ use cenote_stream::resume::rest;
 use cenote_stream::{Reader, StreamError};
 use cenote_words::command::{Arguments, Command, Run, flags};
 use cenote_words::context::{Context, Outcome, Stop, failed, usage};
-use cenote_zfs_commands::zfs::{receive, writes};
+use cenote_zfs_commands::zfs::{PROGRAM, receive};
 use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom};
 use std::path::Path;
@@ -53,7 +53,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     let flags: Vec<_> = flags.filter(|flag| flag.long != "quiet").collect();
     let mut words = vec!["-s".to_owned()];
     words.extend(words_of(arguments, &flags));
-    let parsed = writes::grammar("receive").parse(&words)?;
+    let parsed = PROGRAM.parse("receive", &words)?;
     let command = format!("zfs receive {}", words.join(" "));
     let shown = Path::new(from).display();
     let files = streams(Path::new(from));

@@ -12,7 +12,7 @@ use cenote_stream::{Checks, StreamError};
 use cenote_words::command::{Arguments, Command, Run, flags};
 use cenote_words::context::{Context, Outcome, Stop, failed, usage};
 use cenote_words::format::number::nicebytes;
-use cenote_zfs_commands::zfs::{send, writes};
+use cenote_zfs_commands::zfs::{PROGRAM, send};
 use std::fs::File;
 use std::io::{BufWriter, Seek, SeekFrom};
 use std::path::Path;
@@ -52,7 +52,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
     };
     let flags = COMMAND.flags.iter().copied();
     let flags: Vec<_> = flags.filter(|flag| flag.long != "quiet").collect();
-    let parsed = writes::grammar("send").parse(&words_of(arguments, &flags))?;
+    let parsed = PROGRAM.parse("send", &words_of(arguments, &flags))?;
     let asked = send::asked(&parsed, context)?;
     let place = stream_file(Path::new(to), &asked);
     if place.whole.exists() {

@@ -1,10 +1,11 @@
 //! `zstream redup`, `recompress` and `decompress`: a stream in, another one out.
 
 use super::dump::system_words;
-use super::ends::{Outcome, Stop, finish, input, output, parse, stop};
+use super::ends::{Outcome, Stop, finish, input, output, stop};
 use cenote_base::ObjectId;
 use cenote_codec::compress::Compression;
 use cenote_stream::repair::{self, Done, Selection, Target};
+use cenote_words::program::CommandLine;
 use std::fs::File;
 
 /// The zstd level of `compression=zstd`.
@@ -13,8 +14,8 @@ const ZSTD_LEVEL: i32 = 3;
 const GZIP_LEVEL: u8 = 6;
 
 /// Runs `zstream redup`.
-pub(super) fn redup(words: &[String]) -> Outcome {
-    let parsed = parse("v", words)?;
+pub(super) fn redup(line: &CommandLine<'_>) -> Outcome {
+    let parsed = line.parse()?;
     let [path] = parsed.operands.as_slice() else {
         return Err(Stop::Usage(String::new()));
     };
@@ -35,8 +36,8 @@ pub(super) fn redup(words: &[String]) -> Outcome {
 }
 
 /// Runs `zstream recompress`.
-pub(super) fn recompress(words: &[String]) -> Outcome {
-    let parsed = parse("l:", words)?;
+pub(super) fn recompress(line: &CommandLine<'_>) -> Outcome {
+    let parsed = line.parse()?;
     let [name] = parsed.operands.as_slice() else {
         return Err(Stop::Usage(String::new()));
     };
@@ -103,8 +104,8 @@ fn zstd(level: i32, wrong: impl FnOnce() -> Stop) -> Result<Target, Stop> {
 }
 
 /// Runs `zstream decompress`.
-pub(super) fn decompress(words: &[String]) -> Outcome {
-    let parsed = parse("v", words)?;
+pub(super) fn decompress(line: &CommandLine<'_>) -> Outcome {
+    let parsed = line.parse()?;
     if parsed.operands.is_empty() {
         return Err(Stop::Usage(String::new()));
     }

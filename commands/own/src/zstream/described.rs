@@ -1,7 +1,8 @@
 //! The description of `zstream`: its usage, its commands, its manual page.
 
-use cenote_words::command::Other;
+use cenote_words::command::{Other, flags};
 use cenote_words::manual::{Page, Roff, examples_section, exit_status};
+use cenote_words::program::{Topic, topic};
 
 /// Its manual section.
 const SECTION: u8 = 8;
@@ -15,61 +16,57 @@ pub const DUMP_NAME: &str = "zstreamdump";
 pub const OTHER: Other = Other {
     name: NAME,
     alias: DUMP_NAME,
-    topics: &TOPICS,
+    topics: TOPICS,
     page,
 };
 
-/// Printed for a wrong command line and for `help`.
-pub const USAGE: &str = "\
-usage: zstream command args ...
-Available commands are:
-
-\tzstream dump [-vCd] FILE
-\t... | zstream dump [-vCd]
-
-\tzstream decompress [-v] [OBJECT,OFFSET[,TYPE]] ...
-
-\tzstream recompress [ -l level] TYPE
-
-\tzstream token resume_token
-
-\tzstream redup [-v] FILE | ...
-";
-
-/// The commands, and what they do.
-pub const TOPICS: [(&str, &str); 5] = [
-    (
-        "dump",
-        "Print the records of a stream. -v: all of them; -d: data, too; -C: check nothing.",
-    ),
-    (
-        "decompress",
-        "Decompress blocks of a stream: those named, or with -v saying which.",
-    ),
-    (
-        "recompress",
-        "Recompress the blocks of a stream. -l: the level.",
-    ),
-    ("token", "Print what a resume token says."),
-    (
-        "redup",
-        "Write a stream with deduplicated records as one without.",
-    ),
+/// The commands: what they do, their synopses and options.
+#[rustfmt::skip]
+pub const TOPICS: &[Topic] = &[
+    topic("dump", &["zstream dump [-vCd] FILE", "... | zstream dump [-vCd]"],
+        "Print the records of a stream", "", flags! {
+        'v' "" _ "all of them";
+        'd' "" _ "data, too";
+        'C' "" _ "check nothing";
+    }),
+    topic("decompress", &["zstream decompress [-v] [OBJECT,OFFSET[,TYPE]] ..."],
+        "Decompress blocks of a stream: those named", "", flags! {
+        'v' "" _ "say which";
+    }),
+    topic("recompress", &["zstream recompress [ -l level] TYPE"],
+        "Recompress the blocks of a stream", "", flags! { 'l' "" "LEVEL" "the level"; }),
+    topic("token", &["zstream token resume_token"],
+        "Print what a resume token says", "", flags! {}),
+    topic("redup", &["zstream redup [-v] FILE | ..."],
+        "Write a stream with deduplicated records as one without", "", flags! {
+        'v' "" _ "say how many there were";
+    }),
 ];
+
+/// Printed for a wrong command line and for `help`.
+pub fn usage() -> String {
+    let mut text = "usage: zstream command args ...\nAvailable commands are:\n".to_owned();
+    for topic in TOPICS {
+        text.push('\n');
+        for line in topic.synopsis {
+            text.push_str(&format!("\t{line}\n"));
+        }
+    }
+    text
+}
 
 /// Its manual page.
 fn page() -> Page {
     let mut roff = Roff::new(NAME, SECTION, "look into send streams and change them");
     roff.section("SYNOPSIS");
-    let lines = USAGE.lines().filter(|line| line.starts_with('\t'));
-    roff.lines(lines.map(str::trim_start));
+    roff.lines(TOPICS.iter().flat_map(|topic| topic.synopsis).copied());
     roff.section("DESCRIPTION");
     roff.prose(
         "A send stream is what 'zfs send' writes. These commands need neither a pool nor a daemon.",
     );
     roff.section("COMMANDS");
-    for (name, text) in TOPICS {
-        roff.entry(&format!("zstream {name}"), text);
+    for topic in TOPICS {
+        roff.entry(&format!("zstream {}", topic.name), &topic.sentences());
     }
     exit_status(
         &mut roff,

@@ -1,13 +1,14 @@
 //! `zstream dump`: prints the contents of a stream.
 
-use super::ends::{Outcome, Stop, finish, input, parse, stop};
+use super::ends::{Outcome, Stop, finish, input, stop};
 use cenote_stream::dump::{Options, dump};
+use cenote_words::program::CommandLine;
 use std::fs::File;
 use std::io::{self, BufWriter, Read};
 
 /// Runs the command.
-pub(super) fn run(words: &[String]) -> Outcome {
-    let parsed = parse("vCd", words)?;
+pub(super) fn run(line: &CommandLine<'_>) -> Outcome {
+    let parsed = line.parse()?;
     let options = Options {
         records: parsed.has("v") || parsed.has("d"),
         payloads: parsed.has("d"),

@@ -1,7 +1,7 @@
 //! Shared code of the commands: options, input and output, and errors.
 
 use cenote_stream::StreamError;
-use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::getopt::OptionError;
 use std::error::Error;
 use std::io::{self, IsTerminal, Write};
 
@@ -18,10 +18,10 @@ pub(super) enum Stop {
 
 pub(super) type Outcome = Result<(), Stop>;
 
-/// Parses options.
-pub(super) fn parse(letters: &'static str, words: &[String]) -> Result<Parsed, Stop> {
-    let parsed = Grammar::letters(letters).parse(words);
-    parsed.map_err(|error| Stop::Usage(error.to_string()))
+impl From<OptionError> for Stop {
+    fn from(error: OptionError) -> Self {
+        Stop::Usage(error.to_string())
+    }
 }
 
 /// Standard input, unless it is a terminal.

@@ -13,14 +13,15 @@ mod token;
 pub use described::{DUMP_NAME, NAME, OTHER};
 pub use ends::chain;
 
-use described::{TOPICS, USAGE};
-use ends::Stop;
+use cenote_words::program::CommandLine;
+use described::{TOPICS, usage};
+use ends::{Outcome, Stop};
 use std::ffi::OsString;
 use std::process::ExitCode;
 
 /// The commands, for suggestions.
 fn known() -> impl Iterator<Item = &'static str> {
-    TOPICS.iter().map(|(name, _)| *name).chain(["help"])
+    TOPICS.iter().map(|topic| topic.name).chain(["help"])
 }
 
 /// Runs the command that the first of `words` names.
@@ -32,19 +33,15 @@ pub fn run(words: &[OsString]) -> ExitCode {
     let mut options = words.iter().take_while(|word| *word != "--");
     let is_asked = options.any(|word| matches!(word.as_str(), "--help" | "-h" | "-?"));
     if is_asked || words.first().is_some_and(|word| word == "help") {
-        print!("{USAGE}");
+        print!("{}", usage());
         return ExitCode::SUCCESS;
     }
     let result = match words.split_first() {
         None => Err(Stop::Usage(String::new())),
-        Some((command, rest)) => match command.as_str() {
-            "dump" => dump::run(rest),
-            "token" => token::run(rest),
-            "redup" => change::redup(rest),
-            "recompress" => change::recompress(rest),
-            "decompress" => change::decompress(rest),
-            wrong => Err(Stop::Usage(
-                cenote_base::did_you_mean(wrong, known()).unwrap_or_default(),
+        Some((name, words)) => match TOPICS.iter().find(|topic| topic.name == name) {
+            Some(topic) => dispatch(&CommandLine { topic, words }),
+            None => Err(Stop::Usage(
+                cenote_base::did_you_mean(name, known()).unwrap_or_default(),
             )),
         },
     };
@@ -52,9 +49,19 @@ pub fn run(words: &[OsString]) -> ExitCode {
         Ok(()) => return ExitCode::SUCCESS,
         Err(Stop::OutputClosed) => return ExitCode::SUCCESS,
         Err(Stop::Failed(message)) => (format!("{message}\n"), 1),
-        Err(Stop::Usage(message)) if message.is_empty() => (USAGE.to_owned(), 1),
-        Err(Stop::Usage(message)) => (format!("{message}\n{USAGE}"), 1),
+        Err(Stop::Usage(message)) if message.is_empty() => (usage(), 1),
+        Err(Stop::Usage(message)) => (format!("{message}\n{}", usage()), 1),
     };
     eprint!("{}", cenote_words::format::harmless::harmless(&text));
     ExitCode::from(code)
+}
+
+fn dispatch(line: &CommandLine<'_>) -> Outcome {
+    match line.name() {
+        "dump" => dump::run(line),
+        "token" => token::run(line.words),
+        "redup" => change::redup(line),
+        "recompress" => change::recompress(line),
+        _ => change::decompress(line),
+    }
 }

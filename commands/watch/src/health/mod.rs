@@ -101,7 +101,7 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
             text.push_str(if text.is_empty() { "" } else { "\n" });
             text.push_str(&report::missing(pool, context));
         }
-        if text.is_empty() && !quiet {
+        if text.is_empty() && names.is_empty() && !quiet {
             text.push_str("no pools are imported\n");
         }
         context.print(&text);
@@ -223,4 +223,49 @@ fn created(pool: &str, context: &mut Context) -> Option<u64> {
     };
     let listing = context.ask_datasets(request).ok()?;
     listing.rows.first()?.property("creation")?.value.number()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cenote_control::model::Part;
+    use cenote_control::protocol::{CallError, Interrupt};
+    use cenote_words::context::Daemon;
+    use cenote_words::testing::ran;
+    use std::ffi::OsString;
+
+    /// No pool is imported.
+    struct Empty;
+
+    impl Daemon for Empty {
+        fn call(
+            &mut self,
+            request: Request,
+            _on_part: &mut dyn FnMut(Part) -> Interrupt,
+        ) -> Result<Response, CallError> {
+            let Request::PoolStatus { pools, .. } = request else {
+                panic!("{request:?} is asked for")
+            };
+            let unknown = |pool: String| (pool.clone(), ControlError::NoSuchPool { pool });
+            Ok(Response::Statuses {
+                pools: Vec::new(),
+                failures: pools.into_iter().map(unknown).collect(),
+            })
+        }
+    }
+
+    /// Previously, `cenote health NOPE` first said that no pools are imported.
+    #[test]
+    fn a_pool_that_is_not_there_is_the_only_thing_said() {
+        let health = |words: &[&str]| {
+            let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+            let arguments = Arguments::parse(COMMAND.flags, &words).expect("valid");
+            ran(Empty, |context| run(&arguments, context).unwrap_or(99))
+        };
+        let named = health(&["NOPE"]);
+        assert_eq!((named.code, named.out.as_str()), (UNKNOWN, ""));
+        assert_eq!(named.err, "cenote health: NOPE: no such pool\n");
+        let all = health(&[]);
+        assert_eq!((all.code, all.out.as_str()), (0, "no pools are imported\n"));
+    }
 }

@@ -15,7 +15,7 @@ pub mod operands;
 
 use std::ffi::OsString;
 
-use crate::command::{Arguments, Command, POOL_FLAGS, Run, Table};
+use crate::command::{Arguments, Command, Other, POOL_FLAGS, Run, Table};
 use crate::context::{Context, Outcome, usage};
 use crate::flag::{Flag, HELP, flags};
 use crate::manual;
@@ -115,9 +115,8 @@ fn candidates(table: &Table, words: &[String], context: &mut Context) -> Vec<Str
         Some(program) => of_program(program, before, current, context),
         None if name == "cenote" => of_cenote(table, before, current, context),
         None => match others.find(|other| other.name == name) {
-            Some(other) if before.is_empty() => rows_of(other.topics),
-            Some(other) if !other.topics.is_empty() => vec![known::FILES.to_owned()],
-            _ => Vec::new(),
+            Some(other) => of_other(other, before, current),
+            None => Vec::new(),
         },
     };
     // A name with a control character cannot be typed, and must not reach a terminal.
@@ -134,8 +133,23 @@ fn row(name: &str, text: &str) -> String {
     format!("{name}\t{text}")
 }
 
-fn rows_of(topics: &[(&str, &str)]) -> Vec<String> {
-    topics.iter().map(|(name, text)| row(name, text)).collect()
+fn of_other(other: &Other, before: &[String], current: &str) -> Vec<String> {
+    let Some((name, before)) = before.split_first() else {
+        let topics = other.topics.iter();
+        return topics
+            .map(|topic| row(topic.name, &topic.sentences()))
+            .collect();
+    };
+    let Some(topic) = other.topics.iter().find(|topic| topic.name == name) else {
+        return Vec::new();
+    };
+    match Line::read(topic.flags, before, current).wanted {
+        Wanted::Options => options(topic.flags),
+        Wanted::Operand if topic.synopsis.iter().any(|line| line.contains("FILE")) => {
+            vec![known::FILES.to_owned()]
+        }
+        Wanted::Value(_) | Wanted::Operand => Vec::new(),
+    }
 }
 
 fn of_program(
@@ -145,8 +159,7 @@ fn of_program(
     context: &mut Context,
 ) -> Vec<String> {
     let of_topics = || {
-        let topics = program.topics.iter();
-        let own = topics.map(|topic| row(topic.name, topic.summary));
+        let own = program.topics().map(|topic| row(topic.name, topic.summary));
         let named = program.aliases.iter().filter_map(|(alias, name)| {
             let topic = program.topic(name)?;
             Some(row(alias, topic.summary))
@@ -161,16 +174,14 @@ fn of_program(
     if command == "help" {
         return of_topics();
     }
-    let alias = program.aliases.iter().find(|(alias, _)| alias == command);
-    let command = alias.map_or(command.as_str(), |(_, name)| name);
-    let (Some(topic), Some(lines)) = (program.topic(command), program.lines_of(command)) else {
+    let Some(topic) = program.topic(command) else {
         return Vec::new();
     };
     let line = Line::read(topic.flags, before, current);
     let wanted = match &line.wanted {
         Wanted::Options => return options(topic.flags),
-        Wanted::Value(flag) => operands::of_value(program.name, command, flag),
-        Wanted::Operand => operands::of_synopsis(program.name, command, lines, line.operands.len()),
+        Wanted::Value(flag) => operands::of_value(program.name, topic.name, flag),
+        Wanted::Operand => operands::of_synopsis(program.name, topic, line.operands.len()),
     };
     let candidates = Candidates {
         current: line.current(),

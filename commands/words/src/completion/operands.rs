@@ -4,6 +4,7 @@
 
 use crate::command::{forms, verbs};
 use crate::flag::Flag;
+use crate::topic::Topic;
 use cenote_control::model::{DatasetKind, KindSet};
 
 /// A kind of word.
@@ -48,10 +49,10 @@ struct Part {
 }
 
 /// The kinds of the operand after `count` others, from the synopsis of a subcommand.
-pub fn of_synopsis(program: &str, command: &str, lines: &[&str], count: usize) -> Vec<Operand> {
+pub fn of_synopsis(program: &str, topic: &Topic, count: usize) -> Vec<Operand> {
     let mut found = Vec::new();
-    for synopsis in synopses(lines) {
-        let parts = parts(program, command, &synopsis);
+    for synopsis in synopses(topic.synopsis) {
+        let parts = parts(program, topic.name, &synopsis);
         for index in reached(&parts, count) {
             for kind in &parts[index].kinds {
                 if !found.contains(kind) {

@@ -5,7 +5,8 @@ use super::page::Page;
 use super::roff::Roff;
 use crate::command::{Command, POOL_FLAGS, Run, Table};
 use crate::flag::{Flag, HELP};
-use crate::program::{Program, Topic};
+use crate::program::Program;
+use crate::topic::Topic;
 
 const SECTION: u8 = 8;
 
@@ -62,7 +63,8 @@ fn spelling(flag: &Flag) -> String {
     format!("{}{}", words.join(", "), value.unwrap_or_default())
 }
 
-fn options<'a>(roff: &mut Roff, title: &str, flags: impl IntoIterator<Item = &'a Flag>) {
+/// A section with an entry for each option.
+pub fn options<'a>(roff: &mut Roff, title: &str, flags: impl IntoIterator<Item = &'a Flag>) {
     let shown = flags.into_iter().filter(|flag| !flag.help.is_empty());
     let shown: Vec<&Flag> = shown.collect();
     if shown.is_empty() {
@@ -101,7 +103,7 @@ pub fn of_programs(table: &Table) -> Vec<Page> {
     let mut pages = Vec::new();
     for program in table.programs {
         pages.push(of_program(program));
-        for topic in program.topics {
+        for topic in program.topics() {
             pages.push(of_topic(program, topic));
         }
         for (alias, name) in program.aliases {
@@ -139,7 +141,7 @@ fn of_program(program: &Program) -> Page {
     roff.section("DESCRIPTION");
     roff.prose(program.about);
     roff.section("COMMANDS");
-    for topic in program.topics {
+    for topic in program.topics() {
         let missing = match (program.is_missing)(topic.name) {
             true => " Not available in this version.",
             false => "",
@@ -150,7 +152,7 @@ fn of_program(program: &Program) -> Page {
     exit_status(&mut roff, &EXIT_OF_PROGRAMS);
     examples::section(&mut roff, program.name);
     let page = |topic: &Topic| (format!("{}-{}", program.name, topic.name), SECTION);
-    let mut pages: Vec<(String, u8)> = program.topics.iter().map(page).collect();
+    let mut pages: Vec<(String, u8)> = program.topics().map(page).collect();
     pages.push(("cenote".to_owned(), 1));
     roff.see_also(&pages);
     Page {
@@ -164,8 +166,8 @@ fn of_topic(program: &Program, topic: &Topic) -> Page {
     let name = format!("{}-{}", program.name, topic.name);
     let mut roff = Roff::new(&name, SECTION, &lowered(topic.summary));
     roff.section("SYNOPSIS");
-    let lines = program.lines_of(topic.name).unwrap_or_default();
-    let lines: Vec<String> = lines
+    let lines: Vec<String> = topic
+        .synopsis
         .iter()
         .map(|line| match line.strip_prefix(topic.name) {
             Some(rest) => format!("{} {}{rest}", program.name, topic.name),

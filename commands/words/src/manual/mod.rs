@@ -21,7 +21,7 @@ use std::path::{Path, PathBuf};
 use crate::command::{Arguments, Command, Run, Table, flags};
 use crate::context::{Context, Outcome, failed, usage};
 
-pub use commands::exit_status;
+pub use commands::{exit_status, options};
 pub use examples::{all as examples, section as examples_section};
 pub use page::Page;
 pub use roff::Roff;

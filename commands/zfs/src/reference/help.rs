@@ -118,7 +118,7 @@ fn words_of_the_other_program_are_its_alone() {
     for (name, words) in ELSEWHERE {
         for program in [&crate::zpool::PROGRAM, &crate::zfs::PROGRAM] {
             for word in words {
-                let is_there = program.lines_of(word).is_some();
+                let is_there = program.topic(word).is_some();
                 assert_eq!(is_there, program.name == name, "{name} {word}");
             }
         }
@@ -133,15 +133,13 @@ fn synopses_are_understood() {
     ];
     for program in [&crate::zpool::PROGRAM, &crate::zfs::PROGRAM] {
         for topic in program
-            .topics
-            .iter()
+            .topics()
             .filter(|topic| !without.contains(&topic.name))
         {
-            let lines = program.lines_of(topic.name).expect("a synopsis");
-            let wanted = of_synopsis(program.name, topic.name, lines, 0);
-            let later = of_synopsis(program.name, topic.name, lines, 1);
+            let wanted = of_synopsis(program.name, topic, 0);
+            let later = of_synopsis(program.name, topic, 1);
             let is_known = !wanted.is_empty() || !later.is_empty();
-            assert!(is_known, "{} {}: {lines:?}", program.name, topic.name);
+            assert!(is_known, "{} {topic:?}", program.name);
         }
     }
 }

@@ -1,10 +1,13 @@
 //! The pool of the transcripts in various faulty states, and the output of `zpool status`.
 
 use cenote_control::model::{
-    Condition, PoolHealth, RunState, Scan, ScanKind, Treatment, TreatmentState, Vdev, VdevAux,
-    VdevState, VdevTree,
+    Condition, ControlError, Part, PoolHealth, Request, Response, RunState, Scan, ScanKind,
+    Treatment, TreatmentState, Vdev, VdevAux, VdevState, VdevTree,
 };
+use cenote_control::protocol::{CallError, Interrupt};
+use cenote_words::context::Daemon;
 
+use super::run;
 use super::transcripts::check;
 use super::world::Canned;
 
@@ -156,5 +159,38 @@ fn trouble_is_told_as_openzfs_tells_it() {
     for case in cases {
         let (changes, transcript) = case.split_once('\n').expect("a line of changes");
         check(transcript, &world(changes));
+    }
+}
+
+/// Shows pools, but neither their history nor their events.
+struct Discreet(Canned);
+
+impl Daemon for Discreet {
+    fn call(
+        &mut self,
+        request: Request,
+        on_part: &mut dyn FnMut(Part) -> Interrupt,
+    ) -> Result<Response, CallError> {
+        match request {
+            Request::History { .. } | Request::Events { .. } => {
+                Err(ControlError::PermissionDenied.into())
+            }
+            request => self.0.call(request, on_part),
+        }
+    }
+}
+
+/// Previously, the heading of the list was printed before "permission denied".
+#[test]
+fn a_list_that_is_refused_has_no_heading() {
+    for line in [
+        "zpool history",
+        "zpool history tank",
+        "zpool events",
+        "zpool events tank",
+    ] {
+        let refused = run(line, Discreet(Canned::tank()));
+        assert_eq!((refused.code, refused.out.as_str()), (1, ""), "{line}");
+        assert!(refused.err.contains("permission denied"), "{}", refused.err);
     }
 }

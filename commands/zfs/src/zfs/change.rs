@@ -8,9 +8,9 @@ use cenote_control::model::properties::{self, DATASET, dataset_effect};
 use cenote_control::model::{Change, ControlError, DatasetKind, Request, Response, Secret};
 use cenote_ondisk::properties::table::{Format, Property, Unset};
 use cenote_ondisk::properties::words::word;
-use cenote_words::command_line;
 use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::getopt::Parsed;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::{cannot_open, check_name, property_question, with_context};
 use std::collections::HashSet;
 
@@ -199,8 +199,8 @@ pub fn rename(parsed: &Parsed, command: String, context: &mut Context) -> Outcom
 }
 
 /// `zfs set [-u] P=V… DATASET…`
-pub fn set(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("u").parse(arguments)?;
+pub fn set(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     if parsed.operands.is_empty() {
         return usage("missing arguments");
     }
@@ -227,7 +227,7 @@ pub fn set(arguments: &[String], context: &mut Context) -> Outcome {
         properties: properties.clone(),
         unmounted: parsed.has("u"),
     };
-    let command = command_line("zfs set", arguments);
+    let command = context.command.clone();
     let what = |name: &str| format!("cannot set property for '{name}'");
     let ended = finish(ask(change, command, context), what, datasets, 255, context);
     if matches!(ended, Ok(0)) {

@@ -2,9 +2,9 @@
 
 use super::change::{Pairs, ask, full_name, named_twice, new_key, pairs, tell_of_kept, wants_key};
 use cenote_control::model::{Change, ControlError, NewDataset, NewVolume, Response};
-use cenote_words::command_line;
 use cenote_words::context::{Context, Outcome, Stop, failed, usage};
-use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::getopt::Parsed;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::{check_name, with_context};
 
 /// Volume blocks smaller than this cause a warning, because they waste space.
@@ -12,8 +12,8 @@ const VOLUME_BLOCK_SIZE: u64 = 16 << 10;
 
 /// `zfs create [-Pnpuv] [-o P=V]… FILESYSTEM` and
 /// `zfs create [-Pnpsv] [-b SIZE] [-o P=V]… -V SIZE VOLUME`
-pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("PnpuvsV:b:o:").parse(arguments)?;
+pub fn create(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let name = match parsed.operands.as_slice() {
         [] if parsed.has("V") => return usage("missing volume argument"),
         [] => return usage("missing filesystem argument"),
@@ -43,7 +43,7 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
         key: None,
     };
     warn_of_blocks(&new, context);
-    let command = command_line("zfs create", arguments);
+    let command = context.command.clone();
     let is_told = parsed.has("v") || parsed.has("P");
     // Check first, so that the user need not type a passphrase twice for a dataset that cannot be
     // created.

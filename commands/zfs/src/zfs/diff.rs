@@ -6,12 +6,13 @@ use cenote_control::model::{
 };
 
 use cenote_words::context::{Context, Outcome, failed, usage};
-use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::getopt::Parsed;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::{cannot_open, check_name, with_context};
 
 /// `zfs diff [-FHth] SNAPSHOT [SNAPSHOT|FILESYSTEM]`
-pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("FHth").parse(arguments)?;
+pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let marks = Marks::of(&parsed);
     let (from, to) = match parsed.operands.as_slice() {
         [] => return usage("must provide at least one snapshot name"),
@@ -68,7 +69,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
         return failed("Cannot diff an unmounted snapshot");
     };
     for record in &records {
-        let line = line(record, &mountpoint, marks);
+        let line = text(record, &mountpoint, marks);
         context.print_bytes(&line);
     }
     Ok(0)
@@ -124,7 +125,7 @@ impl Marks {
     }
 }
 
-fn line(record: &DiffRecord, mountpoint: &str, marks: Marks) -> Vec<u8> {
+fn text(record: &DiffRecord, mountpoint: &str, marks: Marks) -> Vec<u8> {
     let mut line = Vec::new();
     if marks.time {
         let (seconds, nanoseconds) = record.changed;
@@ -182,8 +183,8 @@ mod tests {
             changed: (1_700_000_000, 7),
         };
         let words: Vec<String> = letters.chars().map(|c| format!("-{c}")).collect();
-        let parsed = Grammar::letters("FHth").parse(&words).expect("options");
-        String::from_utf8(line(&record, "/tank", Marks::of(&parsed))).expect("ASCII")
+        let parsed = crate::zfs::PROGRAM.parse("diff", &words).expect("options");
+        String::from_utf8(super::text(&record, "/tank", Marks::of(&parsed))).expect("ASCII")
     }
 
     #[test]

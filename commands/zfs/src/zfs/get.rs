@@ -3,7 +3,7 @@
 use cenote_control::model::properties::{self, DATASET, PropertyInfo};
 use cenote_control::model::{Dataset, KindSet, Property, PropertySelection, Source};
 
-use super::list::{JSON, style};
+use super::list::style;
 use super::properties::{json_header, properties, value_of};
 use super::select::{self, Selection, select};
 use cenote_words::context::{Context, Outcome, Stop, usage};
@@ -12,7 +12,8 @@ use cenote_words::format::property::{
     Style, Wanted, json_property, show, show_property, source_word,
 };
 use cenote_words::format::table::{Column, table};
-use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::getopt::Parsed;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::question;
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -32,12 +33,8 @@ struct Line<'a> {
 }
 
 /// `zfs get`.
-pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
-    let grammar = Grammar {
-        letters: "jd:o:s:rt:Hp",
-        long: JSON,
-    };
-    let parsed = grammar.parse(arguments)?;
+pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     if parsed.has("json-int") && !parsed.has("j") {
         return usage("'--json-int' only works with '-j' option");
     }

@@ -5,12 +5,12 @@ use cenote_control::model::{ControlError, Hold, Request, Response};
 use cenote_words::context::{Context, Outcome, mismatch, usage};
 use cenote_words::format::date::{Form, date};
 use cenote_words::format::table::{Column, table};
-use cenote_words::getopt::Grammar;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::{cannot_open, check_name};
 
 /// `zfs holds [-rHp] SNAPSHOT...`
-pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("rHp").parse(arguments)?;
+pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     if parsed.operands.is_empty() {
         return usage("");
     }

@@ -7,7 +7,8 @@ use cenote_control::model::{
 use super::material;
 use super::select::{self, Selection, resolve};
 use cenote_words::context::{Context, Outcome, Stop, failed, usage};
-use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::getopt::Parsed;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::cannot_open;
 
 /// How often to ask again after a wrong key.
@@ -128,8 +129,8 @@ pub fn facts(dataset: &str, context: &mut Context) -> Result<Facts, Stop> {
 }
 
 /// `zfs load-key [-rn] [-L LOCATION] -a | DATASET`
-pub fn load(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("anrL:").parse(arguments)?;
+pub fn load(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let (dry_run, location) = (parsed.has("n"), parsed.last("L"));
     let many = parsed.has("a") || parsed.has("r");
     if many && location.is_some_and(|location| location != "prompt") {
@@ -301,8 +302,8 @@ pub fn read_key(
 }
 
 /// `zfs unload-key [-r] -a | DATASET`
-pub fn unload(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("ar").parse(arguments)?;
+pub fn unload(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let roots = roots(&parsed, context)?;
     if !parsed.has("a") && !parsed.has("r") {
         return unload_one(&roots, context);

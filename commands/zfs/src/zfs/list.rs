@@ -10,14 +10,12 @@ use cenote_words::context::{Context, Outcome, Stop, usage};
 use cenote_words::format::json::{Object, document};
 use cenote_words::format::property::{Style, Wanted, json_property, show_property};
 use cenote_words::format::table::{Column, table};
-use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::getopt::Parsed;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::property_question;
 
 const DEFAULT: &str = "name,used,available,referenced,mountpoint";
 const SPACE: &str = "name,avail,used,usedsnap,usedds,usedrefreserv,usedchild";
-
-/// Long names of the JSON options.
-pub const JSON: &[(&str, &str, bool)] = &[("json", "j", false), ("json-int", "json-int", false)];
 
 /// How to format values.
 pub fn style(parsed: &Parsed, context: &Context) -> Style {
@@ -29,12 +27,8 @@ pub fn style(parsed: &Parsed, context: &Context) -> Style {
 }
 
 /// `zfs list`.
-pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
-    let grammar = Grammar {
-        letters: "jHS:d:o:prs:t:",
-        long: JSON,
-    };
-    let parsed = grammar.parse(arguments)?;
+pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     if parsed.has("json-int") && !parsed.has("j") {
         return usage("'--json-int' only works with '-j' option");
     }

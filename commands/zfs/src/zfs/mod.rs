@@ -20,7 +20,6 @@ pub mod send;
 mod snapshots;
 mod sort;
 mod space;
-mod synopsis;
 mod topics;
 mod upgrade;
 mod usage;
@@ -32,7 +31,7 @@ pub use keys::{
 };
 
 use cenote_words::context::{Context, Outcome};
-use cenote_words::program::Program;
+use cenote_words::program::{CommandLine, Program};
 use cenote_words::version;
 
 pub use mount::{is_legacy, mountable};
@@ -55,8 +54,7 @@ pub const PROGRAM: Program = Program {
     about: "A dataset is a file system, a volume, a snapshot or a bookmark in a pool, which\n\
             zpool(8) manages. Its name is POOL/PATH, POOL/PATH@SNAPSHOT or POOL/PATH#BOOKMARK.\n\
             The commands have the options, the output and the exit codes of OpenZFS.",
-    topics: topics::TOPICS,
-    groups: synopsis::GROUPS,
+    groups: topics::GROUPS,
     aliases: &ALIASES,
     below_all: usage::BELOW_ALL,
     below_one: usage::below_one,
@@ -69,20 +67,20 @@ pub fn run(arguments: &[String], context: &mut Context) -> u8 {
     PROGRAM.run(arguments, context)
 }
 
-fn dispatch(command: &str, arguments: &[String], context: &mut Context) -> Outcome {
-    match command {
-        "list" => list::run(arguments, context),
-        "get" => get::run(arguments, context),
-        "mount" => mount::mount(arguments, context),
-        "unmount" => mount::unmount(arguments, context),
-        "load-key" => keys::load(arguments, context),
-        "unload-key" => keys::unload(arguments, context),
-        "userspace" | "groupspace" | "projectspace" => space::run(command, arguments, context),
-        "holds" => holds::run(arguments, context),
-        "diff" => diff::run(arguments, context),
-        "version" => version::run("zfs", arguments, context),
-        "create" => create::create(arguments, context),
-        "set" => change::set(arguments, context),
-        _ => writes::run(command, arguments, context),
+fn dispatch(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    match line.name() {
+        "list" => list::run(line, context),
+        "get" => get::run(line, context),
+        "mount" => mount::mount(line, context),
+        "unmount" => mount::unmount(line, context),
+        "load-key" => keys::load(line, context),
+        "unload-key" => keys::unload(line, context),
+        "userspace" | "groupspace" | "projectspace" => space::run(line, context),
+        "holds" => holds::run(line, context),
+        "diff" => diff::run(line, context),
+        "version" => version::run("zfs", line, context),
+        "create" => create::create(line, context),
+        "set" => change::set(line, context),
+        _ => writes::run(line, context),
     }
 }

@@ -9,16 +9,13 @@ use super::keys;
 use super::select::{reason, resolve};
 use cenote_words::context::{Context, Outcome, failed, mismatch, usage};
 use cenote_words::format::json::{Object, document};
-use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::getopt::Parsed;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::{cannot_open, with_context};
 
 /// `zfs mount`.
-pub fn mount(arguments: &[String], context: &mut Context) -> Outcome {
-    let grammar = Grammar {
-        letters: "jaRfo:lvO",
-        long: &[("json", "j", false)],
-    };
-    let parsed = grammar.parse(arguments)?;
+pub fn mount(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let many = parsed.has("a") || parsed.has("R");
     if !many && parsed.operands.is_empty() {
         parsed.only(&["j"])?;
@@ -157,8 +154,8 @@ fn refusal(verb: &str, name: &str, error: &ControlError) -> String {
 }
 
 /// `zfs unmount`.
-pub fn unmount(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("afu").parse(arguments)?;
+pub fn unmount(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let force = parsed.has("f");
     if parsed.has("a") {
         if !parsed.operands.is_empty() {

@@ -11,7 +11,8 @@ use crate::accounts::Accounts;
 use cenote_words::context::{Context, Outcome, Stop, failed, usage};
 use cenote_words::format::number::{nicebytes, nicenum};
 use cenote_words::format::table::{Column, table};
-use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::getopt::Parsed;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::{cannot_open, question, with_context};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,12 +73,10 @@ struct Row {
 }
 
 /// Runs one of the three.
-pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcome {
-    let project = command == "projectspace";
-    let letters = if project { "Hpo:s:S:" } else { "nHpo:s:S:t:i" };
-    let parsed = Grammar::letters(letters).parse(arguments)?;
+pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let keys = sort_keys(&parsed)?;
-    let classes = match classes(command, &parsed) {
+    let classes = match classes(line.name(), &parsed) {
         Ok(classes) => classes,
         Err(message) => return complain_255(&message, context),
     };

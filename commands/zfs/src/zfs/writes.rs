@@ -7,116 +7,32 @@ use cenote_control::model::{
 
 use super::change;
 use super::select;
-use cenote_words::command_line;
 use cenote_words::context::{Context, Outcome, failed, usage};
-use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::getopt::Parsed;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::unavailable;
 
-/// One subcommand: its options and the message for missing operands.
-struct Write {
-    name: &'static str,
-    letters: &'static str,
-    long: &'static [(&'static str, &'static str, bool)],
-    missing: &'static [&'static str],
-}
-
-const fn write(
-    name: &'static str,
-    letters: &'static str,
-    missing: &'static [&'static str],
-) -> Write {
-    Write {
-        name,
-        letters,
-        long: &[],
-        missing,
+/// The messages for missing operands of a subcommand, one for each that it requires.
+fn required(command: &str) -> &'static [&'static str] {
+    match command {
+        "destroy" | "rollback" | "allow" | "unallow" | "wait" => &["missing dataset argument"],
+        "snapshot" | "receive" => &["missing snapshot argument"],
+        "clone" | "rename" => &[
+            "missing source dataset argument",
+            "missing target dataset argument",
+        ],
+        "promote" => &["missing clone filesystem argument"],
+        "bookmark" => &["missing source argument", "missing bookmark argument"],
+        "program" => &["missing pool argument", "missing file argument"],
+        "inherit" => &["missing property argument", "missing dataset argument"],
+        "project" => &["missing file or directory target(s)"],
+        "hold" | "release" => &["", ""],
+        "change-key" => &["Missing dataset argument"],
+        "redact" => &["", "", ""],
+        "zone" | "unzone" => &["missing arguments", "missing arguments"],
+        _ => &[],
     }
 }
-
-const SEND: Write = Write {
-    name: "send",
-    letters: "i:I:RDpVvnPLeht:cwbd:SX:sU",
-    long: &[
-        ("replicate", "R", false),
-        ("skip-missing", "s", false),
-        ("redact", "d", true),
-        ("props", "p", false),
-        ("parsable", "P", false),
-        ("dedup", "D", false),
-        ("proctitle", "V", false),
-        ("verbose", "v", false),
-        ("dryrun", "n", false),
-        ("large-block", "L", false),
-        ("embed", "e", false),
-        ("resume", "t", true),
-        ("compressed", "c", false),
-        ("raw", "w", false),
-        ("backup", "b", false),
-        ("holds", "h", false),
-        ("saved", "S", false),
-        ("no-preserve-encryption", "U", false),
-        ("exclude", "X", true),
-    ],
-    missing: &[],
-};
-
-const WRITES: &[Write] = &[
-    write("create", "PnpuvsV:b:o:", &["missing filesystem argument"]),
-    write("destroy", "dfnpRrv", &["missing dataset argument"]),
-    write("snapshot", "ro:", &["missing snapshot argument"]),
-    write("rollback", "rRf", &["missing dataset argument"]),
-    write(
-        "clone",
-        "o:pu",
-        &[
-            "missing source dataset argument",
-            "missing target dataset argument",
-        ],
-    ),
-    write("promote", "", &["missing clone filesystem argument"]),
-    write(
-        "rename",
-        "fpur",
-        &[
-            "missing source dataset argument",
-            "missing target dataset argument",
-        ],
-    ),
-    write(
-        "bookmark",
-        "",
-        &["missing source argument", "missing bookmark argument"],
-    ),
-    write(
-        "program",
-        "nt:m:j",
-        &["missing pool argument", "missing file argument"],
-    ),
-    write(
-        "inherit",
-        "rS",
-        &["missing property argument", "missing dataset argument"],
-    ),
-    write("upgrade", "rvV:a", &[]),
-    write(
-        "project",
-        "0Cp:cdrsk",
-        &["missing file or directory target(s)"],
-    ),
-    write("share", "a", &[]),
-    write("unshare", "a", &[]),
-    write("receive", "o:x:dehMnuvFsAc", &["missing snapshot argument"]),
-    write("allow", "esldugchL", &["missing dataset argument"]),
-    write("unallow", "rsldugech", &["missing dataset argument"]),
-    write("hold", "r", &["", ""]),
-    write("release", "r", &["", ""]),
-    write("change-key", "io:l", &["Missing dataset argument"]),
-    write("redact", "", &["", "", ""]),
-    write("wait", "t:", &["missing dataset argument"]),
-    write("zone", "", &["missing arguments", "missing arguments"]),
-    write("unzone", "", &["missing arguments", "missing arguments"]),
-    SEND,
-];
 
 /// Subcommands that are refused.
 const MISSING: [&str; 8] = [
@@ -128,77 +44,35 @@ pub fn is_missing(command: &str) -> bool {
     MISSING.contains(&command)
 }
 
-/// The options of one of these subcommands.
-///
-/// If it is not one of them.
-pub fn grammar(command: &str) -> Grammar {
-    let write = WRITES.iter().find(|write| write.name == command);
-    let write = write.expect("only commands that are here are asked for");
-    Grammar {
-        letters: write.letters,
-        long: write.long,
-    }
-}
-
 /// Runs one of them.
-pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcome {
-    let Some(write) = WRITES.iter().find(|write| write.name == command) else {
-        return failed(format!("zfs {command} is not available in this version"));
-    };
-    let parsed = grammar(command).parse(arguments)?;
-    if let Some(message) = write.missing.get(parsed.operands.len()) {
+pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
+    if let Some(message) = required(line.name()).get(parsed.operands.len()) {
         return usage(*message);
     }
-    match command {
+    let command = context.command.clone();
+    match line.name() {
         "send" => super::send::run(&parsed, context),
-        "receive" => {
-            let command = command_line("zfs receive", arguments);
-            super::receive::run(&parsed, command, context)
-        }
-        "destroy" => destroy(&parsed, arguments, context),
-        "rename" if !parsed.operands[0].contains('@') => {
-            change::rename(&parsed, command_line("zfs rename", arguments), context)
-        }
+        "receive" => super::receive::run(&parsed, command, context),
+        "destroy" => destroy(&parsed, command, context),
         "rename" if parsed.operands[0].contains('@') => {
-            super::snapshots::rename(&parsed, command_line("zfs rename", arguments), context)
+            super::snapshots::rename(&parsed, command, context)
         }
-        "rollback" => {
-            let command = command_line("zfs rollback", arguments);
-            super::rollback::run(&parsed, command, context)
-        }
-        "clone" => super::clones::clone(&parsed, command_line("zfs clone", arguments), context),
-        "promote" => {
-            super::clones::promote(&parsed, command_line("zfs promote", arguments), context)
-        }
-        "bookmark" => {
-            let command = command_line("zfs bookmark", arguments);
-            super::bookmarks::create(&parsed, command, context)
-        }
-        "hold" | "release" => {
-            let line = command_line(&format!("zfs {command}"), arguments);
-            super::snapshots::hold(command, &parsed, line, context)
-        }
-        "snapshot" => {
-            let command = command_line("zfs snapshot", arguments);
-            super::snapshots::snapshot(&parsed, command, context)
-        }
-        "inherit" => {
-            let command = command_line("zfs inherit", arguments);
-            change::inherit(&parsed, command, context)
-        }
-        "upgrade" => {
-            let command = command_line("zfs upgrade", arguments);
-            super::upgrade::upgrade(&parsed, command, context)
-        }
+        "rename" => change::rename(&parsed, command, context),
+        "rollback" => super::rollback::run(&parsed, command, context),
+        "clone" => super::clones::clone(&parsed, command, context),
+        "promote" => super::clones::promote(&parsed, command, context),
+        "bookmark" => super::bookmarks::create(&parsed, command, context),
+        "hold" | "release" => super::snapshots::hold(line.name(), &parsed, command, context),
+        "snapshot" => super::snapshots::snapshot(&parsed, command, context),
+        "inherit" => change::inherit(&parsed, command, context),
+        "upgrade" => super::upgrade::upgrade(&parsed, command, context),
         "share" => share(&parsed, context),
         "unshare" => unshare(&parsed, context),
-        "change-key" => {
-            let command = command_line("zfs change-key", arguments);
-            change::change_key(&parsed, command, context)
-        }
-        _ => {
-            assert!(is_missing(command), "help calls missing what is refused");
-            with_context(command, &parsed, context)
+        "change-key" => change::change_key(&parsed, command, context),
+        refused => {
+            assert!(is_missing(refused), "help calls missing what is refused");
+            with_context(refused, &parsed, context)
         }
     }
 }
@@ -228,18 +102,16 @@ fn refuse(what: &str, name: &str, context: &mut Context) -> Outcome {
     failed(format!("{what}: {reason}"))
 }
 
-fn destroy(parsed: &Parsed, arguments: &[String], context: &mut Context) -> Outcome {
+fn destroy(parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
     let name = &parsed.operands[0];
     if let Some((dataset, snapshots)) = name.split_once('@') {
         if parsed.operands.len() > 1 {
             return usage("too many arguments");
         }
         select::require(&[dataset.to_owned()], context)?;
-        let command = command_line("zfs destroy", arguments);
         return super::snapshots::destroy(dataset, snapshots, parsed, command, context);
     }
     if name.contains('#') {
-        let command = command_line("zfs destroy", arguments);
         return super::bookmarks::destroy(name, parsed, command, context);
     }
     if parsed.operands.len() > 1 {
@@ -250,7 +122,6 @@ fn destroy(parsed: &Parsed, arguments: &[String], context: &mut Context) -> Outc
             "cannot open '{name}': missing '@' delimiter in snapshot name"
         ));
     }
-    let command = command_line("zfs destroy", arguments);
     change::destroy(name, parsed, command, context)
 }
 

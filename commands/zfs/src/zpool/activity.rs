@@ -6,10 +6,10 @@ use cenote_control::model::{
     Response, RunState, ScanKind, Treatment, TreatmentCommand, TreatmentKind, TreatmentState, Vdev,
     VdevKind,
 };
-use cenote_words::command_line;
 use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use cenote_words::format::number::nicenum;
-use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::getopt::Parsed;
+use cenote_words::program::CommandLine;
 use cenote_words::progress::{Progress, Style};
 use cenote_words::texts::{cannot_open, question, with_context};
 use std::time::Duration;
@@ -22,18 +22,8 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 const GROUPS_WAITED_MAX: u32 = 3;
 
 /// `zpool trim [-dw] [-r RATE] [-c | -s] POOL [DEVICE…]`
-pub fn trim(arguments: &[String], context: &mut Context) -> Outcome {
-    let grammar = Grammar {
-        letters: "dr:csw",
-        long: &[
-            ("cancel", "c", false),
-            ("secure", "d", false),
-            ("rate", "r", true),
-            ("suspend", "s", false),
-            ("wait", "w", false),
-        ],
-    };
-    let parsed = grammar.parse(arguments)?;
+pub fn trim(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let rate = match parsed
         .last("r")
         .map(|text| (text, cenote_base::parse_size(text)))
@@ -52,31 +42,16 @@ pub fn trim(arguments: &[String], context: &mut Context) -> Outcome {
     if parsed.has("r") && (parsed.has("c") || parsed.has("s")) {
         return usage("-r cannot be combined with -c or -s");
     }
-    treat(&parsed, TreatmentKind::Trim, rate, arguments, context)
+    treat(&parsed, TreatmentKind::Trim, rate, context)
 }
 
 /// `zpool initialize [-c | -s | -u] [-w] POOL [DEVICE…]`
-pub fn initialize(arguments: &[String], context: &mut Context) -> Outcome {
-    let grammar = Grammar {
-        letters: "csuw",
-        long: &[
-            ("cancel", "c", false),
-            ("suspend", "s", false),
-            ("uninit", "u", false),
-            ("wait", "w", false),
-        ],
-    };
-    let parsed = grammar.parse(arguments)?;
-    treat(&parsed, TreatmentKind::Initialize, 0, arguments, context)
+pub fn initialize(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
+    treat(&parsed, TreatmentKind::Initialize, 0, context)
 }
 
-fn treat(
-    parsed: &Parsed,
-    kind: TreatmentKind,
-    rate: u64,
-    arguments: &[String],
-    context: &mut Context,
-) -> Outcome {
+fn treat(parsed: &Parsed, kind: TreatmentKind, rate: u64, context: &mut Context) -> Outcome {
     let Some((pool, devices)) = parsed.operands.split_first() else {
         return usage("missing pool name argument");
     };
@@ -107,7 +82,7 @@ fn treat(
         kind,
         command: wanted,
     };
-    let command = command_line(&format!("zpool {verb}"), arguments);
+    let command = context.command.clone();
     let failures = match context.ask(Request::Change { change, command }) {
         Ok(Response::Failures { failures, .. }) => failures,
         Ok(_) => return failed(with_context(&format!("cannot {verb}"), &mismatch())),
@@ -147,8 +122,8 @@ const ACTIVITIES: [&str; 9] = [
 ];
 
 /// `zpool wait [-Hp] [-T d|u] [-t ACTIVITY[,…]] POOL [INTERVAL]`
-pub fn wait(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("HpT:t:").parse(arguments)?;
+pub fn wait(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let (pool, interval) = match parsed.operands.as_slice() {
         [] => return usage("missing 'pool' argument"),
         [pool] => (pool, None),

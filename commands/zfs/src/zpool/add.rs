@@ -6,14 +6,14 @@ use super::{layout, vdev_spec};
 use cenote_control::model::{
     AddedVdevs, Change, ControlError, PropertySelection, Request, Response, VdevNaming, VdevTree,
 };
-use cenote_words::command_line;
 use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::getopt::Parsed;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::{cannot_open, check_pool_name, with_context};
 
 /// `zpool add [-fgLnP] [-o ashift=N] POOL VDEV…`
-pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("fgLno:P").parse(arguments)?;
+pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let (pool, words) = match parsed.operands.as_slice() {
         [] => return usage("missing pool name argument"),
         [_] => return usage("missing vdev specification"),
@@ -33,7 +33,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
         force: parsed.has("f"),
         dry_run,
     };
-    let command = command_line("zpool add", arguments);
+    let command = context.command.clone();
     let change = Change::AddVdevs(Box::new(added));
     match context.ask(Request::Change { change, command }) {
         Ok(_) => {}

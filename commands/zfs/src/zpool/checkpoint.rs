@@ -3,18 +3,13 @@
 use super::activity::wait_for;
 use super::writes::require_pool;
 use cenote_control::model::{Change, Request, Response};
-use cenote_words::command_line;
 use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use cenote_words::getopt::Grammar;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::with_context;
 
 /// `zpool checkpoint [-d [-w]] POOL`
-pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
-    let grammar = Grammar {
-        letters: "dw",
-        long: &[("discard", "d", false), ("wait", "w", false)],
-    };
-    let parsed = grammar.parse(arguments)?;
+pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let discard = parsed.has("d");
     if parsed.has("w") && !discard {
         return usage("--wait only valid when --discard also specified");
@@ -36,7 +31,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
         pool: pool.clone(),
         discard,
     };
-    let command = command_line("zpool checkpoint", arguments);
+    let command = context.command.clone();
     match context.ask(Request::Change { change, command }) {
         Ok(Response::Done) => {}
         Ok(_) => return failed(with_context(&what, &mismatch())),

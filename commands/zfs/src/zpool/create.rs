@@ -10,9 +10,9 @@ use cenote_control::model::{
     Change, ControlError, NewPool, NewVdev, NewVdevRole, Request, Response, SetVdevProperty,
     VdevNaming,
 };
-use cenote_words::command_line;
 use cenote_words::context::{Context, Outcome, Stop, failed, usage};
-use cenote_words::getopt::{Grammar, OptionError, Parsed};
+use cenote_words::getopt::{OptionError, Parsed};
+use cenote_words::program::CommandLine;
 use cenote_words::texts::{cannot_open, check_new_pool_name, property_question, with_context};
 
 /// `EINVAL`: the exit code of `zpool set` for a missing pool or vdev.
@@ -22,8 +22,8 @@ const INVALID: u8 = 22;
 const VOLUMES_OWN: [&str; 2] = ["volsize", "volblocksize"];
 
 /// `zpool create [-fnd] [-o P=V]… [-O P=V]… [-m MOUNTPOINT] [-R ROOT] [-t NAME] POOL VDEV…`
-pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("fndo:O:m:R:t:").parse(arguments)?;
+pub fn create(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let (name, words) = match parsed.operands.as_slice() {
         [] => return usage("missing pool name argument"),
         [_] => return usage("missing vdev specification"),
@@ -64,7 +64,7 @@ pub fn create(arguments: &[String], context: &mut Context) -> Outcome {
         .then(|| layout::lines(&name, None, &pool.vdevs, VdevNaming::default()));
     let vdevs = pool.vdevs.clone();
     let (given, given_below) = (pool.properties.clone(), pool.dataset_properties.clone());
-    let command = command_line("zpool create", arguments);
+    let command = context.command.clone();
     let change = Change::CreatePool(Box::new(pool));
     match context.ask(Request::Change { change, command }) {
         Ok(Response::Failures { failures, .. }) => {
@@ -242,8 +242,8 @@ pub fn full_name(name: &str) -> String {
 }
 
 /// `zpool destroy [-f] POOL`
-pub fn destroy(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("f").parse(arguments)?;
+pub fn destroy(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let pool = match parsed.operands.as_slice() {
         [] => return usage("missing pool argument"),
         [pool] => pool.clone(),
@@ -259,7 +259,7 @@ pub fn destroy(arguments: &[String], context: &mut Context) -> Outcome {
         pool: pool.clone(),
         force: parsed.has("f"),
     };
-    let command = command_line("zpool destroy", arguments);
+    let command = context.command.clone();
     match context.ask(Request::Change { change, command }) {
         Ok(_) => Ok(0),
         Err(error @ ControlError::NoSuchPool { .. }) => failed(cannot_open(&pool, &error)),
@@ -272,10 +272,10 @@ pub fn destroy(arguments: &[String], context: &mut Context) -> Outcome {
 }
 
 /// `zpool set P=V POOL [VDEV]`
-pub fn set(arguments: &[String], context: &mut Context) -> Outcome {
-    // Like the reference, it accepts no options.
-    let Ok(parsed) = Grammar::letters("").parse(arguments) else {
-        let word = arguments.iter().find(|word| word.starts_with('-'));
+pub fn set(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    // OpenZFS does not use getopt here: it prints whatever follows the first dash.
+    let Ok(parsed) = line.parse() else {
+        let word = line.words.iter().find(|word| word.starts_with('-'));
         let letter = word.and_then(|word| word.chars().nth(1)).unwrap_or('-');
         return Err(OptionError::Invalid(letter.to_string()).into());
     };
@@ -301,7 +301,7 @@ pub fn set(arguments: &[String], context: &mut Context) -> Outcome {
         property: property.clone(),
         value: value.to_owned(),
     };
-    let command = command_line("zpool set", arguments);
+    let command = context.command.clone();
     match context.ask(Request::Change { change, command }) {
         Ok(_) => {
             tell_of_kept(&property, value, context);
@@ -361,8 +361,8 @@ fn set_of_vdev(
 }
 
 /// `zpool sync [POOL…]`
-pub fn sync(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("").parse(arguments)?;
+pub fn sync(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let change = Change::SyncPools {
         pools: parsed.operands.clone(),
     };

@@ -6,24 +6,17 @@ use super::writes::require_pool;
 use cenote_control::model::{
     AttachedDevice, Change, ControlError, DeviceChange, Request, Response,
 };
-use cenote_words::command_line;
 use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::getopt::Parsed;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::with_context;
 
 /// The exit code if attaching, replacing or detaching a device is refused.
 const REFUSED: u8 = 255;
 
-/// The option of commands that can switch a slot's power.
-pub const POWER: &[(&str, &str, bool)] = &[("power", "power", false)];
-
-fn ask(
-    change: DeviceChange,
-    (name, arguments): (&str, &[String]),
-    context: &mut Context,
-) -> Result<Response, ControlError> {
+fn ask(change: DeviceChange, context: &mut Context) -> Result<Response, ControlError> {
     let change = Change::Devices(change);
-    let command = command_line(name, arguments);
+    let command = context.command.clone();
     context.ask(Request::Change { change, command })
 }
 
@@ -41,12 +34,8 @@ pub fn pool_and_devices(parsed: &Parsed) -> Result<(String, Vec<String>), Stop> 
 }
 
 /// `zpool offline [--power]|[[-f][-t]] POOL DEVICE…`
-pub fn offline(arguments: &[String], context: &mut Context) -> Outcome {
-    let grammar = Grammar {
-        letters: "ft",
-        long: POWER,
-    };
-    let parsed = grammar.parse(arguments)?;
+pub fn offline(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let (pool, devices) = pool_and_devices(&parsed)?;
     if let Err(text) = require_pool(&pool, context) {
         context.complain(&text);
@@ -58,7 +47,7 @@ pub fn offline(arguments: &[String], context: &mut Context) -> Outcome {
         temporary: parsed.has("t"),
         fault: parsed.has("f"),
     };
-    let failures = match ask(change, ("zpool offline", arguments), context) {
+    let failures = match ask(change, context) {
         Ok(Response::Failures { failures, .. }) => failures,
         Ok(_) => return failed(mismatch().to_string()),
         Err(error) => return failed(error.to_string()),
@@ -85,17 +74,17 @@ pub fn tell_failures(
 }
 
 /// `zpool attach [-fsw] [-o ashift=N] POOL DEVICE NEW`
-pub fn attach(arguments: &[String], context: &mut Context) -> Outcome {
-    join(arguments, false, context)
+pub fn attach(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    join(line, false, context)
 }
 
 /// `zpool replace [-fsw] [-o ashift=N] POOL DEVICE [NEW]`
-pub fn replace(arguments: &[String], context: &mut Context) -> Outcome {
-    join(arguments, true, context)
+pub fn replace(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    join(line, true, context)
 }
 
-fn join(arguments: &[String], replaces: bool, context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("fo:sw").parse(arguments)?;
+fn join(line: &CommandLine<'_>, replaces: bool, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let (pool, device, new) = match parsed.operands.as_slice() {
         [] => return usage("missing pool name argument"),
         [_] => return usage("missing <device> specification"),
@@ -122,11 +111,7 @@ fn join(arguments: &[String], replaces: bool, context: &mut Context) -> Outcome 
         properties: pairs(&parsed, "o")?,
         force: parsed.has("f"),
     };
-    let name = match replaces {
-        true => "zpool replace",
-        false => "zpool attach",
-    };
-    match ask(DeviceChange::Attach(attached), (name, arguments), context) {
+    match ask(DeviceChange::Attach(attached), context) {
         Ok(_) => {}
         Err(error @ ControlError::DevicesRefused { .. }) => return failed(refusal(&what, &error)),
         Err(error) => {
@@ -143,8 +128,8 @@ fn join(arguments: &[String], replaces: bool, context: &mut Context) -> Outcome 
 }
 
 /// `zpool detach POOL DEVICE`
-pub fn detach(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("").parse(arguments)?;
+pub fn detach(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let (pool, device) = match parsed.operands.as_slice() {
         [] => return usage("missing pool name argument"),
         [_] => return usage("missing <device> specification"),
@@ -157,7 +142,7 @@ pub fn detach(arguments: &[String], context: &mut Context) -> Outcome {
     }
     let what = format!("cannot detach {device}");
     let change = DeviceChange::Detach { pool, device };
-    match ask(change, ("zpool detach", arguments), context) {
+    match ask(change, context) {
         Ok(_) => Ok(0),
         Err(error) => {
             context.complain(&with_context(&what, &error));
@@ -167,8 +152,8 @@ pub fn detach(arguments: &[String], context: &mut Context) -> Outcome {
 }
 
 /// `zpool reopen [-n] POOL…`: `-n` does not restart a scrub, which is always so here.
-pub fn reopen(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("n").parse(arguments)?;
+pub fn reopen(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     // The option has no further effect, because this is the only behaviour.
     let _leaves_scrub_alone = parsed.has("n");
     if parsed.operands.is_empty() {
@@ -182,7 +167,7 @@ pub fn reopen(arguments: &[String], context: &mut Context) -> Outcome {
             continue;
         }
         let change = DeviceChange::Reopen { pool: pool.clone() };
-        if let Err(error) = ask(change, ("zpool reopen", arguments), context) {
+        if let Err(error) = ask(change, context) {
             context.complain(&with_context(&format!("cannot reopen '{pool}'"), &error));
             code = 1;
         }

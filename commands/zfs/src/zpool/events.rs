@@ -5,12 +5,12 @@ use jiff::tz::TimeZone;
 
 use cenote_words::context::{Context, Outcome, failed, usage};
 use cenote_words::format::date::{Form, date};
-use cenote_words::getopt::Grammar;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::{cannot_open, with_context};
 
 /// `zpool events [-vHf [POOL] | -c]`
-pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("vHfc").parse(arguments)?;
+pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     if parsed.operands.len() > 1 {
         return usage("too many arguments");
     }
@@ -31,15 +31,16 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
         };
     }
     let (verbose, script) = (parsed.has("v"), parsed.has("H"));
-    if !script {
-        context.line(&format!("{:<30} CLASS", "TIME"));
-    }
     let request = Request::Events {
         pool: parsed.operands.first().cloned(),
         follow: parsed.has("f"),
     };
     let zone = context.zone.clone();
-    let mut lines = String::new();
+    let heading = match script {
+        true => String::new(),
+        false => format!("{:<30} CLASS\n", "TIME"),
+    };
+    let mut lines = heading.clone();
     // Following never ends by itself, so its lines are written immediately.
     let follow = parsed.has("f");
     let answer = context.ask_in_parts(request, &mut |part| {
@@ -52,7 +53,9 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
             }
         }
     });
-    context.print(&lines);
+    if answer.is_ok() || lines != heading {
+        context.print(&lines);
+    }
     match (answer, parsed.operands.first()) {
         (Ok(_), _) => Ok(0),
         (Err(error), Some(pool)) => failed(cannot_open(pool, &error)),

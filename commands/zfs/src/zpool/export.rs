@@ -4,14 +4,14 @@ use super::writes::all_pools;
 use cenote_control::model::{ControlError, ExportHow, Part, Request, Response};
 
 use cenote_words::context::{Context, Outcome, usage};
-use cenote_words::getopt::Grammar;
+use cenote_words::program::CommandLine;
 use cenote_words::progress::{Progress, Style};
 use cenote_words::texts::{cannot_open, with_context};
 
 /// `zpool export [-afn] POOL...`. With `-n`, data not yet in its object stores stays in the local
 /// logs, and is uploaded after the next import.
-pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("afFn").parse(arguments)?;
+pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let force = parsed.has("f") || parsed.has("F");
     let (names, mut code) = if parsed.has("a") {
         if !parsed.operands.is_empty() {

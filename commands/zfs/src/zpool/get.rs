@@ -6,13 +6,14 @@ use cenote_control::model::{
 };
 
 use super::list::{json_header, pool_property};
-use super::names::{self, JSON};
+use super::names;
 use super::status_json;
 use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use cenote_words::format::json::{Json, Object, document};
 use cenote_words::format::property::{Style, Wanted, json_property, show_property, source_word};
 use cenote_words::format::table::{Column, table};
-use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::getopt::Parsed;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::{check_pool_name, question, with_context};
 use cenote_words::vdev_rows::Section;
 
@@ -37,12 +38,8 @@ struct Options {
 }
 
 /// `zpool get`.
-pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
-    let grammar = Grammar {
-        letters: "jHpo:",
-        long: JSON,
-    };
-    let parsed = grammar.parse(arguments)?;
+pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     names::check_json(&parsed)?;
     let fields = fields(&parsed)?;
     let Some((list, operands)) = parsed.operands.split_first() else {

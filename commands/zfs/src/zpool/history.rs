@@ -8,12 +8,12 @@ use jiff::tz::TimeZone;
 use crate::accounts::Accounts;
 use cenote_words::context::{Context, Outcome, failed, mismatch};
 use cenote_words::format::date::{Form, date};
-use cenote_words::getopt::Grammar;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::{cannot_open, with_context};
 
 /// `zpool history [-il] [POOL]...`
-pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("il").parse(arguments)?;
+pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let (internal, long) = (parsed.has("i"), parsed.has("l"));
     let (names, bad) = super::names::names_to_ask(&parsed.operands, context);
     if names.is_empty() && !parsed.operands.is_empty() {
@@ -37,7 +37,6 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
         context.complain("no pools available");
     }
     for pool in &pools {
-        context.line(&format!("History for '{}':", pool.name));
         if let Err(error) = print_history(&pool.name, internal, long, context) {
             let what = format!("cannot get history for pool '{}'", pool.name);
             context.complain(&with_context(&what, &error));
@@ -64,6 +63,7 @@ fn print_history(
             records.extend(more);
         }
     })?;
+    context.line(&format!("History for '{pool}':"));
     for record in &records {
         if let Some(line) = record_line(record, internal, long, &context.zone) {
             context.line(&line);

@@ -17,7 +17,8 @@ use super::names;
 use cenote_base::listed;
 use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use cenote_words::format::date::{Form, date};
-use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::getopt::Parsed;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::{cannot_import, diagnosis_line, with_context};
 
 /// Our import property: replay the intent log in memory.
@@ -26,12 +27,8 @@ const REPLAY: &str = "cenote:replay";
 const OFFSET: &str = "cenote:offset";
 
 /// `zpool import`.
-pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
-    let grammar = Grammar {
-        letters: "ac:d:DfFlmnNo:R:stT:X",
-        long: &[("rewind-to-checkpoint", "rewind-to-checkpoint", false)],
-    };
-    let parsed = grammar.parse(arguments)?;
+pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     check(&parsed)?;
     let mut search = search(&parsed, context);
     let options = options(&parsed, &mut search)?;

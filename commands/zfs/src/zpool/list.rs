@@ -4,13 +4,13 @@ use cenote_control::model::{
     PoolRow, PropertySelection, Request, Response, Source, Vdev, VdevKind, VdevNaming, VdevTree,
 };
 
-use super::names::{self, JSON, Schedule};
+use super::names::{self, Schedule};
 use cenote_words::context::{Context, Outcome, mismatch};
 use cenote_words::format::json::{Json, Object, document, number};
 use cenote_words::format::number::{nicebytes, nicenum, percent, share};
 use cenote_words::format::property::{Style, Wanted, json_pair, json_property, show_property};
 use cenote_words::format::table;
-use cenote_words::getopt::Grammar;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::{cannot_open, with_context};
 use cenote_words::vdev_rows::{Row, Section, rows, spare_word, state_word};
 
@@ -31,12 +31,8 @@ struct Options {
 }
 
 /// `zpool list`.
-pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
-    let grammar = Grammar {
-        letters: "gjHLo:pPT:v",
-        long: JSON,
-    };
-    let mut parsed = grammar.parse(arguments)?;
+pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let mut parsed = line.parse()?;
     names::check_json(&parsed)?;
     let wanted = names::pool_properties(parsed.last("o").unwrap_or(DEFAULT))?;
     let schedule = Schedule::take(&mut parsed)?;

@@ -1,21 +1,21 @@
 //! `zpool clear`, `online`, `labelclear`, `reguid` and `upgrade`.
 
 use super::create::refusal;
-use super::devices::{POWER, pool_and_devices, tell_failures};
+use super::devices::{pool_and_devices, tell_failures};
 use cenote_base::is_url;
 use cenote_control::model::{
     Change, ControlError, OnlineDevices, PoolRow, PropertySelection, Request, Response, VdevState,
 };
 use cenote_ondisk::features::{FEATURE_VERSION, OLD_VERSIONS, by_name};
-use cenote_words::command_line;
 use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::getopt::Parsed;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::{cannot_open, check_pool_name, with_context};
 use std::path::Path;
 
 /// `zpool labelclear [-f] DEVICE`
-pub fn labelclear(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("f").parse(arguments)?;
+pub fn labelclear(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let device = match parsed.operands.as_slice() {
         [] => return usage("missing vdev name"),
         [device] => device.clone(),
@@ -53,12 +53,8 @@ pub fn labelclear(arguments: &[String], context: &mut Context) -> Outcome {
 }
 
 /// `zpool clear [[--power]|[-nF]] POOL [DEVICE]`
-pub fn clear(arguments: &[String], context: &mut Context) -> Outcome {
-    let grammar = Grammar {
-        letters: "FnX",
-        long: &[("power", "power", false)],
-    };
-    let parsed = grammar.parse(arguments)?;
+pub fn clear(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     if (parsed.has("n") || parsed.has("X")) && !parsed.has("F") {
         return usage("-n or -X only valid with -F");
     }
@@ -85,7 +81,7 @@ pub fn clear(arguments: &[String], context: &mut Context) -> Outcome {
         pool: pool.clone(),
         device,
     };
-    let command = command_line("zpool clear", arguments);
+    let command = context.command.clone();
     match context.ask(Request::Change { change, command }) {
         Ok(_) => Ok(0),
         Err(error @ ControlError::NoSuchPool { .. }) => failed(cannot_open(&pool, &error)),
@@ -94,19 +90,15 @@ pub fn clear(arguments: &[String], context: &mut Context) -> Outcome {
 }
 
 /// `zpool online [--power] [-e] POOL DEVICE…`
-pub fn online(arguments: &[String], context: &mut Context) -> Outcome {
-    let grammar = Grammar {
-        letters: "e",
-        long: POWER,
-    };
-    let parsed = grammar.parse(arguments)?;
+pub fn online(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let (pool, devices) = pool_and_devices(&parsed)?;
     let change = Change::OnlineDevices(OnlineDevices {
         pool: pool.clone(),
         devices,
         expand: parsed.has("e"),
     });
-    let command = command_line("zpool online", arguments);
+    let command = context.command.clone();
     let (states, failures) = match context.ask(Request::Change { change, command }) {
         Ok(Response::Online { states, failures }) => (states, failures),
         Ok(_) => return failed(mismatch().to_string()),
@@ -130,8 +122,8 @@ pub fn online(arguments: &[String], context: &mut Context) -> Outcome {
 }
 
 /// `zpool reguid [-g GUID] POOL`
-pub fn reguid(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("g:").parse(arguments)?;
+pub fn reguid(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let pool = match parsed.operands.as_slice() {
         [] => return usage("missing pool name"),
         [pool] => pool.clone(),
@@ -153,7 +145,7 @@ pub fn reguid(arguments: &[String], context: &mut Context) -> Outcome {
         pool: pool.clone(),
         guid,
     };
-    let command = command_line("zpool reguid", arguments);
+    let command = context.command.clone();
     match context.ask(Request::Change { change, command }) {
         Ok(_) => Ok(0),
         Err(error @ ControlError::NoSuchPool { .. }) => failed(cannot_open(&pool, &error)),
@@ -162,8 +154,8 @@ pub fn reguid(arguments: &[String], context: &mut Context) -> Outcome {
 }
 
 /// `zpool upgrade`, `zpool upgrade -v`, `zpool upgrade [-V VERSION] -a|POOL…`
-pub fn upgrade(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("avV:").parse(arguments)?;
+pub fn upgrade(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let upgrades = parsed.has("a") || !parsed.operands.is_empty();
     match (parsed.has("v"), parsed.has("a")) {
         (true, _) if upgrades => return usage("too many arguments"),
@@ -185,7 +177,7 @@ pub fn upgrade(arguments: &[String], context: &mut Context) -> Outcome {
         }
     }
     if upgrades {
-        return upgrade_pools(&parsed, arguments, context);
+        return upgrade_pools(&parsed, context);
     }
     context.line(UPGRADE_LEAD);
     match parsed.has("v") {
@@ -199,7 +191,7 @@ pub fn upgrade(arguments: &[String], context: &mut Context) -> Outcome {
 
 const UPGRADE_LEAD: &str = "This system supports ZFS pool feature flags.\n";
 
-fn upgrade_pools(parsed: &Parsed, arguments: &[String], context: &mut Context) -> Outcome {
+fn upgrade_pools(parsed: &Parsed, context: &mut Context) -> Outcome {
     let mut code = 0;
     let pools = match parsed.has("a") {
         true => names(context)?,
@@ -220,7 +212,7 @@ fn upgrade_pools(parsed: &Parsed, arguments: &[String], context: &mut Context) -
             continue;
         }
         let change = Change::UpgradePool { pool: pool.clone() };
-        let command = command_line("zpool upgrade", arguments);
+        let command = context.command.clone();
         match context.ask(Request::Change { change, command }) {
             Ok(Response::Upgraded {
                 from_version: None,

@@ -29,7 +29,6 @@ mod status_options;
 mod status_scan;
 mod status_texts;
 mod status_treatment;
-mod synopsis;
 mod topics;
 mod unused;
 mod usage;
@@ -37,7 +36,7 @@ mod vdev_spec;
 mod writes;
 
 use cenote_words::context::{Context, Outcome};
-use cenote_words::program::Program;
+use cenote_words::program::{CommandLine, Program};
 use cenote_words::version;
 
 /// The command.
@@ -47,8 +46,7 @@ pub const PROGRAM: Program = Program {
     about: "A pool is made of devices and holds file systems and volumes, which zfs(8) manages.\n\
             The commands have the options, the output and the exit codes of OpenZFS. They ask the\n\
             daemon of cenote-daemon(1) and start it where that is needed.",
-    topics: topics::TOPICS,
-    groups: synopsis::GROUPS,
+    groups: topics::GROUPS,
     aliases: &[],
     below_all: usage::BELOW_ALL,
     below_one: usage::below_one,
@@ -61,40 +59,40 @@ pub fn run(arguments: &[String], context: &mut Context) -> u8 {
     PROGRAM.run(arguments, context)
 }
 
-fn dispatch(command: &str, arguments: &[String], context: &mut Context) -> Outcome {
-    match command {
-        "list" => list::run(arguments, context),
-        "status" => status::run(arguments, context),
-        "get" => get::run(arguments, context),
-        "import" => import::run(arguments, context),
-        "export" => export::run(arguments, context),
-        "history" => history::run(arguments, context),
-        "events" => events::run(arguments, context),
-        "add" => add::run(arguments, context),
-        "create" => create::create(arguments, context),
-        "destroy" => create::destroy(arguments, context),
-        "set" => create::set(arguments, context),
-        "sync" => create::sync(arguments, context),
-        "trim" => activity::trim(arguments, context),
-        "initialize" => activity::initialize(arguments, context),
-        "wait" => activity::wait(arguments, context),
-        "checkpoint" => checkpoint::run(arguments, context),
-        "scrub" => scrub::scrub(arguments, context),
-        "resilver" => scrub::resilver(arguments, context),
-        "clear" => maintain::clear(arguments, context),
-        "offline" => devices::offline(arguments, context),
-        "attach" => devices::attach(arguments, context),
-        "replace" => devices::replace(arguments, context),
-        "detach" => devices::detach(arguments, context),
-        "remove" => remove::run(arguments, context),
-        "reopen" => devices::reopen(arguments, context),
-        "online" => maintain::online(arguments, context),
-        "labelclear" => maintain::labelclear(arguments, context),
-        "reguid" => maintain::reguid(arguments, context),
-        "upgrade" => maintain::upgrade(arguments, context),
-        "split" => split::run(arguments, context),
-        "iostat" => iostat::run(arguments, context),
-        "version" => version::run("zpool", arguments, context),
-        _ => writes::run(command, arguments, context),
+fn dispatch(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    match line.name() {
+        "list" => list::run(line, context),
+        "status" => status::run(line, context),
+        "get" => get::run(line, context),
+        "import" => import::run(line, context),
+        "export" => export::run(line, context),
+        "history" => history::run(line, context),
+        "events" => events::run(line, context),
+        "add" => add::run(line, context),
+        "create" => create::create(line, context),
+        "destroy" => create::destroy(line, context),
+        "set" => create::set(line, context),
+        "sync" => create::sync(line, context),
+        "trim" => activity::trim(line, context),
+        "initialize" => activity::initialize(line, context),
+        "wait" => activity::wait(line, context),
+        "checkpoint" => checkpoint::run(line, context),
+        "scrub" => scrub::scrub(line, context),
+        "resilver" => scrub::resilver(line, context),
+        "clear" => maintain::clear(line, context),
+        "offline" => devices::offline(line, context),
+        "attach" => devices::attach(line, context),
+        "replace" => devices::replace(line, context),
+        "detach" => devices::detach(line, context),
+        "remove" => remove::run(line, context),
+        "reopen" => devices::reopen(line, context),
+        "online" => maintain::online(line, context),
+        "labelclear" => maintain::labelclear(line, context),
+        "reguid" => maintain::reguid(line, context),
+        "upgrade" => maintain::upgrade(line, context),
+        "split" => split::run(line, context),
+        "iostat" => iostat::run(line, context),
+        "version" => version::run("zpool", line, context),
+        _ => writes::run(line, context),
     }
 }

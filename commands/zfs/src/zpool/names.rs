@@ -8,14 +8,6 @@ use cenote_words::format::property::{Style, Wanted};
 use cenote_words::getopt::Parsed;
 use cenote_words::texts::check_pool_name;
 
-/// Long names of the JSON options.
-pub const JSON: &[(&str, &str, bool)] = &[
-    ("json", "j", false),
-    ("json-int", "json-int", false),
-    ("json-flat-vdevs", "json-flat-vdevs", false),
-    ("json-pool-key-guid", "json-pool-key-guid", false),
-];
-
 /// `all` ends before this property.
 const FIRST_HIDDEN: &str = "maxblocksize";
 

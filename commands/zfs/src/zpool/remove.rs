@@ -3,15 +3,14 @@
 use super::devices::tell_failures;
 use super::writes::require_pool;
 use cenote_control::model::{Change, DeviceChange, Request, Response};
-use cenote_words::command_line;
 use cenote_words::context::{Context, Outcome, failed, mismatch, usage};
 use cenote_words::format::number::nicenum;
-use cenote_words::getopt::Grammar;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::with_context;
 
 /// `zpool remove [-npw] POOL DEVICE…`, `zpool remove -s POOL`
-pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("npsw").parse(arguments)?;
+pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let stops = parsed.has("s");
     let (pool, devices) = match parsed.operands.as_slice() {
         [] => return usage("missing pool name argument"),
@@ -43,7 +42,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
         devices: devices.clone(),
         dry_run,
     });
-    let command = command_line("zpool remove", arguments);
+    let command = context.command.clone();
     let failures = match context.ask(Request::Change { change, command }) {
         Ok(Response::Failures { failures, .. }) => failures,
         Ok(_) => return failed(mismatch().to_string()),

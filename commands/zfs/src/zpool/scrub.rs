@@ -5,9 +5,9 @@ use super::writes::all_pools;
 use cenote_control::model::{
     Change, CheckpointState, ControlError, Request, Response, ScanCommand,
 };
-use cenote_words::command_line;
 use cenote_words::context::{Context, Outcome, Stop, mismatch, usage};
-use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::getopt::Parsed;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::{cannot_open, with_context};
 
 /// The scan command for the options, or which of them conflict.
@@ -35,8 +35,8 @@ fn command_of(parsed: &Parsed) -> Result<ScanCommand, String> {
 }
 
 /// `zpool scrub [-e | -s | -p | -C] [-w] <-a | POOL…>`
-pub fn scrub(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("aespCw").parse(arguments)?;
+pub fn scrub(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let command = match command_of(&parsed) {
         Ok(command) => command,
         Err(reason) => return usage(reason),
@@ -52,7 +52,7 @@ pub fn scrub(arguments: &[String], context: &mut Context) -> Outcome {
         ScanCommand::Pause => "cannot pause scrubbing",
         _ => "cannot scrub",
     };
-    let line = command_line("zpool scrub", arguments);
+    let line = context.command.clone();
     let mut is_refused = false;
     for pool in &pools {
         if matches!(command, ScanCommand::Scrub { .. }) {
@@ -85,12 +85,12 @@ fn warn_of_checkpoint(pool: &str, context: &mut Context) {
 }
 
 /// `zpool resilver POOL…`
-pub fn resilver(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("").parse(arguments)?;
+pub fn resilver(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     if parsed.operands.is_empty() {
         return usage("missing pool name argument");
     }
-    let line = command_line("zpool resilver", arguments);
+    let line = context.command.clone();
     let mut is_refused = false;
     for pool in &parsed.operands {
         let verb = "cannot restart resilver on";

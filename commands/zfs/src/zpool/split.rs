@@ -8,14 +8,14 @@ use super::writes::require_pool;
 use cenote_control::model::{
     AllocationClass, Change, ControlError, Pair, Request, Response, SplitPool, Vdev, VdevTree,
 };
-use cenote_words::command_line;
 use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::getopt::Parsed;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::with_context;
 
 /// `zpool split [-gLlnP] [-o OPTION|PROPERTY=VALUE]… [-R ROOT] POOL NEW [DEVICE…]`
-pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
-    let parsed = Grammar::letters("gLlno:PR:").parse(arguments)?;
+pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let parsed = line.parse()?;
     let (pool, new, devices) = match parsed.operands.as_slice() {
         [] => return usage("Missing pool name"),
         [_] => return usage("Missing new pool name"),
@@ -47,7 +47,7 @@ pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
         false => None,
     };
     let change = Change::SplitPool(Box::new(split));
-    let command = command_line("zpool split", arguments);
+    let command = context.command.clone();
     let (sides, failures) = match context.ask(Request::Change { change, command }) {
         Ok(Response::Split { sides, failures }) => (sides, failures),
         Ok(_) => return failed(mismatch().to_string()),

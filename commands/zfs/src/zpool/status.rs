@@ -12,8 +12,8 @@ use super::unused;
 use cenote_words::context::{Context, Outcome, mismatch, usage};
 use cenote_words::format::json::document;
 use cenote_words::format::number::{nicebytes, nicenum};
-use cenote_words::getopt::Grammar;
 use cenote_words::missing;
+use cenote_words::program::CommandLine;
 use cenote_words::stores;
 use cenote_words::texts::{cannot_open, diagnosis_line, with_context};
 use cenote_words::vdev_rows::{
@@ -23,22 +23,9 @@ use cenote_words::vdev_rows::{
 /// The minimum width of the name column.
 const NAME_WIDTH_MIN: usize = 10;
 
-/// Long names of the options.
-const LONG: &[(&str, &str, bool)] = &[
-    ("json", "j", false),
-    ("json-int", "json-int", false),
-    ("json-flat-vdevs", "json-flat-vdevs", false),
-    ("json-pool-key-guid", "json-pool-key-guid", false),
-    ("power", "power", false),
-];
-
 /// `zpool status`.
-pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
-    let grammar = Grammar {
-        letters: "c:jdDegiLpPstT:vx",
-        long: LONG,
-    };
-    let mut parsed = grammar.parse(arguments)?;
+pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let mut parsed = line.parse()?;
     names::check_json(&parsed)?;
     if parsed.has("c") {
         return usage("scripts (-c) are not run by this zpool");

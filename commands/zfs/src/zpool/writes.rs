@@ -3,79 +3,28 @@
 use cenote_control::model::{PropertySelection, Request, Response};
 
 use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
-use cenote_words::getopt::Grammar;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::{cannot_open, check_pool_name, unavailable, with_context};
 
-/// One subcommand: its options, its required operands, and the start of its error message.
-struct Write {
-    name: &'static str,
-    letters: &'static str,
-    /// The messages for missing operands, one for each required operand.
-    missing: &'static [&'static str],
-    /// With `POOL` in it.
-    context: &'static str,
-    /// The exit code of a refusal.
-    code: u8,
-}
-
-const fn write(
-    name: &'static str,
-    letters: &'static str,
-    missing: &'static [&'static str],
-    context: &'static str,
-    code: u8,
-) -> Write {
-    Write {
-        name,
-        letters,
-        missing,
-        context,
-        code,
-    }
-}
-
-const POOL: &[&str] = &["missing pool name argument"];
-
-const WRITES: &[Write] = &[
-    write("prefetch", "t:", POOL, "cannot prefetch for 'POOL'", 1),
-    write(
-        "ddtprune",
-        "d:p:",
-        &["missing pool argument"],
-        "cannot prune dedup table on 'POOL'",
-        1,
-    ),
-];
-
-const LONG: &[(&str, &str, bool)] = &[("power", "power", false)];
-
-/// Whether a subcommand is one of these.
+/// Whether OpenZFS has a subcommand that is refused here.
 pub fn is_missing(command: &str) -> bool {
-    WRITES.iter().any(|write| write.name == command)
+    ["prefetch", "ddtprune"].contains(&command)
 }
 
-/// Runs one of them.
-pub fn run(command: &str, arguments: &[String], context: &mut Context) -> Outcome {
-    let Some(write) = WRITES.iter().find(|write| write.name == command) else {
-        return failed(format!("zpool {command} is not available in this version"));
+/// Refuses one of these: the options, the operands and the pool are checked first.
+pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    let (missing, what) = match line.name() {
+        "prefetch" => ("missing pool name argument", "cannot prefetch for"),
+        "ddtprune" => ("missing pool argument", "cannot prune dedup table on"),
+        other => return failed(format!("zpool {other} is not available in this version")),
     };
-    let grammar = Grammar {
-        letters: write.letters,
-        long: LONG,
+    let parsed = line.parse()?;
+    let Some(pool) = parsed.operands.first() else {
+        return usage(missing);
     };
-    let parsed = grammar.parse(arguments)?;
-    if let Some(message) = write.missing.get(parsed.operands.len()) {
-        return usage(*message);
-    }
-    let pool = parsed.operands.first().cloned().unwrap_or_default();
-    if let Err(text) = require_pool(&pool, context) {
-        context.complain(&text);
-        return Err(Stop::Code(write.code));
-    }
-    let what = write.context.replace("POOL", &pool);
-    let reason = unavailable(&pool, context);
-    context.complain(&format!("{what}: {reason}"));
-    Err(Stop::Code(write.code))
+    require_pool(pool, context).map_err(Stop::Failed)?;
+    let reason = unavailable(pool, context);
+    failed(format!("{what} '{pool}': {reason}"))
 }
 
 /// Checks that the pool is imported; otherwise returns the error message.

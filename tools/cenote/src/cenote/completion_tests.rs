@@ -55,6 +55,9 @@ fn options_verbs_and_settings_come_from_the_tables() {
     assert_eq!(found("cenote settings get zfs_arc_ma"), ["zfs_arc_max"]);
     assert_eq!(found("zstream tok"), ["token"]);
     assert_eq!(found("zstream dump "), [":files"]);
+    // Previously, files were offered after every word, and no options.
+    assert_eq!(found("zstream dump -"), ["-v", "-d", "-C"]);
+    assert!(found("zstream token ").is_empty());
 }
 
 #[test]

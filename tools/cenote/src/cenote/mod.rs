@@ -198,7 +198,7 @@ fn complain_of_command(name: &str, context: &mut Context) {
     let own = COMMANDS.iter().map(|command| command.name);
     let others = ["help", "zpool", "zfs", "zstream"];
     let mut programs = TABLE.programs.iter();
-    let elsewhere = programs.find(|program| program.lines_of(name).is_some());
+    let elsewhere = programs.find(|program| program.topic(name).is_some());
     let question = match elsewhere {
         Some(program) => Some(format!("did you mean '{} {name}'?", program.name)),
         None => cenote_base::did_you_mean(name, own.chain(others)),
@@ -255,6 +255,7 @@ mod tests {
     use cenote_words::command::POOL_FLAGS;
     use cenote_words::command::{Flag, HELP};
     use cenote_words::context::Daemon;
+    use cenote_words::testing::faults_of_synopsis;
     use std::path::Path;
 
     #[test]
@@ -270,6 +271,25 @@ mod tests {
             let is_narrow = |line: &str| line.chars().count() <= 94;
             let asks = matches!(command.run, Run::Asking(_) | Run::Describing(_));
             assert!(asks || text.lines().all(is_narrow), "{text}");
+            let flags = command.flags.iter().chain([&HELP]).copied();
+            let flags: Vec<Flag> = flags
+                .chain(POOL_FLAGS[..].iter().copied().filter(|_| reads))
+                .collect();
+            let faults = faults_of_synopsis(command.synopsis, &flags, false);
+            assert!(faults.is_empty(), "{name}: {faults:?}");
+        }
+    }
+
+    #[test]
+    fn small_programs_show_their_options() {
+        for topic in TABLE.others.iter().flat_map(|other| other.topics) {
+            let faults = faults_of_synopsis(&topic.synopsis.join("\n"), topic.flags, true);
+            assert!(faults.is_empty(), "{}: {faults:?}", topic.name);
+            assert!(
+                topic.flags.iter().all(|flag| !flag.help.is_empty()),
+                "{}",
+                topic.name
+            );
         }
     }
 

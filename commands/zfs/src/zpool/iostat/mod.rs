@@ -19,7 +19,8 @@ use std::collections::{BTreeMap, HashMap};
 use super::names::{self, Schedule};
 use cenote_words::context::{Context, Outcome, Stop, mismatch, usage};
 use cenote_words::format::number::nicenum;
-use cenote_words::getopt::{Grammar, Parsed};
+use cenote_words::getopt::Parsed;
+use cenote_words::program::CommandLine;
 use cenote_words::texts::with_context;
 use cenote_words::vdev_rows::{Row, Section, rows, shown_in_status};
 use columns::{Group, LATENCIES, PLAIN, QUEUES, Unit, latencies, nicetime, queues, title};
@@ -179,16 +180,13 @@ fn is_named(row: &Row<'_>, name: &str) -> bool {
         || row.vdev.guid.to_string() == name
 }
 
-/// The letters of the options; `-c` takes scripts.
-const LETTERS: &str = "c:lqrwT:ghHLnpPvy";
-
 /// `zpool iostat`.
-pub fn run(arguments: &[String], context: &mut Context) -> Outcome {
-    if arguments.last().is_some_and(|last| last == "-c") {
+pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    if line.words.last().is_some_and(|last| last == "-c") {
         scripts::list(context);
         return Ok(0);
     }
-    let mut parsed = Grammar::letters(LETTERS).parse(arguments)?;
+    let mut parsed = line.parse()?;
     if parsed.has("h") {
         return usage("");
     }
