@@ -207,6 +207,15 @@ struct State {
 }
 
 impl State {
+    /// Asserts that at most two groups are not on disk: the open one, and the frozen one before it.
+    fn assert_ordered(&self) {
+        let (open, synced) = (self.open.0, self.synced.0);
+        assert!(
+            synced < open && open <= synced + 2,
+            "group {open} is open, and {synced} is on disk"
+        );
+    }
+
     /// Ends changes for good, unless they have ended. Returns the object sets that will not be
     /// written: they hold the gate, so keeping them here would keep the pool in memory and its
     /// devices open. The caller drops them without the lock.
@@ -486,6 +495,7 @@ impl TxgGate {
             return Err(error);
         }
         state.open = Txg(txg.0 + 1);
+        state.assert_ordered();
         state.history.open(Txg(txg.0 + 1), self.env.monotonic());
         self.open_data.store(0, Ordering::Relaxed);
         let dirty_sets = std::mem::take(&mut state.dirty_sets);
@@ -500,6 +510,7 @@ impl TxgGate {
         let mut state = self.lock();
         assert!(txg < state.open && txg > state.synced);
         state.synced = txg;
+        state.assert_ordered();
         state.frozen_since = None;
         state.history.synced(txg, self.env.monotonic());
         drop(state);

@@ -219,5 +219,11 @@ fn read_entries(dsl: &Dsl, object: &Object) -> Result<Vec<DeadlistEntry>, DslErr
         });
     }
     entries.sort_by_key(|entry| entry.key);
+    // The pair of the assertion in `create_deadlist`. Its keys have several forms: 0a is a.
+    if entries.windows(2).any(|two| two[0].key == two[1].key) {
+        let (structure, problem) = ("deadlist", "a transaction group has two entries");
+        let source = DecodeError::Inconsistent { structure, problem };
+        return Err(DslError::decode(object.id(), source));
+    }
     Ok(entries)
 }

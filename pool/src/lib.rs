@@ -32,7 +32,6 @@ mod view;
 
 pub use absence::clear::ClearError;
 pub use absence::returning::{LookedFor, Returned};
-pub use allocation::RangeConflict;
 pub use cenote_io::{FailMode, IoContext, Patience};
 pub use cenote_ondisk::features::default_features;
 pub use create::{CreateError, CreateRequest, NewLeaf, NewVdev, VdevShape, create};

@@ -100,6 +100,9 @@ impl Gardener {
         let state = look(pool).with_context(|| format!("after {words}"))?;
         if let Err(error) = done {
             if let Some(cause) = pool.suspended() {
+                // Its group may be on disk all the same, if some labels took the uberblock.
+                self.states.push(state);
+                self.operations.push(words.clone());
                 bail!("{words}: the pool takes no changes: {cause}");
             }
             let is_whole = Some(&state) == self.states.last();

@@ -52,6 +52,18 @@ impl Weather {
     /// # Errors
     /// If the pool is suspended that should not be.
     pub(crate) fn work(&mut self, disks: &Disks, pool: &Pool) -> Result<()> {
+        let worked = self.bring_trouble(disks, pool);
+        if worked.is_err() {
+            // The others wait for the pool, and are to end before this is complained of.
+            for disk in 0..self.layout.disks() {
+                disks.trouble(disk, Trouble::default());
+            }
+            let _ = resume(pool);
+        }
+        worked
+    }
+
+    fn bring_trouble(&mut self, disks: &Disks, pool: &Pool) -> Result<()> {
         for episode in 0..EPISODES {
             rt::sleep(Duration::from_millis(self.random.below(PAUSE_MS_MAX)));
             let disk = self.random.index(self.layout.disks());

@@ -11,7 +11,8 @@
 //! [`files`], [`volumes`], [`datasets`] and [`upkeep`], what is done to a pool and which states
 //! that allows; [`life`], one seed from the pool's creation to its judgement; [`names`], disks
 //! whose names lead to others while the pool runs; [`restarts`], long lives in which disks are
-//! exchanged; [`sequences`], short histories of files, all there are.
+//! exchanged; [`sequences`], short histories of files, all there are; [`takeover`], disks of the
+//! kernel that outlive their daemons.
 
 #![forbid(unsafe_code)]
 
@@ -34,6 +35,7 @@ mod room;
 mod room_tests;
 mod sequences;
 mod sickness;
+mod takeover;
 mod upkeep;
 mod volumes;
 mod wrong;
@@ -51,3 +53,4 @@ pub use record::{Bounds, Event, Record, bounds};
 pub use room::crowd;
 pub use sequences::{Course, Sequences, judge_history};
 pub use sickness::Sickness;
+pub use takeover::{Inheritance, take_over};

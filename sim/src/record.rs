@@ -36,6 +36,13 @@ pub enum Event {
         /// The place of its [`Event::Flush`].
         since: usize,
     },
+    /// A file that outlives the daemon, as the machine keeps its power, has other contents.
+    Kept {
+        /// The file's number.
+        file: u64,
+        /// Its contents; `None` if it was removed.
+        bytes: Option<Vec<u8>>,
+    },
     /// A writer begins its operation with this number.
     Begun {
         /// The writer's number.

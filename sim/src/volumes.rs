@@ -27,6 +27,24 @@ pub fn name() -> String {
     format!("{POOL}/vol")
 }
 
+/// Makes the volume.
+///
+/// # Errors
+/// If it cannot be made.
+pub fn create(pool: &Pool, size: u64, block: u64) -> Result<()> {
+    pool.run_task(CreateDataset {
+        name: DatasetName::parse(&name())?,
+        kind: ObjsetKind::Volume,
+        properties: Vec::new(),
+        encryption: Encryption::Inherit,
+        format: Some(Box::new(move |set, tx| {
+            format_new(set, tx, size, block).map_err(DslError::from)
+        })),
+        created: None,
+    })?;
+    Ok(())
+}
+
 /// A thread that writes to a volume, and remembers the state after each operation.
 #[derive(Debug)]
 pub struct VolumeWriter {
@@ -46,16 +64,7 @@ impl VolumeWriter {
     pub fn new(pool: &Pool, number: usize, mut random: Random) -> Result<Self> {
         let block = BLOCKS[random.index(BLOCKS.len())];
         let size = BLOCK_COUNT * BLOCKS[BLOCKS.len() - 1];
-        pool.run_task(CreateDataset {
-            name: DatasetName::parse(&name())?,
-            kind: ObjsetKind::Volume,
-            properties: Vec::new(),
-            encryption: Encryption::Inherit,
-            format: Some(Box::new(move |set, tx| {
-                format_new(set, tx, size, block).map_err(DslError::from)
-            })),
-            created: None,
-        })?;
+        create(pool, size, block)?;
         Ok(Self {
             number,
             random,

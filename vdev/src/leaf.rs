@@ -258,7 +258,8 @@ impl Leaf {
             self.queue.courtesy.note_background(took);
         }
         drop(admitted);
-        self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        let in_flight = self.in_flight.fetch_sub(1, Ordering::Relaxed);
+        assert!(in_flight > 0, "a request that is done was in flight");
         self.counters.read_operations.add(1);
         match result {
             Ok(value) => {

@@ -34,7 +34,19 @@ impl TxgSet {
                 _ => joined.push(range),
             }
         }
-        Self { ranges: joined }
+        let joined = Self { ranges: joined };
+        joined.assert_sorted();
+        joined
+    }
+
+    /// Asserts in debug builds that the ranges are in order, with gaps between them.
+    fn assert_sorted(&self) {
+        debug_assert!(
+            self.ranges.iter().all(|range| range.start < range.end)
+                && self.ranges.windows(2).all(|two| two[0].end < two[1].start),
+            "{:?}",
+            self.ranges
+        );
     }
 
     /// The maximal ranges, in order.
@@ -106,7 +118,9 @@ impl TxgSet {
                 rest.push(start..range.end);
             }
         }
-        Self { ranges: rest }
+        let rest = Self { ranges: rest };
+        rest.assert_sorted();
+        rest
     }
 
     /// The txgs that are in both sets.

@@ -232,6 +232,8 @@ impl Shape {
         map: &Map,
         shadow: Option<(usize, Row)>,
     ) {
+        let stored: u64 = map.data_columns().map(|column| column.length).sum();
+        assert_eq!(stored, map.size, "the columns hold the whole block");
         let bytes: usize = map.rows.iter().map(|row| height(row) * map.parity).sum();
         let mut computed = AlignedBuf::take(bytes);
         let mut start = 0;

@@ -59,6 +59,9 @@ usage: cargo xtask COMMAND [ARGUMENT...]
   sim --names [SEED --count N]
                               disks whose names lead to copies, older copies and other disks
                               while the pool runs
+  sim --disks [SEED --count N]
+                              disks of the kernel whose daemons are killed at any moment, with
+                              writes that are not flushed
   sim --history WORDS         one such history, for example
                               'rename foo bar; create foo; fsync foo'
   torture [SEED] [--kills N] [--session N] [--judge N] [--foreign N] [--load NAME]...

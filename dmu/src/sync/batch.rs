@@ -9,7 +9,7 @@ use crate::caching::is_metadata;
 use crate::error::DmuError;
 use crate::live::{Dirty, LiveObject};
 use crate::policy::BlockKind;
-use cenote_base::{BlockId, Bookmark, Level, settings};
+use cenote_base::{BlockId, Bookmark, Level, Txg, settings};
 use cenote_cache::{Block, Retention};
 use cenote_io::{Form, WriteRequest};
 use cenote_ondisk::{BlockPointer, ObjectType};
@@ -40,9 +40,29 @@ struct Entry {
     level: u8,
     block: u64,
     contents: Block,
+    fill: u64,
     old: BlockPointer,
     /// Whether these are contents, and no stored bytes.
     is_contents: bool,
+}
+
+impl Entry {
+    /// Asserts that the sink made a pointer to what it was given. A reader checks the same of each
+    /// pointer against its place in the tree, and a wrong one is an error there.
+    fn assert_written(&self, pointer: &BlockPointer, txg: Txg) {
+        if pointer.is_hole() || *pointer == self.old {
+            return;
+        }
+        assert_eq!(pointer.level(), Level(self.level), "a block's level");
+        assert_eq!(pointer.logical_birth(), txg, "a block's birth");
+        if self.is_contents {
+            let size = self.contents.len() as u64;
+            assert_eq!(pointer.logical_size(), size, "a block's size");
+        }
+        if !pointer.is_embedded() {
+            assert_eq!(pointer.fill(), self.fill, "a block's fill count");
+        }
+    }
 }
 
 /// Blocks that wait for each other.
@@ -120,6 +140,7 @@ impl<'a, 'w> Batch<'a, 'w> {
             level,
             block,
             contents,
+            fill,
             old,
             is_contents,
         });
@@ -155,6 +176,7 @@ impl<'a, 'w> Batch<'a, 'w> {
         let mut clean = 0;
         for (entry, written) in entries.into_iter().zip(written) {
             let mut pointer = written?;
+            entry.assert_written(&pointer, self.writer.txg);
             let job = &mut jobs[entry.job];
             self.writer.set.cache().forget_replaced(&entry.old);
             if pointer.is_hole() {

@@ -64,8 +64,17 @@ impl Job {
             last_indirect: None,
             base,
         };
+        job.assert_reaches();
         job.take_over_pointers();
         job
+    }
+
+    /// Asserts that the dnode has as many levels as a tree may have, and fanout for each: else its
+    /// last block has no place.
+    fn assert_reaches(&self) {
+        let (levels, fanout) = (self.new.levels, self.new.indirect_fanout_shift());
+        assert!((1..=LEVELS_MAX).contains(&levels), "{levels} levels");
+        assert!(levels == 1 || fanout > 0, "indirect blocks hold pointers");
     }
 
     /// When the tree grows, the dnode's pointers move into the first new indirect block.

@@ -122,6 +122,11 @@ impl Writer<'_> {
             let old = {
                 let mut state = live.write();
                 state.freeze(self.txg);
+                let frozen = state.frozen.as_ref();
+                assert!(
+                    frozen.is_none_or(|frozen| frozen.txg == self.txg),
+                    "changes of one group are written with it"
+                );
                 state.committed.clone()
             };
             if let Some(job) = self.begin(&live, old.as_ref())? {
@@ -203,6 +208,8 @@ impl Writer<'_> {
                         }
                         Dirty::Pointer(pointer) => {
                             if !pointer.is_hole() {
+                                let birth = pointer.logical_birth();
+                                assert!(birth <= self.txg, "a block of a later group");
                                 self.sink.adopt(self.txg, &pointer);
                             }
                             jobs[index].updates[0].insert(block, *pointer);
@@ -283,7 +290,7 @@ impl Writer<'_> {
         }
         let count = 1_usize << fanout;
         let entries = || (0..count).map(|index| entry(&contents, index));
-        let fill: u64 = entries().map(|pointer| pointer.fill()).sum();
+        let fill = sum_of_fills(entries());
         if entries().any(|pointer| !pointer.is_hole()) {
             return Ok(Built::Contents(Arc::new(contents), fill));
         }
@@ -334,7 +341,7 @@ impl Writer<'_> {
             },
             object_type: ObjectType::OBJSET,
             level: Level(0),
-            fill: pointers.map(BlockPointer::fill).sum(),
+            fill: sum_of_fills(pointers.copied()),
             policy: self.policy.policy(&objset_kind(*size)),
             keys: self.set.keys().cloned(),
             previous: (!old.is_hole()).then_some(*old),
@@ -352,6 +359,12 @@ impl Writer<'_> {
         }
         Ok(root)
     }
+}
+
+/// What a block says of those below it. The pointers of blocks that did not change may say
+/// anything.
+fn sum_of_fills(pointers: impl Iterator<Item = BlockPointer>) -> u64 {
+    pointers.fold(0, |sum, pointer| sum.saturating_add(pointer.fill()))
 }
 
 enum Built {
@@ -417,4 +430,19 @@ fn commit(object: &LiveObject, new: Option<Dnode>, live: &LiveSet) {
     state.committed = new.map(Arc::new);
     drop(state);
     live.remove_dirty_bytes(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The fill counts of blocks that did not change come from the disk.
+    #[test]
+    fn absurd_fill_counts_do_not_overflow() {
+        let mut pointer = BlockPointer::HOLE;
+        (pointer.words[1], pointer.words[11]) = (8, u64::MAX);
+        assert_eq!(pointer.fill(), u64::MAX);
+        let all = [pointer, BlockPointer::HOLE, pointer];
+        assert_eq!(sum_of_fills(all.into_iter()), u64::MAX);
+    }
 }

@@ -249,8 +249,14 @@ fn check_chain(checker: &mut Checker<'_>, datasets: &[Dataset]) -> Result<(), Ds
         );
     }
     for snapshot in datasets.iter().skip(1) {
-        let clones = snapshot.next_clones()?.len() as u64;
-        let expected = clones + 1;
+        let clones = snapshot.next_clones()?;
+        for clone in &clones {
+            let (_, oldest) = checker.dsl.read_dataset(*clone)?;
+            let previous = number(oldest.previous_snapshot);
+            let what = "the number of the snapshot that a clone begins with";
+            checker.expect(snapshot.name(), what, snapshot.id().0, previous);
+        }
+        let expected = clones.len() as u64 + 1;
         checker.expect(
             snapshot.name(),
             "the number of children",

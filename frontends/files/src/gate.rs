@@ -37,7 +37,9 @@ impl Gate {
 
     /// A request is served.
     pub fn leave(&self) {
-        if self.state.fetch_sub(1, Ordering::AcqRel) == CLOSED | 1 {
+        let before = self.state.fetch_sub(1, Ordering::AcqRel);
+        assert!(before & !CLOSED > 0, "a request that leaves was inside");
+        if before == CLOSED | 1 {
             let _held = self.lock();
             self.changed.notify_all();
         }

@@ -12,6 +12,10 @@
 //! process dies, the kernel keeps the device and its requests: another process takes it over with
 //! [`KernelDevice::recover`], and the requests are issued again.
 //!
+//! *Unflushed writes* that a process answered before it died may be lost with it. [`Gate`] keeps
+//! them in a journal ([`Unflushed`]), whose files outlive the process ([`Kept`]). The next process
+//! replays them.
+//!
 //! *Deliberately absent*: devices for users other than root (in the driver's unprivileged mode, any
 //! user that can open two nodes gets the device, and the kernel trusts that user's answers); zero
 //! copy, which ends at a cache whose blocks are compressed on disk; zoned devices.
@@ -22,9 +26,13 @@
 
 #[cfg(not(feature = "ublk"))]
 mod absent;
+#[cfg(test)]
+mod death_tests;
 #[cfg(feature = "ublk")]
 mod device;
 mod error;
+mod gate;
+mod kept;
 #[cfg(feature = "ublk")]
 mod kernel;
 mod options;
@@ -38,6 +46,7 @@ mod records;
 #[cfg(feature = "ublk")]
 mod request;
 mod support;
+mod unflushed;
 #[cfg(feature = "ublk")]
 mod users;
 #[cfg(feature = "ublk")]
@@ -48,6 +57,8 @@ pub use absent::{KernelDevice, left_devices, remove_left};
 #[cfg(feature = "ublk")]
 pub use device::{KernelDevice, left_devices, remove_left};
 pub use error::UblkError;
+pub use gate::{Gate, Lasting};
+pub use kept::{Kept, Place, Segment};
 pub use options::{Counters, DeviceOptions, LeftDevice, QUEUE_DEPTH_DEFAULT};
-pub use private::is_private_directory;
 pub use support::check;
+pub use unflushed::{Change, Unflushed};

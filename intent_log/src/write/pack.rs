@@ -70,6 +70,12 @@ struct Packer<'a> {
 
 impl Packer<'_> {
     fn push(&mut self, mut record: Vec<u8>, txg: Txg) {
+        assert!(
+            record.len().is_multiple_of(RECORD_ALIGNMENT) && record.len() <= self.current.room(),
+            "a record of {} bytes does not fit into a block with room for {}",
+            record.len(),
+            self.current.room()
+        );
         *self.sequence += 1;
         set_sequence(&mut record, *self.sequence);
         self.current.records.extend_from_slice(&record);

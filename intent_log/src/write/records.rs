@@ -299,7 +299,17 @@ impl Lists {
             None => taken.extend(std::mem::take(&mut self.objects).into_values().flatten()),
         }
         self.bytes -= taken.iter().map(Item::bytes).sum::<u64>();
+        self.assert_counted();
         taken
+    }
+
+    /// Asserts that what the lists take is counted: nothing, if they are empty.
+    fn assert_counted(&self) {
+        assert!(
+            !self.is_empty() || self.bytes == 0,
+            "{} bytes in no list",
+            self.bytes
+        );
     }
 
     /// Whether there is none.
@@ -346,6 +356,7 @@ impl Lists {
             .filter_map(|object| self.objects.remove(object));
         taken.extend(lists.flatten());
         self.bytes -= taken.iter().map(Item::bytes).sum::<u64>();
+        self.assert_counted();
         for item in &mut taken {
             if let Body::Write { data, .. } = &mut item.body
                 && let Some(bytes) = read.remove(&item.serial)
@@ -390,6 +401,7 @@ impl Lists {
     pub fn forget(&mut self, object: ObjectId) {
         let gone = self.objects.remove(&object).unwrap_or_default();
         self.bytes -= gone.iter().map(Item::bytes).sum::<u64>();
+        self.assert_counted();
     }
 
     /// Puts what was done to an object before all operations on names that are still to come.
@@ -427,5 +439,6 @@ impl Lists {
             !list.is_empty()
         });
         self.bytes -= dropped;
+        self.assert_counted();
     }
 }

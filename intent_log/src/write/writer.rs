@@ -257,8 +257,15 @@ impl State {
         }
     }
 
+    /// Asserts the order in which operations become durable: gathered, taken, written, flushed.
+    fn assert_ordered(&self) {
+        let stages = [self.durable, self.written, self.taken, self.gathered];
+        assert!(stages.is_sorted(), "positions of a log: {stages:?}");
+    }
+
     /// Decides what a commit does, and takes the stage if it is to work.
     fn step(&mut self, target: Target, synced: Txg) -> Step {
+        self.assert_ordered();
         if target.hole_txg > synced {
             return Step::WaitForGroup;
         }

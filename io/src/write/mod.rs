@@ -195,6 +195,7 @@ impl Allocation {
     pub fn new(dvas: &[Dva]) -> Self {
         assert!((1..=DVAS_PER_BLOCK_POINTER).contains(&dvas.len()));
         assert!(dvas.iter().all(|dva| dva.is_valid() && !dva.is_gang()));
+        assert_apart(dvas);
         let mut allocation = Self::default();
         allocation.dvas[..dvas.len()].copy_from_slice(dvas);
         allocation.count = dvas.len();
@@ -204,6 +205,20 @@ impl Allocation {
     /// The addresses, one for each copy.
     pub fn dvas(&self) -> &[Dva] {
         &self.dvas[..self.count]
+    }
+}
+
+/// Asserts that the copies of a block share no space.
+fn assert_apart(dvas: &[Dva]) {
+    let end = |dva: &Dva| dva.offset() + dva.asize();
+    for (index, one) in dvas.iter().enumerate() {
+        let is_apart = |other: &Dva| {
+            one.vdev() != other.vdev() || end(one) <= other.offset() || end(other) <= one.offset()
+        };
+        assert!(
+            one.asize() > 0 && dvas[..index].iter().all(is_apart),
+            "copies of a block share space: {dvas:?}"
+        );
     }
 }
 

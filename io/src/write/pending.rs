@@ -87,6 +87,11 @@ impl Pending {
         }
     }
 
+    /// Whether some have not arrived yet.
+    pub(super) fn has_some(&self) -> bool {
+        self.count.load(Ordering::Acquire) > 0
+    }
+
     /// Waits until all have arrived; says if one did not, once.
     pub(super) fn settle(&self, pipeline: &Pipeline) -> Result<(), IoError> {
         let mut state = self.lock();

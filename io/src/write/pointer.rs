@@ -43,6 +43,7 @@ pub(super) fn stored(properties: &Properties, txg: Txg, fill: u64) -> BlockPoint
         assert!(bytes > 0 && bytes.is_multiple_of(SECTOR_SIZE));
         bytes / SECTOR_SIZE - 1
     };
+    assert!(txg.0 > 0, "blocks are born in a group");
     let mut word = common(properties.object_type, properties.level, true);
     word = with_bits(word, 0, 16, sectors(properties.logical_size));
     word = with_bits(word, 16, 16, sectors(properties.physical_size));

@@ -227,6 +227,11 @@ impl Unflushed {
         });
     }
 
+    /// Bytes that landed and are not flushed.
+    fn bytes(&self) -> u64 {
+        self.lock().bytes
+    }
+
     /// Notes that an uberblock leads to what was flushed.
     fn committed(&self) {
         self.lock().flushed = Blocks::new();
@@ -265,6 +270,19 @@ impl Pipeline {
                 return Err(error);
             }
         }
+    }
+
+    /// Asserts that [`Self::make_durable`] left nothing to be made durable: only then may an
+    /// uberblock lead to what was written.
+    ///
+    /// For the thread that writes groups, which is the only one that leaves metadata on its way.
+    pub fn assert_durable(&self) {
+        let bytes = self.writing.unflushed.bytes();
+        assert_eq!(bytes, 0, "bytes are not flushed, and an uberblock is due");
+        assert!(
+            !self.writing.pending.has_some(),
+            "blocks are on their way, and an uberblock is due"
+        );
     }
 
     /// Writes what landed again, and waits for devices.

@@ -4,7 +4,7 @@
 //! (*next fit*). If the ranges there are too small, the search continues in the largest range; in a
 //! nearly full metaslab, in the smallest that fits.
 
-use super::range_set::{RangeChange, RangeConflict, RangeSet};
+use cenote_io::{RangeChange, RangeConflict, RangeSet};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
@@ -31,7 +31,10 @@ impl FreeSpace {
             size: range.end - range.start,
             ..Self::default()
         };
-        space.add(range).expect("there is nothing yet");
+        // A draid vdev's metaslab that is smaller than a stripe has no space at all.
+        if !range.is_empty() {
+            space.add(range).expect("there is nothing yet");
+        }
         space
     }
 
@@ -161,6 +164,12 @@ mod tests {
             "the largest, since nothing is ahead"
         );
         assert_eq!(space.allocate(100, &[]), None, "not in one piece");
+    }
+
+    #[test]
+    fn a_metaslab_without_space_has_none() {
+        let mut space = FreeSpace::whole(4096..4096);
+        assert_eq!((space.bytes(), space.allocate(1, &[])), (0, None));
     }
 
     #[test]

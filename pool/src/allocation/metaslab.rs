@@ -13,10 +13,15 @@
 //! the changes in memory are added under it. If another txg was synced meanwhile that changed the
 //! map, it is read again. Space freed in a txg is not reused until two more have been synced
 //! (format/1d.5): these *deferred* ranges are free on disk and allocated in memory.
+//!
+//! *Invariant:* each byte of a loaded metaslab is free, held back, waiting for later txgs or
+//! allocated. The sets of ranges count the first three, and the headers of the map count the last
+//! one. [`Metaslab::load`] refuses a map that contradicts its header, so from then on a difference
+//! is our own fault ([`Metaslab::assert_counted`]).
 
 use super::free_space::FreeSpace;
-use super::range_set::{Delta, RangeConflict, RangeSet};
 use cenote_base::{ObjectId, Txg};
+use cenote_io::{Delta, RangeConflict, RangeSet, without};
 use cenote_ondisk::space_map::{Action, HISTOGRAM_BUCKETS, SpaceMapHeader};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -149,12 +154,54 @@ impl Metaslab {
 
     /// Allocated bytes, deferred ones not counted.
     pub fn allocated(&self) -> u64 {
-        let signed = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX);
+        // A header may say anything, and the sums over all metaslabs must not overflow.
+        let counted = u64::try_from(self.counted()).unwrap_or(0);
+        counted.min(self.size())
+    }
+
+    /// The same, as the header counts them.
+    fn counted(&self) -> i64 {
         let ahead: u64 = self.ahead.values().map(RangeSet::bytes).sum();
         let taken = signed(self.allocating.bytes()).saturating_add(signed(ahead));
         let pending = taken.saturating_sub(signed(self.freeing.bytes()));
         let all = self.header.allocated.saturating_add(self.delta.balance());
-        u64::try_from(all.saturating_add(pending)).unwrap_or(0)
+        all.saturating_add(pending)
+    }
+
+    /// Whether the ranges of a loaded metaslab agree with what its header counts.
+    fn is_counted(&self) -> bool {
+        let Some(free) = self.free.as_ref().map(FreeSpace::bytes) else {
+            return true;
+        };
+        let unused = signed(free + self.held.bytes() + self.deferred_bytes());
+        self.counted().checked_add(unused) == Some(signed(self.size()))
+    }
+
+    /// Asserts that each byte is counted once: see the invariant of this module.
+    fn assert_counted(&self) {
+        assert!(
+            self.is_counted(),
+            "the metaslab at {:x} has {:?} bytes free and {} held, and {} of {} available",
+            self.range.start,
+            self.free.as_ref().map(FreeSpace::bytes),
+            self.held.bytes(),
+            self.available(),
+            self.size(),
+        );
+    }
+
+    /// Asserts that a range that is handed out lies in the metaslab, and is not allocated, freed
+    /// or held elsewhere. In release builds the sets that it joins and leaves check most of this.
+    fn assert_can_be_taken(&self, start: u64, size: u64) {
+        assert!(size > 0, "nothing is allocated");
+        let range = start..start + size;
+        let is_inside = self.range.start <= range.start && range.end <= self.range.end;
+        assert!(is_inside, "space is allocated in its metaslab");
+        let mut others = self.unrecorded().chain([&self.freeing]);
+        debug_assert!(
+            others.all(|set| !set.overlaps(&range)),
+            "space is allocated once, and freed space waits for its txgs"
+        );
     }
 
     /// Bytes that were freed and cannot be used yet.
@@ -229,8 +276,18 @@ impl Metaslab {
         for range in self.unrecorded().flat_map(RangeSet::iter) {
             free.take(&range);
         }
+        // Freed before the map was read, which does not have it allocated.
+        if let Some(range) = self.freeing.iter().find(|range| free.overlaps(range)) {
+            return Err(RangeConflict { range });
+        }
         self.free = Some(free);
-        Ok(())
+        // The pair of `assert_counted`: what was read contradicts what its header says.
+        match self.is_counted() {
+            true => Ok(()),
+            false => Err(RangeConflict {
+                range: self.range.clone(),
+            }),
+        }
     }
 
     /// What cannot be handed out and is free as far as any map says.
@@ -246,6 +303,7 @@ impl Metaslab {
     /// loaded.
     pub fn allocate_ahead(&mut self, txg: Txg, size: u64, avoid: &[Range<u64>]) -> Option<u64> {
         let start = self.free.as_mut()?.allocate(size, avoid)?;
+        self.assert_can_be_taken(start, size);
         let ahead = self.ahead.entry(txg).or_default();
         ahead
             .add(start..start + size)
@@ -272,6 +330,7 @@ impl Metaslab {
     /// Takes space in one piece; the metaslab must be loaded.
     pub fn allocate(&mut self, size: u64, avoid: &[Range<u64>]) -> Option<u64> {
         let start = self.free.as_mut()?.allocate(size, avoid)?;
+        self.assert_can_be_taken(start, size);
         self.allocating
             .add(start..start + size)
             .expect("free space is not allocated");
@@ -345,6 +404,7 @@ impl Metaslab {
             for range in freed.iter() {
                 self.deferred[DEFER_TXGS - 1].add(range)?;
             }
+            self.assert_counted();
             return Ok(());
         }
         let [mut oldest, mut newer] = std::mem::take(&mut self.deferred);
@@ -360,6 +420,7 @@ impl Metaslab {
             }
         }
         self.deferred = [newer, freed];
+        self.assert_counted();
         Ok(())
     }
 
@@ -377,7 +438,7 @@ impl Metaslab {
             free.add(range).ok()?;
         }
         let free: Vec<_> = free.iter().collect();
-        Some(super::range_set::without(&self.range, &free))
+        Some(without(&self.range, &free))
     }
 
     /// Counts of free ranges by size, with deferred ones, as in the map's header.
@@ -391,6 +452,10 @@ impl Metaslab {
         }
         Some(histogram)
     }
+}
+
+fn signed(bytes: u64) -> i64 {
+    i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
 /// Counts a free range of `length` bytes; what is too long for the last bucket counts several
@@ -416,8 +481,15 @@ mod tests {
         metaslab
     }
 
+    /// Takes the changes as the recorder does: the header knows them at once.
+    fn record(metaslab: &mut Metaslab) -> Delta {
+        let delta = metaslab.take_pending().expect("consistent");
+        metaslab.header.allocated += delta.balance();
+        delta
+    }
+
     fn end_txg(metaslab: &mut Metaslab, moment: u64) {
-        metaslab.take_pending().expect("consistent");
+        record(metaslab);
         metaslab.committed(false, moment).expect("consistent");
     }
 
@@ -468,16 +540,14 @@ mod tests {
     fn freed_space_waits_for_two_more_txgs() {
         let mut metaslab = loaded();
         let start = metaslab.allocate(4096, &[]).expect("empty");
-        let delta = metaslab.take_pending().expect("consistent");
-        metaslab.header.allocated += delta.balance();
+        record(&mut metaslab);
         metaslab.committed(false, 1).expect("consistent");
         metaslab.release(start..start + 4096).expect("allocated");
         assert!(
             metaslab.release(start..start + 4096).is_err(),
             "freed twice"
         );
-        let delta = metaslab.take_pending().expect("consistent");
-        metaslab.header.allocated += delta.balance();
+        let delta = record(&mut metaslab);
         assert_eq!(delta.freed.bytes(), 4096);
         assert_eq!(
             (metaslab.allocated(), metaslab.available()),
@@ -500,7 +570,7 @@ mod tests {
     fn loading_in_the_midst_of_a_txg_gives_the_same_free_space() {
         let mut metaslab = loaded();
         let old = metaslab.allocate(8192, &[]).expect("room");
-        let first = metaslab.take_pending().expect("consistent");
+        let first = record(&mut metaslab);
         // As if flushed to the map and synced: the base that a load reads.
         metaslab.committed(false, 1).expect("consistent");
         metaslab.release(old..old + 4096).expect("allocated");
@@ -545,7 +615,7 @@ mod tests {
             Some(vec![]),
             "neither is in the map before it is written"
         );
-        let delta = metaslab.take_pending().expect("consistent");
+        let delta = record(&mut metaslab);
         assert!(
             delta
                 .allocated
@@ -553,7 +623,6 @@ mod tests {
                 .eq(std::iter::once(other..other + 8192)),
             "and the log block is not"
         );
-        metaslab.header.allocated += delta.balance();
         metaslab.committed(false, 1).expect("consistent");
         assert!(metaslab.release(range.clone()).is_err(), "not yet there");
         // Loading again must not allocate it a second time.
@@ -567,9 +636,8 @@ mod tests {
         assert!(metaslab.begin_group(Txg(8)).expect("consistent"));
         assert!(metaslab.is_dirty());
         assert_eq!(metaslab.allocated(), 12288, "counted once");
-        let delta = metaslab.take_pending().expect("consistent");
+        let delta = record(&mut metaslab);
         assert!(delta.allocated.iter().eq(std::iter::once(range.clone())));
-        metaslab.header.allocated += delta.balance();
         metaslab.committed(false, 2).expect("consistent");
         metaslab.release(range).expect("allocated");
         assert_eq!(metaslab.allocated(), 8192);
@@ -593,6 +661,45 @@ mod tests {
         assert!(Metaslab::free_by_map(0..4096, twice).is_err());
         let beyond = |each: &mut dyn FnMut(Action, Range<u64>)| each(Action::Alloc, 4000..5000);
         assert!(Metaslab::free_by_map(0..4096, beyond).is_err());
+    }
+
+    #[test]
+    fn a_map_that_contradicts_its_header_is_not_used() {
+        for allocated in [4096, -4096, i64::MAX] {
+            let mut metaslab = Metaslab::new(0..1 << 20, None);
+            metaslab.header.allocated = allocated;
+            let whole = FreeSpace::whole(metaslab.range.clone());
+            assert!(metaslab.load(whole).is_err(), "{allocated}");
+            assert!(metaslab.allocated() <= metaslab.size());
+        }
+    }
+
+    /// Such a block was freed while its metaslab was not loaded. Its space could have been handed
+    /// out twice.
+    #[test]
+    fn what_was_freed_and_never_allocated_is_refused_at_the_latest_by_a_load() {
+        let mut metaslab = Metaslab::new(0..1 << 20, None);
+        metaslab.release(0..4096).expect("nothing is known yet");
+        let whole = FreeSpace::whole(metaslab.range.clone());
+        assert_eq!(metaslab.load(whole), Err(RangeConflict { range: 0..4096 }));
+    }
+
+    #[test]
+    #[should_panic(expected = "allocated")]
+    fn space_that_is_allocated_is_not_handed_out() {
+        let mut metaslab = loaded();
+        metaslab.allocating.add(0..4096).expect("empty");
+        metaslab.allocate(4096, &[]);
+    }
+
+    #[test]
+    #[should_panic(expected = "free and 0 held")]
+    fn each_byte_is_counted_once() {
+        let mut metaslab = loaded();
+        metaslab.allocate(4096, &[]).expect("empty");
+        // Recorded, and the header does not know it.
+        metaslab.take_pending().expect("consistent");
+        let _ = metaslab.committed(false, 1);
     }
 
     #[test]

@@ -14,14 +14,11 @@ mod hold;
 mod load;
 mod maps;
 mod metaslab;
-mod range_set;
 mod repairs;
 mod top;
 
 pub(crate) use load::{load, logs};
 pub(crate) use metaslab::{Metaslab, count_range};
-pub(crate) use range_set::Delta;
-pub use range_set::RangeConflict;
 pub(crate) use top::TopSpace;
 
 use crate::pool::VdevSpace;
@@ -30,7 +27,7 @@ use cenote_base::rt::SyncSender;
 use cenote_base::rt::{self, Mutex, RwLock, ranks};
 use cenote_base::{ObjectId, Txg, VdevId, settings};
 use cenote_dmu::ObjectSet;
-use cenote_io::{Allocation, AllocationRequest, Allocator, NoSpace};
+use cenote_io::{Allocation, AllocationRequest, Allocator, NoSpace, RangeConflict};
 use cenote_ondisk::Dva;
 use cenote_vdev::{AllocationClass, Vdevs};
 use std::collections::BTreeMap;
@@ -266,7 +263,11 @@ impl Space {
     /// Begins the sync of `txg`, which has no open transactions any more. Space that was allocated
     /// ahead for it is recorded with it.
     pub fn begin_group(&self, txg: Txg) -> Result<(), (VdevId, RangeConflict)> {
-        self.group.store(txg.0, Ordering::Release);
+        let before = self.group.swap(txg.0, Ordering::AcqRel);
+        assert!(
+            before == NO_GROUP || before < txg.0,
+            "groups are written in order: {before}, then {txg:?}"
+        );
         self.for_each(|top| {
             let vdev = top.vdev;
             top.begin_group(txg).map_err(|conflict| (vdev, conflict))
@@ -281,6 +282,7 @@ impl Space {
     /// `txg` is on disk: `mos` is the meta object set as it has it.
     pub fn committed(&self, txg: Txg, mos: Arc<ObjectSet>) -> Result<(), (VdevId, RangeConflict)> {
         let is_held = self.holds.load(Ordering::Acquire) > 0;
+        self.assert_can_commit(txg);
         // First, so that no base is looked for in the set before.
         let all = self.tops();
         let mut tops: Vec<_> = all.iter().map(|top| top.lock()).collect();
@@ -304,6 +306,19 @@ impl Space {
             let _ = freed_to.try_send(freed);
         }
         Ok(())
+    }
+
+    /// Asserts that `txg` is the group that is being written, that it is later than all that are on
+    /// disk, and that everything that it allocated or freed is recorded.
+    fn assert_can_commit(&self, txg: Txg) {
+        let writing = self.group.load(Ordering::Acquire);
+        assert!(
+            writing == NO_GROUP || writing == txg.0,
+            "{txg:?} is on disk, and {writing} was being written"
+        );
+        let before = self.repairs.committed.load(Ordering::Acquire);
+        assert!(before < txg.0, "{before} was on disk before {txg:?}");
+        assert!(!self.has_unrecorded(), "no map has some of {txg:?}");
     }
 
     /// Drops the meta object set. It reads through the pipeline, which refers to this for

@@ -5,8 +5,8 @@
 
 use super::free_space::FreeSpace;
 use super::metaslab::Metaslab;
-use super::range_set::RangeConflict;
 use cenote_base::{ObjectId, Txg, VdevId};
+use cenote_io::RangeConflict;
 use cenote_ondisk::block_pointer::DVAS_PER_BLOCK_POINTER;
 use cenote_vdev::AllocationClass;
 use std::collections::BTreeSet;
@@ -275,6 +275,7 @@ impl TopSpace {
         let Some(start) = start else {
             return Ok(None);
         };
+        self.assert_in_units(start, size);
         match ahead {
             Some(_) => self.ahead.insert(index),
             None => self.dirty.insert(index),
@@ -283,6 +284,17 @@ impl TopSpace {
             avoided.is_used = true;
         }
         Ok(Some(start))
+    }
+
+    /// Asserts that space that is handed out consists of units of allocation. [`Self::index_of`]
+    /// refuses other ranges of claims and frees, and the maps' entries cannot express them.
+    fn assert_in_units(&self, start: u64, size: u64) {
+        let unit = 1_u64 << self.ashift;
+        assert!(
+            start.is_multiple_of(unit) && size.is_multiple_of(unit),
+            "{size} bytes at {start:x} of {:?} are not in units of {unit}",
+            self.vdev
+        );
     }
 
     /// What is known of a metaslab's free ranges, which are worked out if that takes no reading.

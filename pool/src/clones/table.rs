@@ -109,7 +109,9 @@ impl CloneTable {
 
     /// Counts one more reference.
     pub(super) fn gain(&mut self, offset: u64, size: u64) -> Result<(), SyncError> {
-        self.entry(offset, size)?.count += 1;
+        let entry = self.entry(offset, size)?;
+        // A stored count may say anything. Too high a count only keeps the block.
+        entry.count = entry.count.saturating_add(1);
         Ok(())
     }
 
@@ -295,6 +297,20 @@ mod tests {
         assert!(lose(&mut table) && lose(&mut table), "two clones");
         assert!(!lose(&mut table), "the original");
         assert!(!table.lose(8192, 512).expect("no disk is read"), "another");
+    }
+
+    #[test]
+    fn an_absurd_count_keeps_the_block() {
+        let mut table = table();
+        let (stored, count, size) = (u64::MAX, u64::MAX, 512);
+        let entry = Entry {
+            stored,
+            count,
+            size,
+        };
+        table.entries.insert(4096, entry);
+        table.gain(4096, 512).expect("no disk is read");
+        assert!(table.lose(4096, 512).expect("no disk is read"));
     }
 
     #[test]

@@ -30,8 +30,10 @@ impl Syncer {
         if root == before.root && labels.is_none() {
             return Ok(());
         }
+        self.assert_can_commit(txg, &before, &root);
         self.pipeline.settle().map_err(DmuError::from)?;
         self.pipeline.make_durable()?;
+        self.pipeline.assert_durable();
         let uberblock = Uberblock {
             little_endian: true,
             version,
@@ -57,6 +59,18 @@ impl Syncer {
         *self.uberblock.write() = uberblock;
         self.release_left();
         self.finish_group(root)
+    }
+
+    /// Asserts what an uberblock promises to the next import: its group is later than all before,
+    /// its root is this group's or the last one's, and the space maps below it are complete.
+    fn assert_can_commit(&self, txg: Txg, before: &Uberblock, root: &BlockPointer) {
+        assert!(txg > before.txg, "{txg:?} comes after {:?}", before.txg);
+        assert!(
+            *root == before.root || root.logical_birth() == txg,
+            "the root of {txg:?} was born in {:?}",
+            root.logical_birth()
+        );
+        assert!(!self.has_unrecorded(), "no map has some of {txg:?}");
     }
 
     /// Writes labels, if they are to be new, around the uberblock. A log device that does not get

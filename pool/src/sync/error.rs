@@ -1,9 +1,9 @@
 //! Why a txg could not be written.
 
-use crate::allocation::RangeConflict;
 use cenote_base::{ObjectId, Txg, VdevId};
 use cenote_dmu::DmuError;
 use cenote_dsl::DslError;
+use cenote_io::RangeConflict;
 use cenote_ondisk::DecodeError;
 use cenote_vdev::VdevError;
 

@@ -1,10 +1,9 @@
 //! Giving blocks' space back.
 
 use super::syncer::Syncer;
-use crate::allocation::RangeConflict;
 use cenote_base::{Bookmark, ObjsetId, Txg, VdevId};
 use cenote_dsl::DslError;
-use cenote_io::{IoContext, IoError};
+use cenote_io::{IoContext, IoError, RangeConflict};
 use cenote_ondisk::{BlockPointer, Dva};
 
 /// A piece of a vdev that a block takes.

@@ -13,12 +13,13 @@
 //! comes after, without the lock.
 
 use super::error::SyncError;
-use crate::allocation::{Delta, Metaslab, RangeConflict, SharedTop, Space, TopSpace, count_range};
+use crate::allocation::{Metaslab, SharedTop, Space, TopSpace, count_range};
 use cenote_base::{ObjectId, Txg, VdevId};
 use cenote_dmu::zap::ZapValue;
 use cenote_dmu::{NewObject, Object};
 use cenote_dsl::DslError;
 use cenote_dsl::write::SyncContext;
+use cenote_io::{Delta, RangeConflict};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::features;
 use cenote_ondisk::object_directory::keys;
@@ -480,6 +481,7 @@ impl MapObject {
             writer.range(action, VdevId(0), range.start, range.end - range.start);
         };
         if let Some(allocated) = condensed {
+            assert_whole(metaslab, &allocated);
             at = 0;
             writer = SpaceMapWriter::new(start, ashift, block_size, 0, self.two_words);
             writer.debug(Action::Alloc, u64::from(pass), txg);
@@ -508,6 +510,18 @@ impl MapObject {
         } = addition;
         append(context, &self.object, header, *at, bytes)
     }
+}
+
+/// Asserts that a rewritten map says as much as its header. The pair of this is the check in
+/// [`Metaslab::load`].
+fn assert_whole(metaslab: &Metaslab, allocated: &[Range<u64>]) {
+    let bytes: u64 = allocated.iter().map(|range| range.end - range.start).sum();
+    assert_eq!(
+        i64::try_from(bytes),
+        Ok(metaslab.header.allocated),
+        "the map at {:x} is rewritten",
+        metaslab.range.start
+    );
 }
 
 /// The allocated ranges that the map is to say, if rewriting it is worth it.

@@ -574,7 +574,8 @@ impl Syncer {
         stale.map_or(Ok(()), |list| config::store(context, &list))
     }
 
-    fn has_unrecorded(&self) -> bool {
+    /// Whether anything was allocated, freed or shared that is not in the tables yet.
+    pub(super) fn has_unrecorded(&self) -> bool {
         !self.deferred().is_empty()
             || !self.shared().is_empty()
             || !self.obsolete().is_empty()

@@ -1,11 +1,11 @@
 //! Volumes as disks of this machine's kernel (ublk): `/dev/zvol/POOL/VOLUME`.
 //!
 //! [`seam`] is the interface to the kernel: it makes a disk of a volume. [`ublk`] implements it
-//! with the kernel's ublk driver. It puts a `gate` in front of the volume, with a journal of
-//! unflushed writes (`unflushed`, in the files of `kept`). `disk` is one disk from its start to its
-//! end, `links` the names below `/dev/zvol`, `table` the disks of this daemon. `follow` compares
-//! these with what commands and the property `cenote:ublk` ask for, and makes and ends disks. `act`
-//! carries out requests.
+//! with the kernel's ublk driver. It puts a [`Gate`](cenote_ublk::Gate) in front of the volume,
+//! with a journal of unflushed writes. `disk` is one disk from its start to its end, `links`
+//! the names below `/dev/zvol`, `table` the disks of this daemon. `follow` compares these with what
+//! commands and the property `cenote:ublk` ask for, and makes and ends disks. `act` carries out
+//! requests.
 //!
 //! *A disk that is not open blocks no change.* It does have its volume open. So a change of a
 //! dataset as a whole first ends its disks (`registry::freeing`). After the request `follow` makes
@@ -20,15 +20,10 @@
 //! of a link of ours whose disk is gone or ours. Only links of ours are removed.
 
 pub(crate) mod act;
-#[cfg(test)]
-mod death_tests;
 mod disk;
 pub(crate) mod follow;
-mod gate;
-mod kept;
 mod label;
 mod links;
 pub mod seam;
 pub(crate) mod table;
 pub mod ublk;
-mod unflushed;

@@ -1,20 +1,19 @@
 //! Disks of volumes by the kernel's ublk driver.
 //!
 //! A disk has a [`Gate`] in front of its volume. The gate keeps a journal of unflushed writes
-//! (`unflushed`), so that a disk that outlives its daemon loses nothing.
+//! ([`Unflushed`]), so that a disk that outlives its daemon loses nothing.
 
-use super::gate::Gate;
-use super::kept::Directory;
 use super::label::disk_label_name;
 use super::seam::{KernelDisk, KernelDisks, KernelFault, LeftDisk};
-use super::unflushed::Unflushed;
 use crate::volumes::nbd::VolumeDisk;
 use cenote_control::model::{ControlError, Response, UblkLeft, UblkRefusal, UblkStatus};
 use cenote_device::kernel_use;
 use cenote_engine::ServedVolume;
-use cenote_nbd::BlockDevice;
+use cenote_nbd::protocol::ErrorCode;
+use cenote_nbd::{BlockDevice, BlockError};
 use cenote_ublk::{
-    Counters, DeviceOptions, KernelDevice, LeftDevice, UblkError, left_devices, remove_left,
+    Counters, DeviceOptions, Kept, KernelDevice, Lasting, LeftDevice, UblkError, Unflushed,
+    left_devices, remove_left,
 };
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,6 +24,19 @@ const KEPT: &str = "/run/cenote/disks";
 
 /// Bytes of a sector, in which the kernel gives sizes.
 const SECTOR: u64 = 512;
+
+type Gate = cenote_ublk::Gate<VolumeDisk>;
+
+impl Lasting for VolumeDisk {
+    fn flushes_last(&self) -> bool {
+        self.served().flushes_last()
+    }
+
+    fn make_last(&self) -> Result<(), BlockError> {
+        let synced = self.served().sync();
+        synced.map_err(|error| BlockError::new(ErrorCode::Io, error))
+    }
+}
 
 /// Makes disks by ublk.
 #[derive(Debug, Default)]
@@ -93,7 +105,7 @@ impl UblkDisks {
         is_fresh: bool,
     ) -> Result<Arc<Gate>, KernelFault> {
         let directory = kept_at(label);
-        let place = Directory::open(&directory);
+        let place = Kept::open(&directory);
         let unflushed =
             place.and_then(|place| Unflushed::begin(place, is_fresh, Arc::clone(&self.kept)));
         let unflushed =
@@ -175,7 +187,7 @@ impl KernelDisks for UblkDisks {
         }
         remove_left(&device).map_err(fault)?;
         // The disk is gone, so its unflushed writes are not replayed any more.
-        let place = Directory::open(&kept_at(&left.label));
+        let place = Kept::open(&kept_at(&left.label));
         let kept = place.and_then(|place| Unflushed::begin(place, true, Arc::clone(&self.kept)));
         if let Ok(kept) = kept {
             kept.end();

@@ -36,7 +36,8 @@ impl Handles {
     pub fn remove(&self, number: u64) {
         let gone = self.shard(number).lock().remove(&number);
         if gone.is_some() {
-            self.count.fetch_sub(1, Ordering::AcqRel);
+            let before = self.count.fetch_sub(1, Ordering::AcqRel);
+            assert!(before > 0, "a file that is closed was counted");
         }
         drop(gone);
     }

@@ -5,12 +5,15 @@
 //! lives in which disks are exchanged; `--sequences LENGTH` judges all
 //! histories of files of that many operations, with `--count N` a sample of them that the seed
 //! decides; `--history WORDS` judges one. `--names` exchanges disks for others while the pool runs.
+//! `--disks` kills daemons whose disks the kernel keeps.
 
 #![forbid(unsafe_code)]
 
 use anyhow::{Context, Result, bail};
 use cenote_base::rt::{Random, World};
-use cenote_sim::{Layout, Outcome, POOL, Sequences, exchange_names, judge_history, live};
+use cenote_sim::{
+    Layout, Outcome, POOL, Sequences, exchange_names, judge_history, live, take_over,
+};
 use cenote_tests::referee;
 use std::io::BufWriter;
 use std::process::ExitCode;
@@ -34,6 +37,8 @@ struct Options {
     history: Option<String>,
     /// Disks are exchanged for others in place of power cuts.
     has_names: bool,
+    /// Daemons are killed in place of power cuts.
+    has_disks: bool,
 }
 
 fn options() -> Result<Options> {
@@ -47,6 +52,7 @@ fn options() -> Result<Options> {
         sequences: None,
         history: None,
         has_names: false,
+        has_disks: false,
     };
     let mut words = std::env::args().skip(1);
     while let Some(word) = words.next() {
@@ -66,6 +72,7 @@ fn options() -> Result<Options> {
             "--sequences" => options.sequences = Some(u32::try_from(number(value()?)?)?),
             "--history" => options.history = Some(value()?),
             "--names" => options.has_names = true,
+            "--disks" => options.has_disks = true,
             "--trace" => options.is_traced = true,
             "--restarts" => options.only_restarts = true,
             "--weather" => options.has_weather = true,
@@ -186,8 +193,11 @@ fn one(options: &Options, seed: u64) -> Result<Outcome> {
     if options.is_traced {
         world = world.trace_to(BufWriter::new(std::io::stdout()));
     }
-    if options.has_names {
-        let told = exchange_names(&world, seed)?;
+    if options.has_names || options.has_disks {
+        let told = match options.has_names {
+            true => exchange_names(&world, seed)?,
+            false => take_over(&world, seed, false)?.told,
+        };
         return Ok(Outcome {
             told,
             ..Outcome::default()

@@ -202,12 +202,16 @@ impl Draid {
             rows.push(self.row(at, part, done));
             (at, done) = (group_end, done + part);
         }
-        Map {
+        let map = Map {
             parity: self.parity(),
             rows,
             size,
             unit: 1 << self.ashift,
+        };
+        if cfg!(debug_assertions) {
+            map.assert_sound();
         }
+        map
     }
 
     /// The columns of `size` bytes at `offset`, all in one group; they are the block's bytes from

@@ -14,6 +14,9 @@ use std::ops::Range;
 /// The unit of the deflate ratio: space is counted as if in blocks of this size (128 KiB).
 const DEFLATE_BLOCK_SIZE: u64 = 128 << 10;
 
+/// The most children of a vdev whose blocks have columns.
+const CHILDREN_MAX: usize = 255;
+
 /// A piece of a block on one child.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Column {
@@ -65,6 +68,33 @@ impl Map {
         let rows = self.rows.iter();
         rows.flat_map(|row| &row.columns[self.parity..])
             .filter(|column| column.length > 0)
+    }
+
+    /// Asserts that the columns hold each byte of the block once, and that each row has its parity
+    /// and no two columns on one child: so that the loss of a child is the loss of one column.
+    ///
+    /// [`raidz`] and [`draid`] call it for each map in debug builds.
+    pub(super) fn assert_sound(&self) {
+        let mut end = 0;
+        for row in &self.rows {
+            assert!(row.columns.len() > self.parity, "a row has data");
+            let mut used = [false; CHILDREN_MAX];
+            for column in row.columns.iter().filter(|column| column.length > 0) {
+                let is_taken = std::mem::replace(&mut used[column.child], true);
+                assert!(!is_taken, "two columns of a row are on one child: {row:?}");
+            }
+            let height = row.columns.iter().map(|column| column.length).max();
+            let mut parity = row.columns[..self.parity].iter();
+            let is_whole = parity.all(|column| Some(column.length) == height);
+            assert!(is_whole, "parity covers all columns: {row:?}");
+        }
+        let mut data: Vec<_> = self.data_columns().map(Column::block_range).collect();
+        data.sort_unstable_by_key(|range| range.start);
+        for range in data {
+            assert_eq!(range.start, end, "each byte is in one column: {self:?}");
+            end = range.end;
+        }
+        assert_eq!(end as u64, self.size, "the columns hold the whole block");
     }
 
     /// The same columns cut into rows of one allocation unit each; `None` if they are already.

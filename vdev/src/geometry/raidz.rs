@@ -155,6 +155,9 @@ impl Raidz {
                 swap_parity(row);
             }
         }
+        if cfg!(debug_assertions) {
+            map.assert_sound();
+        }
         map
     }
 

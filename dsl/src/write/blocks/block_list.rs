@@ -194,7 +194,7 @@ impl SyncContext<'_> {
         header.entries = header.entries.saturating_add(blocks.len() as u64);
         add_space(&mut header, sum, if freed { -1 } else { 1 });
         if freed {
-            header.freed = header.freed.map(|count| count + blocks.len() as u64);
+            header.freed = header.freed.map(|v| v.saturating_add(blocks.len() as u64));
         }
         self.store_list(&object, &header)?;
         Ok(sum)
@@ -210,9 +210,16 @@ impl SyncContext<'_> {
     ) -> Result<SpaceTriple, DslError> {
         let empty = self.empty_list()?;
         assert!(
-            Some(list) != empty && list != sub,
-            "nothing is ever put into the shared empty list, and no list into itself"
+            Some(list) != empty,
+            "nothing is ever put into the shared empty list"
         );
+        // The tables of a damaged pool may name a list twice.
+        if list == sub {
+            return Err(DslError::structure(
+                list,
+                "a list of blocks contains itself",
+            ));
+        }
         if Some(sub) == empty {
             self.drop_empty_list()?;
             return Ok(SpaceTriple::default());
@@ -244,7 +251,8 @@ impl SyncContext<'_> {
         }
         let space = SpaceTriple::from(&below);
         add_space(&mut header, space, 1);
-        header.freed = header.freed.map(|count| count + below.freed.unwrap_or(0));
+        let freed = below.freed.unwrap_or(0);
+        header.freed = header.freed.map(|count| count.saturating_add(freed));
         self.store_list(&object, &header)?;
         Ok(space)
     }
@@ -285,7 +293,8 @@ impl SyncContext<'_> {
         };
         header.subobjects = Some(names.id());
         let bytes: Vec<u8> = parts.iter().flat_map(|id| id.0.to_le_bytes()).collect();
-        names.write(self.tx, header.subobject_count * 8, &bytes)?;
+        let at = header.subobject_count.saturating_mul(8);
+        names.write(self.tx, at, &bytes)?;
         header.subobject_count = header.subobject_count.saturating_add(parts.len() as u64);
         Ok(())
     }

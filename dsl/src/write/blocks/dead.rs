@@ -73,6 +73,10 @@ impl OpenDeadlists {
 impl SyncContext<'_> {
     /// Makes a deadlist with these keys, each with an empty list.
     pub(crate) fn create_deadlist(&self, txgs: &[Txg]) -> Result<ObjectId, DslError> {
+        assert!(
+            txgs.windows(2).all(|two| two[0] < two[1]),
+            "a deadlist has one entry for each snapshot, in order: {txgs:?}"
+        );
         let empty = DeadlistHeader::default().encode().to_vec();
         let new = NewObject::new(ObjectType::DEADLIST, 512)
             .with_bonus(ObjectType::DEADLIST_HEADER, empty);

@@ -1,4 +1,7 @@
 //! Sets of ranges of a vdev's space: disjoint, and joined where they touch.
+//!
+//! The allocator of a pool, which implements [`crate::Allocator`], keeps what is free in them, and
+//! what changes.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -17,7 +20,7 @@ pub struct RangeConflict {
 
 /// What adding or removing a range did to its neighbours.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RangeChange {
+pub struct RangeChange {
     /// Up to two ranges that were removed.
     pub gone: [Option<Range<u64>>; 2],
     /// Up to two ranges that were added.
@@ -26,7 +29,7 @@ pub(crate) struct RangeChange {
 
 /// A set of bytes, kept as its maximal ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RangeSet {
+pub struct RangeSet {
     /// End by start.
     ranges: BTreeMap<u64, u64>,
     bytes: u64,
@@ -43,6 +46,7 @@ impl RangeSet {
         self.ranges.len()
     }
 
+    /// Whether nothing is in the set.
     pub fn is_empty(&self) -> bool {
         self.ranges.is_empty()
     }
@@ -86,6 +90,9 @@ impl RangeSet {
     }
 
     /// Adds a range of which nothing is there yet.
+    ///
+    /// # Errors
+    /// If some of it is there.
     pub fn add(&mut self, range: Range<u64>) -> Result<RangeChange, RangeConflict> {
         assert!(range.start < range.end, "ranges are not empty");
         if self.overlaps(&range) {
@@ -110,6 +117,9 @@ impl RangeSet {
     }
 
     /// Removes a range of which all is there.
+    ///
+    /// # Errors
+    /// If some of it is not there.
     pub fn remove(&mut self, range: Range<u64>) -> Result<RangeChange, RangeConflict> {
         assert!(range.start < range.end, "ranges are not empty");
         let around = self.at_or_before(range.start);
@@ -143,7 +153,7 @@ impl RangeSet {
 }
 
 /// The parts of `range` outside of `holes`, which are ordered parts of it.
-pub(crate) fn without(range: &Range<u64>, holes: &[Range<u64>]) -> Vec<Range<u64>> {
+pub fn without(range: &Range<u64>, holes: &[Range<u64>]) -> Vec<Range<u64>> {
     let mut rest = Vec::new();
     let mut at = range.start;
     for hole in holes {
@@ -161,12 +171,15 @@ pub(crate) fn without(range: &Range<u64>, holes: &[Range<u64>]) -> Vec<Range<u64
 /// Allocations and frees since a state that is known elsewhere: what was free there and is
 /// allocated now, and the other way round.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Delta {
+pub struct Delta {
+    /// Allocated since.
     pub allocated: RangeSet,
+    /// Freed since.
     pub freed: RangeSet,
 }
 
 impl Delta {
+    /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
         self.allocated.is_empty() && self.freed.is_empty()
     }
@@ -177,10 +190,18 @@ impl Delta {
         signed(self.allocated.bytes()) - signed(self.freed.bytes())
     }
 
+    /// Notes an allocation.
+    ///
+    /// # Errors
+    /// If some of the range is allocated.
     pub fn allocate(&mut self, range: Range<u64>) -> Result<(), RangeConflict> {
         Self::change(&mut self.freed, &mut self.allocated, range)
     }
 
+    /// Notes that a range was freed.
+    ///
+    /// # Errors
+    /// If some of the range is free.
     pub fn free(&mut self, range: Range<u64>) -> Result<(), RangeConflict> {
         Self::change(&mut self.allocated, &mut self.freed, range)
     }

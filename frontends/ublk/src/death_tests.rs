@@ -1,8 +1,8 @@
 //! The daemon dies at any moment, and the kernel's disk stays, with a mounted file system on it.
 
-use super::gate::{Gate, Lasting};
-use super::kept::{Place, Segment};
-use super::unflushed::Unflushed;
+use crate::gate::{Gate, Lasting};
+use crate::kept::{Place, Segment};
+use crate::unflushed::Unflushed;
 use cenote_base::rt::{self, Mutex, Random, Unranked, World};
 use cenote_nbd::{BlockDevice, BlockError, Extent, ReadData, ZeroMode};
 use std::collections::BTreeMap;

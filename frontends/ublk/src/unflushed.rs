@@ -22,7 +22,7 @@
 //! *Bounds.* Beyond [`SIZE_MAX`] of one disk, or [`ALL_MAX`] of all, a write makes everything
 //! durable before it is answered. So does a write whose record cannot be appended.
 
-use super::kept::{Place, Segment as File};
+use crate::kept::{Place, Segment as File};
 use cenote_base::rt::{Mutex, ranks};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind, IoSlice, Read};
@@ -41,9 +41,27 @@ const HEADER: usize = 24;
 /// A change of a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change<'a> {
-    Write { offset: u64, bytes: &'a [u8] },
-    Trim { offset: u64, length: u64 },
-    Zero { offset: u64, length: u64 },
+    /// A write.
+    Write {
+        /// Where.
+        offset: u64,
+        /// What.
+        bytes: &'a [u8],
+    },
+    /// Contents that no longer matter.
+    Trim {
+        /// Where they begin.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
+    /// Zeros.
+    Zero {
+        /// Where they begin.
+        offset: u64,
+        /// Bytes.
+        length: u64,
+    },
 }
 
 impl Change<'_> {
@@ -76,6 +94,20 @@ struct State {
 }
 
 impl State {
+    /// Asserts that segments are in the order in which they were made: a replay in another order
+    /// would put older bytes over newer ones.
+    fn assert_ordered(&self) {
+        let open = self.open.iter().map(|(segment, _)| segment.number);
+        let numbers = self.ended.iter().map(|segment| segment.number);
+        let is_sorted = numbers.chain(open).is_sorted_by(|one, two| one < two);
+        let last = self.open.as_ref().map(|(segment, _)| segment.number);
+        let last = last.or(self.ended.back().map(|segment| segment.number));
+        assert!(
+            is_sorted && last.is_none_or(|last| last < self.next),
+            "segments of unflushed writes are out of order"
+        );
+    }
+
     fn size(&self) -> u64 {
         let open = self.open.as_ref().map_or(0, |(segment, _)| segment.size);
         self.ended.iter().map(|segment| segment.size).sum::<u64>() + open
@@ -155,8 +187,11 @@ impl Unflushed {
             }
             all.fetch_add(size, Ordering::Relaxed);
             state.ended.push_back(Segment { number, size });
-            state.next = number + 1;
+            let next = number.checked_add(1);
+            let wrong = || wrong(format!("{}: its number is too large", place.name(number)));
+            state.next = next.ok_or_else(wrong)?;
         }
+        state.assert_ordered();
         Ok(Self {
             place: Box::new(place),
             state: Mutex::new(state),
@@ -217,6 +252,7 @@ impl Unflushed {
             let file = self.place.create(number)?;
             state.next += 1;
             state.open = Some((Segment { number, size: 0 }, file));
+            state.assert_ordered();
         }
         let (segment, file) = state.open.as_mut().expect("it was opened");
         let mut slices = [IoSlice::new(&header), IoSlice::new(bytes)];
@@ -265,9 +301,13 @@ impl Unflushed {
                     state.ended.push_front(segment);
                     break;
                 }
-                _ => self.all.fetch_sub(segment.size, Ordering::Relaxed),
-            };
+                _ => {
+                    let all = self.all.fetch_sub(segment.size, Ordering::Relaxed);
+                    assert!(all >= segment.size, "bytes of a segment are counted once");
+                }
+            }
         }
+        state.assert_ordered();
     }
 
     /// Removes the journal: no record is needed, and no more changes come.
@@ -280,8 +320,8 @@ impl Unflushed {
 
 #[cfg(test)]
 mod tests {
-    use super::super::kept::Directory;
     use super::*;
+    use crate::kept::Kept;
     use std::fs;
     use std::path::Path;
 
@@ -299,7 +339,7 @@ mod tests {
     }
 
     fn begin(directory: &Path, is_fresh: bool) -> Unflushed {
-        let place = Directory::open(directory).expect("ours");
+        let place = Kept::open(directory).expect("ours");
         Unflushed::begin(place, is_fresh, Arc::default()).expect("begun")
     }
 
@@ -430,7 +470,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let mode = fs::Permissions::from_mode(0o777);
         fs::set_permissions(directory.path(), mode).expect("set");
-        let opened = Directory::open(directory.path());
+        let opened = Kept::open(directory.path());
         let error = opened.err().expect("refused").to_string();
         assert!(error.contains("only this user"), "{error}");
     }

@@ -1,12 +1,11 @@
-//! The gate between a disk of this machine and its volume. The volume can be taken away while the
-//! disk stays.
+//! The gate between a disk of this machine and the device behind it, such as a volume. That can be
+//! taken away while the disk stays.
 //!
 //! When the daemon leaves a disk to the next one, the kernel still sends requests for a moment.
 //! They must not be answered: an error would reach the file system. So they wait here until the
 //! process ends, and the kernel sends them again to the next daemon.
 
-use super::unflushed::{Change, Unflushed};
-use crate::volumes::nbd::VolumeDisk;
+use crate::unflushed::{Change, Unflushed};
 use cenote_base::rt::{Condvar, Mutex, ranks};
 use cenote_nbd::protocol::ErrorCode;
 use cenote_nbd::{BlockDevice, BlockError, BlockSizes, Extent, ReadData, ZeroMode};
@@ -44,19 +43,8 @@ pub trait Lasting: BlockDevice {
     fn make_last(&self) -> Result<(), BlockError>;
 }
 
-impl Lasting for VolumeDisk {
-    fn flushes_last(&self) -> bool {
-        self.served().flushes_last()
-    }
-
-    fn make_last(&self) -> Result<(), BlockError> {
-        let synced = self.served().sync();
-        synced.map_err(|error| BlockError::new(ErrorCode::Io, error))
-    }
-}
-
 /// The block device behind the kernel's disk.
-pub struct Gate<D = VolumeDisk> {
+pub struct Gate<D> {
     state: Mutex<State<D>, ranks::DiskGate>,
     changed: Condvar,
     unflushed: Unflushed,
@@ -65,6 +53,7 @@ pub struct Gate<D = VolumeDisk> {
 }
 
 impl<D: Lasting> Gate<D> {
+    /// The gate before a device, with the journal of its unflushed writes.
     pub fn new(disk: D, unflushed: Unflushed) -> Self {
         Self {
             is_read_only: disk.is_read_only(),
@@ -259,8 +248,8 @@ impl<D: Lasting> BlockDevice for Gate<D> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::kept::Directory;
     use super::*;
+    use crate::kept::Kept;
     use cenote_base::rt;
     use std::path::Path;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -295,7 +284,7 @@ mod tests {
                 is_sync_disabled: Arc::clone(&self.is_sync_disabled),
                 syncs: Arc::clone(&self.syncs),
             };
-            let place = Directory::open(directory).expect("ours");
+            let place = Kept::open(directory).expect("ours");
             let unflushed = Unflushed::begin(place, is_fresh, Arc::clone(&self.kept));
             Gate::new(fake, unflushed.expect("begun"))
         }

@@ -3,7 +3,7 @@
 //! The journal reaches the system only through [`Place`]. So tests can replace the system by a
 //! simulation, in which the process dies at any moment.
 
-use cenote_ublk::is_private_directory;
+use crate::private::is_private_directory;
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind, IoSlice, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const SUFFIX: &str = ".unflushed";
 
 /// Keeps segments.
-pub(super) trait Place: Send + Sync {
+pub trait Place: Send + Sync {
     /// The numbers of the segments in order, each with its size.
     fn segments(&self) -> io::Result<Vec<(u64, u64)>>;
 
@@ -33,7 +33,7 @@ pub(super) trait Place: Send + Sync {
 }
 
 /// A segment that is appended to.
-pub(super) trait Segment: Send {
+pub trait Segment: Send {
     /// Appends as many of these bytes as it can.
     fn append(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize>;
 
@@ -45,9 +45,9 @@ pub(super) trait Segment: Send {
 }
 
 /// A directory that only this user may access.
-pub(super) struct Directory(PathBuf);
+pub struct Kept(PathBuf);
 
-impl Directory {
+impl Kept {
     /// Creates the directory if needed. Refuses one that other users may access.
     ///
     /// # Errors
@@ -63,7 +63,7 @@ impl Directory {
     }
 }
 
-impl Place for Directory {
+impl Place for Kept {
     fn segments(&self) -> io::Result<Vec<(u64, u64)>> {
         let entries = match fs::read_dir(&self.0) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
@@ -74,7 +74,10 @@ impl Place for Directory {
             let entry = entry?;
             let name = entry.file_name();
             let number = name.to_str().and_then(|name| name.strip_suffix(SUFFIX));
-            if let Some(number) = number.and_then(|number| number.parse::<u64>().ok()) {
+            // Two names for one number would be two segments with one place in the order.
+            if let Some(number) = number.and_then(|number| number.parse::<u64>().ok())
+                && self.path(number) == entry.path()
+            {
                 segments.push((number, entry.path().metadata()?.len()));
             }
         }
