@@ -6,7 +6,7 @@ use crate::server::{KEY, LosingLine, SECRET, SecureServer, Server, keys, store};
 use crate::stores::{body, client, keeps_the_contract};
 use cenote_base::{Env, RealEnv};
 use cenote_cloud::store::s3::{BucketName, BucketStore, Surroundings};
-use cenote_cloud::store::{Client, Put, Rates, Request, RequestKind, Store, StoreError};
+use cenote_cloud::store::{Answer, Client, Put, Rates, Request, RequestKind, Store, StoreError};
 use cenote_cloud::{CloudDevice, CloudError, Options};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -290,6 +290,129 @@ fn roles_and_files_have_keys() {
     assert_eq!(token, None);
 }
 
+/// Pods get their keys for a token that they find in a file: from their machine, or from Amazon.
+#[test]
+fn pods_have_keys() {
+    let expiration = "2099-01-01T00:00:00Z";
+    let provider = FakeServer::new(move |asked| {
+        let path = &*asked.path;
+        let body = match (&*asked.method, asked.headers.get("authorization")) {
+            ("GET", Some(token)) if path == "/v1/credentials" && token == "a token" => format!(
+                r#"{{"AccessKeyId": "OFPOD", "SecretAccessKey": "hidden", "Token": "pod's",
+                     "Expiration": "{expiration}"}}"#
+            ),
+            ("POST", None) => format!(
+                "<AssumeRoleWithWebIdentityResponse xmlns=\"https://sts.amazonaws.com/doc/\">\
+                 <AssumeRoleWithWebIdentityResult><Credentials><AccessKeyId>OFTOKEN</AccessKeyId>\
+                 <SecretAccessKey>hidden</SecretAccessKey><SessionToken>a&amp;b</SessionToken>\
+                 <Expiration>{expiration}</Expiration></Credentials>\
+                 </AssumeRoleWithWebIdentityResult></AssumeRoleWithWebIdentityResponse>"
+            ),
+            _ => return Answered::error(403, "AccessDenied"),
+        };
+        Answered {
+            status: 200,
+            headers: Vec::new(),
+            body: body.into(),
+        }
+    });
+    let server = FakeServer::new(|_| Answered::error(404, "NoSuchKey"));
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::write(file.path(), "a token\n").expect("room");
+    let file = file.path().to_str().expect("text");
+    let mut name = BucketName::parse("bucket/x").expect("a name");
+    name.endpoint = Some(format!("http://{}", server.address));
+    let ask = |variables: &[(&str, String)]| {
+        let variables = variables.iter().map(|(name, value)| (*name, &**value));
+        let surroundings = Surroundings::of_variables(variables);
+        let store = BucketStore::new(&name, &surroundings).expect("a description");
+        for _ in 0..2 {
+            assert_eq!(one(&store, get(None)), StoreError::NotFound);
+        }
+        let asked = server.asked.lock().expect("no panic").pop();
+        let headers = asked.expect("a request").headers;
+        (
+            headers["authorization"].clone(),
+            headers["x-amz-security-token"].clone(),
+        )
+    };
+    let (signed, token) = ask(&[
+        (
+            "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+            format!("http://{}/v1/credentials", provider.address),
+        ),
+        ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", file.into()),
+    ]);
+    assert!(signed.contains("Credential=OFPOD/"), "{signed}");
+    assert!(signed.contains(";x-amz-security-token,"), "{signed}");
+    assert_eq!(token, "pod's");
+    let (signed, token) = ask(&[
+        ("AWS_WEB_IDENTITY_TOKEN_FILE", file.into()),
+        ("AWS_ROLE_ARN", "arn:aws:iam::1:role/r".into()),
+        (
+            "AWS_ENDPOINT_URL_STS",
+            format!("http://{}", provider.address),
+        ),
+    ]);
+    assert!(signed.contains("Credential=OFTOKEN/"), "{signed}");
+    assert_eq!(token, "a&b");
+    let asked = provider.asked.lock().expect("no panic");
+    assert_eq!(asked.len(), 2, "keys are kept");
+    assert_eq!(
+        asked[1].path,
+        "/?Action=AssumeRoleWithWebIdentity&DurationSeconds=3600&\
+         RoleArn=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Fr&RoleSessionName=WebIdentitySession&\
+         Version=2011-06-15&WebIdentityToken=a%20token"
+    );
+}
+
+/// A list that comes in pages, with names that are escaped, and what is no list.
+#[test]
+fn lists_come_in_pages() {
+    let page = |key: &str, next: &str| {
+        format!(
+            "<?xml version=\"1.0\"?><ListBucketResult><Contents><Key>x/{key}</Key><Size>3</Size>\
+             <LastModified>2024-01-02T03:04:05.000Z</LastModified><ETag>&quot;e&quot;</ETag>\
+             <StorageClass>STANDARD</StorageClass></Contents>{next}</ListBucketResult>"
+        )
+    };
+    let fake = FakeServer::new(move |asked| Answered {
+        status: 200,
+        headers: Vec::new(),
+        body: match asked.path.contains("continuation-token=a%2F%2B") {
+            true => page("d/b &amp; c", "").into(),
+            false => page("d/a", "<NextContinuationToken>a/+</NextContinuationToken>").into(),
+        },
+    });
+    let list = |store: &BucketStore| {
+        let request = Request::List {
+            prefix: "d/".into(),
+            after: Some("d/0".into()),
+            limit: 10,
+        };
+        store.run(&[request]).pop().expect("an answer")
+    };
+    let Ok(Answer::List(found)) = list(&on(&fake)) else {
+        panic!("no list");
+    };
+    let keys: Vec<&str> = found.iter().map(|meta| &*meta.key).collect();
+    assert_eq!(keys, ["d/a", "d/b & c"]);
+    assert_eq!((found[0].length, found[0].modified), (3, 1_704_164_645));
+    let asked = fake.asked.lock().expect("no panic");
+    assert_eq!(
+        asked[0].path,
+        "/bucket?list-type=2&max-keys=10&prefix=x%2Fd%2F&start-after=x%2Fd%2F0"
+    );
+    // What a gate of a network shows instead of the store is no empty list.
+    let gate = FakeServer::new(|_| Answered {
+        status: 200,
+        headers: Vec::new(),
+        body: "<html><body>Sign in</body></html>".into(),
+    });
+    let error = list(&on(&gate)).expect_err("no list");
+    assert!(matches!(error, StoreError::Other(_)), "{error}");
+}
+
 #[test]
 fn answers_that_cannot_be_are_refused() {
     let fake = FakeServer::new(|asked| match asked.headers.get("range") {
@@ -325,6 +448,23 @@ fn answers_that_cannot_be_are_refused() {
     });
     let error = one(&on(&more), get(Some(0..2)));
     assert!(error.to_string().contains("longer than"), "{error}");
+    // Another part than was asked for, and all of it instead of a part.
+    for (status, range) in [
+        (206, "bytes 1-2/9"),
+        (206, "bytes 0-/9"),
+        (200, "bytes 0-1/9"),
+    ] {
+        let other = FakeServer::new(move |_| Answered {
+            status,
+            headers: vec![("content-range", range.into())],
+            body: b"ab".to_vec(),
+        });
+        let error = one(&on(&other), get(Some(0..2)));
+        assert!(
+            matches!(error, StoreError::Damaged { .. }),
+            "{range}: {error}"
+        );
+    }
     let cut = FakeServer::new(|_| Answered {
         status: 200,
         headers: vec![

@@ -16,6 +16,7 @@ use cenote_engine::{
     AlarmKind, AlarmLimits, AlarmPlan, AlarmPlanError, AlarmSeverity, AlarmSource, AlarmWay,
     AlarmWayPlan,
 };
+use cenote_http_client::http::{HeaderName, HeaderValue, Uri};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashSet};
 use std::io::ErrorKind;
@@ -335,7 +336,7 @@ impl WebhookTable {
     fn plan(self) -> Result<AlarmWayPlan, String> {
         let limit = limit(self.timeout_seconds)?;
         check_line("the url", &self.url)?;
-        let uri = self.url.parse::<ureq::http::Uri>();
+        let uri = self.url.parse::<Uri>();
         let is_known = uri.is_ok_and(|uri| {
             let scheme = uri.scheme_str();
             matches!(scheme, Some("http" | "https")) && uri.host().is_some()
@@ -344,8 +345,8 @@ impl WebhookTable {
             return Err(format!("'{}' is no http or https address", self.url));
         }
         for (name, value) in &self.headers {
-            let name_is_right = name.parse::<ureq::http::HeaderName>().is_ok();
-            let value_is_right = value.parse::<ureq::http::HeaderValue>().is_ok();
+            let name_is_right = name.parse::<HeaderName>().is_ok();
+            let value_is_right = value.parse::<HeaderValue>().is_ok();
             if !name_is_right || !value_is_right {
                 return Err(format!("the header '{name}' cannot be sent"));
             }

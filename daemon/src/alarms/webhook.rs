@@ -4,11 +4,11 @@
 //! a GET. `https` trusts the system's certificates.
 
 use cenote_engine::{Alarm, AlarmSendError, AlarmWay};
+use cenote_http_client::http::header::{AUTHORIZATION, CONTENT_TYPE};
+use cenote_http_client::http::{HeaderValue, Request, StatusCode, Uri};
+use cenote_http_client::{Client, HttpError, Payload, Setup, basic_auth, tls, wait};
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
-use ureq::tls::{Certificate, RootCerts, TlsConfig};
-use ureq::{Agent, Error};
 
 use super::program::subclass;
 use cenote_words::format::json::{Json, Object};
@@ -48,67 +48,60 @@ pub fn body(alarm: &Alarm) -> String {
 }
 
 impl Webhook {
-    fn agent(&self) -> Result<Agent, AlarmSendError> {
-        let mut config = Agent::config_builder()
-            .timeout_global(Some(self.limit))
-            .max_redirects(0)
-            .max_redirects_will_error(false)
-            .http_status_as_error(false)
-            .proxy(None)
-            .user_agent(concat!("cenote/", env!("CARGO_PKG_VERSION")));
-        if self.url.starts_with("https://") {
-            let found = rustls_native_certs::load_native_certs();
-            if found.certs.is_empty() {
-                let text = "the system has no certificates to trust (package ca-certificates)";
-                return Err(AlarmSendError::Io {
-                    place: self.url.clone(),
-                    source: io::Error::new(io::ErrorKind::NotFound, text),
-                });
-            }
-            let certificates = found.certs.iter();
-            let certificates: Vec<Certificate<'static>> = certificates
-                .map(|certificate| Certificate::from_der(certificate).to_owned())
-                .collect();
-            let provider = Arc::new(rustls::crypto::ring::default_provider());
-            let tls = TlsConfig::builder()
-                .root_certs(RootCerts::new_with_certs(&certificates))
-                .unversioned_rustls_crypto_provider(provider);
-            config = config.tls_config(tls.build());
-        }
-        Ok(config.build().new_agent())
+    fn client(&self) -> Result<Client, AlarmSendError> {
+        let is_secure = self.url.starts_with("https://");
+        let tls = tls::config(None, is_secure)
+            .map_err(|text| self.failed(io::Error::new(io::ErrorKind::NotFound, text)))?;
+        Ok(Client::new(Setup {
+            tls,
+            uses_proxies: false,
+            connecting: self.limit,
+            unacknowledged: self.limit,
+        }))
     }
 
-    fn failed(&self, error: Error) -> AlarmSendError {
-        let place = self.url.clone();
-        match error {
-            Error::Timeout(_) => AlarmSendError::Slow {
-                place,
-                limit: self.limit,
-            },
-            Error::Io(source) if source.kind() == io::ErrorKind::TimedOut => AlarmSendError::Slow {
-                place,
-                limit: self.limit,
-            },
-            Error::Io(source) => AlarmSendError::Io { place, source },
-            other => AlarmSendError::Io {
-                place,
-                source: io::Error::other(other),
-            },
+    fn request(&self, alarm: &Alarm) -> Result<Request<Payload>, AlarmSendError> {
+        let mut request = Request::post(&self.url);
+        let user = self.url.parse::<Uri>().ok();
+        let user = user.and_then(|uri| basic_auth(&uri));
+        let json = HeaderValue::from_static("application/json");
+        request = request.header(CONTENT_TYPE, json);
+        let is_said = |name: &str| name.eq_ignore_ascii_case(AUTHORIZATION.as_str());
+        if let Some(user) = user
+            && !self.headers.iter().any(|(name, _)| is_said(name))
+        {
+            request = request.header(AUTHORIZATION, user);
         }
+        for (name, value) in &self.headers {
+            request = request.header(name, value);
+        }
+        let request = request.body(Payload::new(body(alarm).into()));
+        request.map_err(|error| self.failed(io::Error::other(error)))
+    }
+
+    fn failed(&self, source: io::Error) -> AlarmSendError {
+        let place = self.url.clone();
+        match source.kind() {
+            io::ErrorKind::TimedOut => AlarmSendError::Slow {
+                place,
+                limit: self.limit,
+            },
+            _ => AlarmSendError::Io { place, source },
+        }
+    }
+
+    fn status(&self, request: Request<Payload>) -> Result<StatusCode, AlarmSendError> {
+        let client = self.client()?;
+        let answer = wait(self.limit, client.send(request)).map_err(|error| self.failed(error))?;
+        let answer = answer.ok_or_else(|| self.failed(io::ErrorKind::TimedOut.into()))?;
+        let answer = answer.map_err(HttpError::into_io);
+        Ok(answer.map_err(|error| self.failed(error))?.status())
     }
 }
 
 impl AlarmWay for Webhook {
     fn send(&self, alarm: &Alarm) -> Result<(), AlarmSendError> {
-        let agent = self.agent()?;
-        let mut request = agent
-            .post(&self.url)
-            .header("Content-Type", "application/json");
-        for (name, value) in &self.headers {
-            request = request.header(name, value);
-        }
-        let answer = request.send(body(alarm).as_bytes());
-        let status = answer.map_err(|error| self.failed(error))?.status();
+        let status = self.status(self.request(alarm)?)?;
         match status.is_success() {
             true => Ok(()),
             false => Err(AlarmSendError::Refused {

@@ -5,11 +5,10 @@
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use ureq::Agent;
-use ureq::http::Request;
 
 /// How long chromedriver may take to listen, and Chromium to answer.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -20,7 +19,6 @@ const ANSWER_MAX: u64 = 64 << 20;
 /// A browser; it ends with this.
 pub struct Browser {
     driver: Child,
-    agent: Agent,
     port: u16,
     session: String,
 }
@@ -41,14 +39,8 @@ impl Browser {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error).context("chromedriver"),
         };
-        let config = Agent::config_builder()
-            .timeout_global(Some(TIMEOUT))
-            .http_status_as_error(false)
-            .proxy(None)
-            .build();
         let mut browser = Self {
             driver,
-            agent: config.into(),
             port,
             session: String::new(),
         };
@@ -78,17 +70,11 @@ impl Browser {
 
     /// A request to the driver; the value that it answers with.
     fn call(&self, method: &str, path: &str, body: &Value) -> Result<Value> {
-        let request = Request::builder()
-            .method(method)
-            .uri(format!("http://127.0.0.1:{}{path}", self.port))
-            .header("content-type", "application/json");
-        let answer = match method {
-            "POST" => self.agent.run(request.body(body.to_string())?)?,
-            _ => self.agent.run(request.body(())?)?,
+        let body = match method {
+            "POST" => body.to_string(),
+            _ => String::new(),
         };
-        let mut body = answer.into_body();
-        let body = body.with_config().limit(ANSWER_MAX);
-        let answer = body.read_to_string()?;
+        let answer = answer(self.port, method, path, &body)?;
         let mut value: Value = serde_json::from_str(&answer).with_context(|| answer.clone())?;
         let value = value["value"].take();
         if let Some(error) = value["error"].as_str() {
@@ -190,6 +176,36 @@ impl Drop for Browser {
         let _ = self.driver.kill();
         let _ = self.driver.wait();
     }
+}
+
+/// The body of the answer to a request, on a connection of its own.
+fn answer(port: u16, method: &str, path: &str, body: &str) -> Result<String> {
+    let mut line = TcpStream::connect(("127.0.0.1", port))?;
+    line.set_read_timeout(Some(TIMEOUT))?;
+    let request = format!(
+        "{method} {path} HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\nconnection: close\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    line.write_all(request.as_bytes())?;
+    let mut reader = BufReader::new(line.take(ANSWER_MAX));
+    let mut length = None;
+    loop {
+        let mut header = String::new();
+        reader.read_line(&mut header)?;
+        let header = header.trim_end().to_ascii_lowercase();
+        if header.is_empty() {
+            break;
+        }
+        if let Some(value) = header.strip_prefix("content-length:") {
+            length = Some(value.trim().parse()?);
+        }
+    }
+    let length: u64 = length.context("an answer with a length")?;
+    let mut answer = String::new();
+    let read = reader.take(length).read_to_string(&mut answer)? as u64;
+    ensure!(read == length, "the answer to {path} is cut off");
+    Ok(answer)
 }
 
 fn from_base64(text: &str) -> Result<Vec<u8>> {

@@ -10,7 +10,7 @@ use std::process::Command;
 ///
 /// Commands stand as low as what they see: those of `zpool` and `zfs` see the protocol and tables
 /// of the format, and are compiled beside the crates that open pools.
-const LAYERS: [&str; 33] = [
+const LAYERS: [&str; 34] = [
     "base",
     "control",
     "advisor",
@@ -24,6 +24,7 @@ const LAYERS: [&str; 33] = [
     "frontends/fuse",
     "commands/connect",
     "nbd_client",
+    "http_client",
     "cloud",
     "vdev",
     "io",

@@ -1,18 +1,15 @@
 //! Keys to sign requests with, looked up again each minute.
 //!
 //! Files and environment are read again once their values are a minute old. A refused request is
-//! tried again after that time, so new keys are found by then. Keys of a role come with the time at
-//! which they expire, and `object_store` keeps them until shortly before.
+//! tried again after that time, so new keys are found by then. Those of a role are kept by `role`.
 
-use super::http::{Limits, Line, Seen};
-use super::refusal::Fault;
-use super::settings::{Keys, ROLE_VARIABLES, Sources};
-use super::surroundings::Surroundings;
-use async_trait::async_trait;
+use super::http::{Http, Limits, Seen};
+use super::role::{self, Role};
+use super::settings::{Keys, Sources};
+use super::sign::Credential;
 use cenote_base::rt::process::Instant;
 use cenote_base::rt::{Mutex, ranks};
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, AwsCredential, AwsCredentialProvider};
-use object_store::{BackoffConfig, CredentialProvider, RetryConfig};
+use rustls::ClientConfig;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,20 +22,11 @@ const ROLE_LIMIT: Duration = Duration::from_secs(10);
 /// How long connecting to the provider of roles may take, which is near or not there at all.
 const ROLE_CONNECTING: Duration = Duration::from_secs(1);
 
-/// Turns retries off: [`crate::store::Client`] alone retries requests.
-pub(super) fn no_retries() -> RetryConfig {
-    RetryConfig {
-        backoff: BackoffConfig::default(),
-        max_retries: 0,
-        retry_timeout: Duration::ZERO,
-    }
-}
-
 /// Finds and keeps the keys.
 pub(super) struct KeyRing {
     sources: Sources,
-    role: AwsCredentialProvider,
-    known: Mutex<Option<(Instant, Arc<AwsCredential>)>, ranks::S3KeyRing>,
+    role: Role,
+    known: Mutex<Option<(Instant, Arc<Credential>)>, ranks::S3KeyRing>,
 }
 
 impl fmt::Debug for KeyRing {
@@ -53,7 +41,7 @@ impl KeyRing {
     ///
     /// # Errors
     /// What is wrong with the way to a role.
-    pub(super) fn new(sources: Sources, tls: &rustls::ClientConfig) -> Result<Self, String> {
+    pub(super) fn new(sources: Sources, tls: &ClientConfig) -> Result<Self, String> {
         Ok(Self {
             role: role(&sources, tls)?,
             sources,
@@ -61,13 +49,17 @@ impl KeyRing {
         })
     }
 
-    fn fresh(&self) -> Option<Arc<AwsCredential>> {
+    fn fresh(&self) -> Option<Arc<Credential>> {
         let known = self.known.lock();
         let (found, keys) = known.as_ref()?;
         (found.elapsed() < FRESH).then(|| Arc::clone(keys))
     }
 
-    async fn keys(&self) -> Result<Arc<AwsCredential>, String> {
+    /// The keys as of now.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub(super) async fn keys(&self) -> Result<Arc<Credential>, String> {
         if let Some(keys) = self.fresh() {
             return Ok(keys);
         }
@@ -82,83 +74,44 @@ impl KeyRing {
         }
     }
 
-    async fn keys_of_role(&self) -> Result<Arc<AwsCredential>, String> {
+    async fn keys_of_role(&self) -> Result<Arc<Credential>, String> {
         let none = "there are no keys: neither in stores.toml nor in the environment \
                     (AWS_ACCESS_KEY_ID) nor in ~/.aws";
         let is_disabled = self.sources.surroundings().get("AWS_EC2_METADATA_DISABLED");
         if is_disabled.is_some_and(|text| text.eq_ignore_ascii_case("true")) {
             return Err(none.into());
         }
-        let asked = tokio::time::timeout(ROLE_LIMIT, self.role.get_credential()).await;
+        let asked = tokio::time::timeout(ROLE_LIMIT, self.role.keys()).await;
         let reason = match asked {
             Ok(Ok(keys)) => return Ok(keys),
-            Ok(Err(error)) => match Fault::below(&error) {
-                Some(fault) => fault.error().to_string(),
-                None => error.to_string(),
-            },
+            Ok(Err(fault)) => fault.error().to_string(),
             Err(_) => "no answer".to_owned(),
         };
         Err(format!("{none}, and the machine has no role ({reason})"))
     }
 }
 
-#[async_trait]
-impl CredentialProvider for KeyRing {
-    type Credential = AwsCredential;
-
-    async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
-        let found = self.keys().await;
-        found.map_err(|reason| object_store::Error::Generic {
-            store: "S3",
-            source: Box::new(Fault::NoKeys(reason)),
-        })
-    }
-}
-
-/// Whether the keys of a role come from far away, where certificates are needed.
-pub(super) fn is_role_secure(surroundings: &Surroundings) -> bool {
-    surroundings.get("AWS_WEB_IDENTITY_TOKEN_FILE").is_some()
-}
-
-/// The provider of keys for a machine, a task or a pod that has a role.
-fn role(sources: &Sources, tls: &rustls::ClientConfig) -> Result<AwsCredentialProvider, String> {
+/// The role, with the way to whoever hands its keys out.
+fn role(sources: &Sources, tls: &ClientConfig) -> Result<Role, String> {
     let surroundings = sources.surroundings();
-    let is_far = is_role_secure(surroundings);
-    let line = Line {
-        tls: tls.clone(),
-        uses_proxies: is_far,
-        connecting: if is_far { ROLE_LIMIT } else { ROLE_CONNECTING },
-        limits: Limits::default(),
-        seen: Arc::new(Seen::default()),
-    };
-    // A store that is used only for the keys that it would sign with.
-    let mut builder = AmazonS3Builder::new()
-        .with_bucket_name("none")
-        .with_retry(no_retries())
-        .with_http_connector(line);
-    for variable in ROLE_VARIABLES {
-        let key: Result<AmazonS3ConfigKey, _> = variable.to_ascii_lowercase().parse();
-        let key = key.map_err(|error| error.to_string())?;
-        if let Some(value) = surroundings.get(variable) {
-            builder = builder.with_config(key, value);
-        }
-    }
-    let region = surroundings.first(&["AWS_REGION", "AWS_DEFAULT_REGION"]);
-    if let Some(region) = region {
-        builder = builder.with_region(region);
-    }
-    if let Some(endpoint) = surroundings.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") {
-        builder = builder.with_metadata_endpoint(endpoint);
-    }
-    let store = builder.build().map_err(|error| error.to_string())?;
-    Ok(Arc::clone(store.credentials()))
+    let is_far = role::is_far(surroundings);
+    let connecting = if is_far { ROLE_LIMIT } else { ROLE_CONNECTING };
+    let http = Http::new(
+        tls.clone(),
+        is_far,
+        connecting,
+        Limits::default(),
+        Arc::new(Seen::default()),
+    );
+    Role::new(surroundings, http)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::name::BucketName;
-    use super::super::tls;
+    use super::super::surroundings::Surroundings;
     use super::*;
+    use cenote_http_client::tls;
 
     fn asked<const COUNT: usize>(variables: [(&str, &str); COUNT]) -> Result<String, String> {
         let name = BucketName::parse("bucket").expect("a name");

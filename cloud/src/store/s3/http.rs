@@ -11,24 +11,16 @@
 
 use super::allowance::Allowance;
 use super::refusal::{Fault, Refusal};
-use async_trait::async_trait;
 use bytes::Bytes;
 use cenote_base::rt::process::Instant;
 use cenote_base::rt::{self, Mutex, ranks};
-use http_body::{Body, Frame, SizeHint};
-use object_store::client::{
-    ClientOptions, HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest,
-    HttpRequestBody, HttpResponse, HttpService,
-};
-use reqwest::header::{DATE, HeaderMap, SERVER};
-use reqwest::redirect::Policy;
-use reqwest::{Client, Method};
-use std::error::Error;
+use cenote_http_client::http::header::{DATE, HeaderMap, SERVER};
+use cenote_http_client::http::{Method, Request, StatusCode};
+use cenote_http_client::{Answer, Client, HttpError, Payload, Setup};
+use rustls::ClientConfig;
 use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// How long nothing may move.
@@ -56,28 +48,11 @@ const SLOWEST: u64 = 16 << 10;
 /// What a kernel takes for sending at most: Linux's limit for buffers that it sizes itself.
 const KERNEL_TAKES: u64 = 4 << 20;
 /// Bytes of an answer whose size the request does not limit: a list of a thousand names.
-const ANSWER_MAX: u64 = 8 << 20;
+pub(super) const ANSWER_MAX: u64 = 8 << 20;
 /// Bytes of a refusal.
 const REFUSAL_MAX: usize = 64 << 10;
-/// Bytes that are given to the kernel at a time.
-const PIECE: usize = 64 << 10;
 /// Bytes that are set aside for an answer because it says that it has so many.
 const TRUSTED: u64 = 16 << 20;
-
-/// How a client is made.
-#[derive(Clone, Debug)]
-pub(super) struct Line {
-    /// What is trusted.
-    pub(super) tls: rustls::ClientConfig,
-    /// Whether proxies of the environment are used.
-    pub(super) uses_proxies: bool,
-    /// How long a connection may take.
-    pub(super) connecting: Duration,
-    /// How long requests may take.
-    pub(super) limits: Limits,
-    /// Software at the other end.
-    pub(super) seen: Arc<Seen>,
-}
 
 /// What answers told beside what was asked, and how much was sent.
 #[derive(Debug, Default)]
@@ -160,87 +135,66 @@ impl Progress {
     }
 }
 
-/// A body that says when a piece of it was taken.
-struct Counted {
-    body: HttpRequestBody,
-    rest: Bytes,
-    progress: Arc<Progress>,
-    seen: Arc<Seen>,
-}
-
-impl Body for Counted {
-    type Data = Bytes;
-    type Error = HttpError;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, HttpError>>> {
-        while self.rest.is_empty() {
-            match Pin::new(&mut self.body).poll_frame(context) {
-                Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                    Ok(bytes) => self.rest = bytes,
-                    Err(_) => return Poll::Ready(None),
-                },
-                end => return end,
-            }
-        }
-        self.progress.move_on();
-        let length = self.rest.len().min(PIECE);
-        self.seen.sent.fetch_add(length as u64, Ordering::Relaxed);
-        Poll::Ready(Some(Ok(Frame::data(self.rest.split_to(length)))))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.rest.is_empty() && self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        let rest = self.rest.len() as u64;
-        match self.body.size_hint().exact() {
-            Some(length) => SizeHint::with_exact(rest + length),
-            None => SizeHint::default(),
-        }
-    }
-}
-
 /// A client of HTTP.
 #[derive(Debug)]
-struct Http {
+pub(super) struct Http {
     client: Client,
     limits: Limits,
     seen: Arc<Seen>,
 }
 
+/// An answer that has come to its end.
+#[derive(Debug)]
+pub(super) struct Whole {
+    pub(super) status: StatusCode,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Vec<u8>,
+}
+
 impl Http {
-    async fn ask(&self, request: HttpRequest) -> Result<HttpResponse, Fault> {
-        let (parts, body) = request.into_parts();
-        let url = parts.uri.to_string();
-        let url = url
-            .parse()
-            .map_err(|_| Fault::Wrong(format!("'{url}' is no URL")))?;
-        let sends = body.content_length() as u64;
-        let progress = Arc::new(Progress::new(sends, self.limits));
-        let is_head = parts.method == Method::HEAD;
-        let allowance = parts.extensions.get::<Allowance>().cloned();
-        let allowance = allowance.unwrap_or_else(|| Allowance::new(ANSWER_MAX));
-        let mut request = reqwest::Request::new(parts.method, url);
-        *request.headers_mut() = parts.headers;
-        if sends > 0 {
-            let counted = Counted {
-                body,
-                rest: Bytes::new(),
-                progress: Arc::clone(&progress),
-                seen: Arc::clone(&self.seen),
-            };
-            *request.body_mut() = Some(reqwest::Body::wrap(counted));
+    /// A client that trusts whom `tls` trusts, and takes so long for a connection.
+    pub(super) fn new(
+        tls: ClientConfig,
+        uses_proxies: bool,
+        connecting: Duration,
+        limits: Limits,
+        seen: Arc<Seen>,
+    ) -> Self {
+        let client = Client::new(Setup {
+            tls,
+            uses_proxies,
+            connecting,
+            unacknowledged: QUIET,
+        });
+        Self {
+            client,
+            limits,
+            seen,
         }
+    }
+
+    /// The answer to a request, of which so many bytes are allowed.
+    ///
+    /// # Errors
+    /// Why there is none, or that it is a refusal.
+    pub(super) async fn ask(
+        &self,
+        request: Request<Bytes>,
+        allowance: &Allowance,
+    ) -> Result<Whole, Fault> {
+        let progress = Arc::new(Progress::new(request.body().len() as u64, self.limits));
+        let is_head = request.method() == Method::HEAD;
+        let (moving, seen) = (Arc::clone(&progress), Arc::clone(&self.seen));
+        let taken = move |length: usize| {
+            moving.move_on();
+            seen.sent.fetch_add(length as u64, Ordering::Relaxed);
+        };
+        let request = request.map(|body| Payload::watched(body, taken));
         let work = async {
-            let response = self.client.execute(request).await;
-            let response = response.map_err(|error| broken(&error))?;
+            let answer = self.client.send(request).await.map_err(broken)?;
             progress.move_on();
-            self.seen.note(response.headers());
-            take(response, is_head, &allowance, &progress).await
+            self.seen.note(answer.headers());
+            take(answer, is_head, allowance, &progress).await
         };
         progress.watch(work).await
     }
@@ -248,20 +202,20 @@ impl Http {
 
 /// The whole of an answer.
 async fn take(
-    mut response: reqwest::Response,
+    mut answer: Answer,
     is_head: bool,
     allowance: &Allowance,
     progress: &Progress,
-) -> Result<HttpResponse, Fault> {
-    let status = response.status();
+) -> Result<Whole, Fault> {
+    let status = answer.status();
     let is_good = status.is_success();
-    let said = response.content_length().filter(|_| !is_head).unwrap_or(0);
+    let said = answer.length().filter(|_| !is_head).unwrap_or(0);
     if is_good && said > allowance.left() {
         return Err(allowance.fault(said));
     }
     let room = if is_good { said.min(TRUSTED) } else { 0 };
     let mut body = Vec::with_capacity(usize::try_from(room).unwrap_or(0));
-    while let Some(piece) = response.chunk().await.map_err(|error| broken(&error))? {
+    while let Some(piece) = answer.piece().await.map_err(broken)? {
         progress.move_on();
         if is_good && !allowance.take(piece.len() as u64) {
             return Err(allowance.fault((body.len() + piece.len()) as u64));
@@ -272,7 +226,7 @@ async fn take(
         }
         body.extend_from_slice(&piece);
     }
-    let headers = std::mem::take(response.headers_mut());
+    let headers = answer.into_headers();
     if !is_good {
         let mut refusal = Refusal::new(status.as_u16(), &body);
         refusal.ahead = clock_ahead(&headers);
@@ -284,10 +238,11 @@ async fn take(
         }
         return Err(Fault::Refused(refusal));
     }
-    let mut answer = HttpResponse::new(body.into());
-    *answer.status_mut() = status;
-    *answer.headers_mut() = headers;
-    Ok(answer)
+    Ok(Whole {
+        status,
+        headers,
+        body,
+    })
 }
 
 /// Seconds that the server's clock is ahead of ours, by what an answer says.
@@ -298,75 +253,14 @@ fn clock_ahead(headers: &HeaderMap) -> Option<i64> {
     Some(theirs.timestamp().as_second() - ours)
 }
 
-/// A failure of the connection, with its causes and without the address, which has nothing new.
-fn broken(error: &reqwest::Error) -> Fault {
-    let what = match error {
-        error if error.is_connect() => "no connection",
-        error if error.is_timeout() => "too slow",
-        _ => "the connection broke",
-    };
-    let mut text = what.to_owned();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        if !text.ends_with(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        next = cause.source();
-    }
-    Fault::Broken(text)
-}
-
-#[async_trait]
-impl HttpService for Http {
-    async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
-        let answer = self.ask(request).await;
-        answer.map_err(|fault| HttpError::new(HttpErrorKind::Unknown, fault))
-    }
-}
-
-impl Line {
-    fn client(&self) -> reqwest::Result<Client> {
-        let builder = Client::builder()
-            .user_agent(concat!("cenote/", env!("CARGO_PKG_VERSION")))
-            .tls_backend_preconfigured(self.tls.clone())
-            .http1_only()
-            .redirect(Policy::none())
-            .referer(false)
-            .connect_timeout(self.connecting)
-            .pool_idle_timeout(Duration::from_secs(60))
-            .tcp_nodelay(true)
-            .tcp_keepalive(Duration::from_secs(15))
-            .tcp_keepalive_interval(Duration::from_secs(5))
-            .tcp_keepalive_retries(6)
-            .tcp_user_timeout(QUIET);
-        match self.uses_proxies {
-            true => builder.build(),
-            false => builder.no_proxy().build(),
-        }
-    }
-}
-
-impl HttpConnector for Line {
-    fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
-        let client = self
-            .client()
-            .map_err(|error| object_store::Error::Generic {
-                store: "S3",
-                source: Box::new(error),
-            })?;
-        Ok(HttpClient::new(Http {
-            client,
-            limits: self.limits,
-            seen: Arc::clone(&self.seen),
-        }))
-    }
+fn broken(error: HttpError) -> Fault {
+    Fault::Broken(error.to_string())
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tls;
     use super::*;
+    use cenote_http_client::tls;
     use std::io::Write;
     use std::net::{SocketAddr, TcpListener};
 
@@ -439,24 +333,16 @@ mod tests {
 
     /// How a request to this server ends.
     fn ask(address: SocketAddr) -> Fault {
-        let line = Line {
-            tls: tls::config(None, false).expect("a configuration"),
-            uses_proxies: false,
-            connecting: SHORT.whole,
-            limits: SHORT,
-            seen: Arc::default(),
-        };
-        let http = Http {
-            client: line.client().expect("a client"),
-            limits: line.limits,
-            seen: line.seen,
-        };
-        let mut request = HttpRequest::new(HttpRequestBody::empty());
-        *request.uri_mut() = format!("http://{address}/k").parse().expect("an address");
+        let tls = tls::config(None, false).expect("a configuration");
+        let http = Http::new(tls, false, SHORT.whole, SHORT, Arc::default());
+        let request = Request::get(format!("http://{address}/k"));
+        let request = request.body(Bytes::new()).expect("an address");
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         let runtime = runtime.enable_all().build().expect("a runtime");
         let begun = Instant::now();
-        let fault = runtime.block_on(http.ask(request)).expect_err("no answer");
+        let allowance = Allowance::new(ANSWER_MAX);
+        let answer = runtime.block_on(http.ask(request, &allowance));
+        let fault = answer.expect_err("no answer");
         assert!(begun.elapsed() < Duration::from_secs(20), "{fault}");
         fault
     }

@@ -1,10 +1,10 @@
 //! A bucket of S3 as a store: Amazon's, MinIO's, Ceph's, versitygw's and others that are
 //! compatible.
 //!
-//! `object_store` signs requests and reads answers. Everything that decides something is ours:
-//! connections and how long they may be silent (`http`), what a refusal means (`refusal`), where
-//! keys come from (`credentials`). Its own retries are off, because only [`super::Client`] knows
-//! what an answer that was lost may have done.
+//! `sign` signs requests, `http` sends them and says how long a connection may be silent,
+//! `listing` reads lists, `refusal` says what a refusal means, `credentials` where keys come from.
+//! Nothing is tried again, because only [`super::Client`] knows what an answer that was lost may
+//! have done.
 //!
 //! *Waiting*: a caller waits on its own thread while its requests run on the store's, so many
 //! of them at once, and no more than [`REQUESTS_MAX`].
@@ -21,14 +21,17 @@
 mod allowance;
 mod credentials;
 mod http;
+mod listing;
 mod name;
 mod profiles;
 mod refusal;
+mod role;
 mod runtime;
 mod settings;
+mod sign;
 mod stores_file;
 mod surroundings;
-mod tls;
+mod xml;
 
 pub use name::{BucketName, BucketNameError};
 pub use surroundings::Surroundings;
@@ -36,18 +39,19 @@ pub use surroundings::Surroundings;
 use super::{Answer, Condition, Meta, OBJECT_MAX, Request, Store, StoreError, Tag};
 use allowance::Allowance;
 use bytes::Bytes;
-use cenote_base::rt::process::mpsc;
-use credentials::{KeyRing, no_retries};
-use http::{Limits, Line, Seen};
-use object_store::aws::{AmazonS3, AmazonS3Builder};
-use object_store::list::{PaginatedListOptions, PaginatedListStore};
-use object_store::path::Path;
-use object_store::{
-    GetOptions, GetRange, GetResult, ObjectMeta, ObjectStore, PutMode, PutOptions, UpdateVersion,
+use cenote_base::rt::{self, process::mpsc};
+use cenote_http_client::http::header::{
+    CONTENT_LENGTH, CONTENT_RANGE, ETAG, HeaderName, IF_MATCH, IF_NONE_MATCH, LAST_MODIFIED, RANGE,
 };
-use refusal::{Fault, reading, store_error};
+use cenote_http_client::http::{HeaderMap, Method, Request as HttpRequest, StatusCode};
+use cenote_http_client::tls;
+use credentials::KeyRing;
+use http::{ANSWER_MAX, Http, Limits, Seen, Whole};
+use jiff::Timestamp;
+use refusal::{Fault, reading};
 use runtime::Runtime;
 use settings::Sources;
+use sign::Signer;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +86,9 @@ pub struct BucketStore {
 
 #[derive(Debug)]
 struct Shared {
-    s3: AmazonS3,
+    http: Http,
+    keys: KeyRing,
+    region: String,
     name: BucketName,
     /// The server's address of the bucket.
     address: String,
@@ -115,35 +121,18 @@ impl BucketStore {
     fn build(name: &BucketName, surroundings: &Surroundings) -> Result<Self, String> {
         let sources = Sources::new(name, surroundings);
         let settings = sources.settings()?;
-        let is_needed = settings.is_secure() || credentials::is_role_secure(surroundings);
+        let is_needed = settings.is_secure() || role::is_far(surroundings);
         let bundle = settings.ca_bundle.as_deref().filter(|_| is_needed);
         let tls = tls::config(bundle, is_needed)?;
         let seen = Arc::new(Seen::default());
         let keys = KeyRing::new(sources, &tls)?;
-        let line = Line {
-            tls,
-            uses_proxies: true,
-            connecting: CONNECTING,
-            limits: Limits::default(),
-            seen: Arc::clone(&seen),
-        };
         let address = settings.bucket(&name.bucket);
-        let s3 = AmazonS3Builder::new()
-            .with_bucket_name(&name.bucket)
-            .with_region(settings.region)
-            // The address has the bucket in it already, wherever that stands.
-            .with_virtual_hosted_style_request(true)
-            .with_endpoint(&address)
-            .with_credentials(Arc::new(keys))
-            .with_retry(no_retries())
-            .with_http_connector(line)
-            // One request for each name: not all servers can do more, and few are removed.
-            .with_disable_bulk_delete(true)
-            .build()
-            .map_err(|error| error.to_string())?;
+        let http = Http::new(tls, true, CONNECTING, Limits::default(), Arc::clone(&seen));
         let runtime = Runtime::new().map_err(|error| format!("no thread for requests: {error}"))?;
         let shared = Shared {
-            s3,
+            http,
+            keys,
+            region: settings.region,
             name: name.clone(),
             address,
             seen,
@@ -208,9 +197,9 @@ impl Shared {
                 key,
                 body,
                 condition,
-            } => self.put(&self.path(&key)?, body, condition).await,
+            } => self.put(&key, body, condition).await,
             Request::Get { key, range } => self.get(&key, range, whole).await,
-            Request::Head { key } => self.head(key).await.map(Answer::Head),
+            Request::Head { key } => self.head(&key).await.map(Answer::Head),
             Request::List {
                 prefix,
                 after,
@@ -219,47 +208,88 @@ impl Shared {
                 let found = self.list(&prefix, after.as_deref(), limit).await;
                 found.map(Answer::List)
             }
-            Request::Delete { key } => self.delete(&self.path(&key)?).await,
+            Request::Delete { key } => self.delete(&key).await,
         }
     }
 
-    fn path(&self, key: &str) -> Result<Path, StoreError> {
-        let path = Path::parse(self.name.key(key));
-        path.map_err(|error| StoreError::Other(error.to_string()))
+    /// The address of an object.
+    fn object(&self, key: &str) -> Result<String, StoreError> {
+        let whole = self.name.key(key);
+        let is_part = |part: &str| {
+            !["", ".", ".."].contains(&part) && !part.bytes().any(|byte| byte.is_ascii_control())
+        };
+        match whole.split('/').all(is_part) {
+            true => Ok(format!("{}/{}", self.address, sign::escaped(&whole, true))),
+            false => Err(StoreError::Other(format!(
+                "'{key}' is no name of an object"
+            ))),
+        }
+    }
+
+    /// Signs a request and sends it.
+    async fn ask(
+        &self,
+        method: Method,
+        address: &str,
+        header: Option<(HeaderName, String)>,
+        body: Bytes,
+        allowance: &Allowance,
+    ) -> Result<Whole, Fault> {
+        let mut request = HttpRequest::builder().method(method).uri(address);
+        if let Some((name, value)) = header {
+            request = request.header(name, value);
+        }
+        let request = request.body(body);
+        let wrong = |error| Fault::Wrong(format!("'{address}' cannot be asked: {error}"));
+        let mut request = request.map_err(wrong)?;
+        let credential = self.keys.keys().await.map_err(Fault::NoKeys)?;
+        let signer = Signer {
+            credential: &credential,
+            region: &self.region,
+            now: now(),
+        };
+        signer.sign(&mut request)?;
+        self.http.ask(request, allowance).await
+    }
+
+    /// The same without a body, where the answer is no object's bytes.
+    async fn ask_briefly(
+        &self,
+        method: Method,
+        address: &str,
+        header: Option<(HeaderName, String)>,
+    ) -> Result<Whole, Fault> {
+        let allowance = Allowance::new(ANSWER_MAX);
+        self.ask(method, address, header, Bytes::new(), &allowance)
+            .await
     }
 
     async fn put(
         &self,
-        path: &Path,
+        key: &str,
         body: Arc<Vec<u8>>,
         condition: Condition,
     ) -> Result<Answer, StoreError> {
         let is_for_free = condition == Condition::Absent;
-        let mode = match condition {
-            Condition::Absent => PutMode::Create,
-            Condition::None => PutMode::Overwrite,
-            Condition::Matches(Tag(tag)) => PutMode::Update(UpdateVersion {
-                e_tag: Some(tag),
-                version: None,
-            }),
+        let header = match condition {
+            Condition::Absent => Some((IF_NONE_MATCH, "*".to_owned())),
+            Condition::None => None,
+            Condition::Matches(Tag(tag)) => Some((IF_MATCH, tag)),
         };
-        let payload = Bytes::from_owner(Shown(body)).into();
-        let put = self
-            .s3
-            .put_opts(path, payload, PutOptions::from(mode))
-            .await;
-        match put {
-            Ok(result) => Ok(Answer::Put(result.e_tag.map(Tag))),
-            Err(error) => {
-                let is_conflict = matches!(
-                    Fault::below(&error),
-                    Some(Fault::Refused(refusal)) if refusal.status == 409
-                );
-                match is_conflict && is_for_free {
-                    true => Err(StoreError::Precondition),
-                    false => Err(store_error(&error)),
-                }
+        let (address, body) = (self.object(key)?, Bytes::from_owner(Shown(body)));
+        let allowance = Allowance::new(ANSWER_MAX);
+        let put = self.ask(Method::PUT, &address, header, body, &allowance);
+        match put.await {
+            Ok(answer) => match text(&answer.headers, ETAG) {
+                Some(tag) => Ok(Answer::Put(Some(Tag(tag.to_owned())))),
+                None => Err(StoreError::Other(
+                    "the store does not say which version it has put".to_owned(),
+                )),
+            },
+            Err(Fault::Refused(refusal)) if refusal.status == 409 && is_for_free => {
+                Err(StoreError::Precondition)
             }
+            Err(fault) => Err(fault.error()),
         }
     }
 
@@ -269,71 +299,49 @@ impl Shared {
         range: Option<Range<u64>>,
         whole: Allowance,
     ) -> Result<Answer, StoreError> {
-        let path = self.path(key)?;
-        let mut options = GetOptions {
-            range: range.clone().map(GetRange::Bounded),
-            ..GetOptions::default()
-        };
+        let address = self.object(key)?;
+        if range.as_ref().is_some_and(Range::is_empty) {
+            return Err(StoreError::damaged(key, "no bytes of it were asked for"));
+        }
         let of_range = |range: &Range<u64>| Allowance::new(range.end.saturating_sub(range.start));
         let allowance = range.as_ref().map_or(whole, of_range);
-        options.extensions.insert(allowance);
-        let result = self.s3.get_opts(&path, options).await;
-        let result = result.map_err(|error| reading(key, &error))?;
-        let tag = result.meta.e_tag.clone().map(Tag);
-        let size = result.meta.size;
-        let bytes = result.bytes().await;
-        let bytes = bytes.map_err(|error| reading(key, &error))?;
+        let header = range.as_ref().map(range_header);
+        let answer = self.ask(Method::GET, &address, header, Bytes::new(), &allowance);
+        let answer = answer.await.map_err(|fault| reading(key, &fault))?;
+        let size = size(&answer, range.as_ref());
+        let size = size.map_err(|reason| StoreError::damaged(key, reason))?;
         let wanted = match &range {
             Some(range) => range.end - range.start,
             None => size,
         };
-        if bytes.len() as u64 != wanted || wanted > OBJECT_MAX {
+        if answer.body.len() as u64 != wanted || wanted > OBJECT_MAX {
             return Err(StoreError::of_length(key, size));
         }
-        Ok(Answer::Get(Arc::new(bytes.into()), tag))
+        let tag = text(&answer.headers, ETAG).map(|tag| Tag(tag.to_owned()));
+        Ok(Answer::Get(Arc::new(answer.body), tag))
     }
 
-    async fn ask(&self, path: &Path, options: GetOptions) -> Result<GetResult, StoreError> {
-        let result = self.s3.get_opts(path, options).await;
-        result.map_err(|error| store_error(&error))
-    }
-
-    async fn head(&self, key: String) -> Result<Meta, StoreError> {
-        let path = self.path(&key)?;
-        let options = GetOptions {
-            head: true,
-            ..GetOptions::default()
+    async fn head(&self, key: &str) -> Result<Meta, StoreError> {
+        let address = self.object(key)?;
+        let (answer, range) = match self.ask_briefly(Method::HEAD, &address, None).await {
+            Err(Fault::Refused(refusal)) if refusal.status == 404 => {
+                let range = 0..1;
+                let header = Some(range_header(&range));
+                let answer = self.ask_briefly(Method::GET, &address, header).await;
+                (answer, Some(range))
+            }
+            answer => (answer, None),
         };
-        let result = self.s3.get_opts(&path, options).await;
-        let error = match result {
-            Ok(result) => return self.meta(&result.meta),
-            Err(error) => error,
+        let answer = answer.map_err(|fault| fault.error())?;
+        let modified = match text(&answer.headers, LAST_MODIFIED) {
+            Some(date) => jiff::fmt::rfc2822::parse(date).ok(),
+            None => None,
         };
-        match Fault::below(&error) {
-            Some(Fault::Refused(refusal)) if refusal.status == 404 => {}
-            _ => return Err(store_error(&error)),
-        }
-        let options = GetOptions {
-            range: Some(GetRange::Bounded(0..1)),
-            ..GetOptions::default()
-        };
-        let result = self.ask(&path, options).await?;
-        self.meta(&result.meta)
-    }
-
-    fn meta(&self, meta: &ObjectMeta) -> Result<Meta, StoreError> {
-        let seconds = meta.last_modified.timestamp();
-        let modified = u64::try_from(seconds).ok().filter(|seconds| *seconds > 0);
-        let location = meta.location.as_ref();
-        let prefix = self.name.key("");
-        let key = location.strip_prefix(&prefix).unwrap_or(location);
         Ok(Meta {
-            key: key.into(),
-            length: meta.size,
-            tag: meta.e_tag.clone().map(Tag),
-            modified: modified.ok_or_else(|| {
-                StoreError::Other(format!("the store does not say how old '{key}' is"))
-            })?,
+            key: key.to_owned(),
+            length: size(&answer, range.as_ref()).map_err(StoreError::Other)?,
+            tag: text(&answer.headers, ETAG).map(|tag| Tag(tag.to_owned())),
+            modified: modified_seconds(key, modified.map(|date| date.timestamp()))?,
         })
     }
 
@@ -344,25 +352,42 @@ impl Shared {
         limit: usize,
     ) -> Result<Vec<Meta>, StoreError> {
         let prefix = self.name.key(prefix);
+        let after = after.map(|after| self.name.key(after));
+        let ours = self.name.key("");
         let mut found: Vec<Meta> = Vec::new();
-        let mut page_token = None;
+        let mut next: Option<String> = None;
         while found.len() < limit {
-            let options = PaginatedListOptions {
-                offset: after.map(|after| self.name.key(after)),
-                max_keys: Some((limit - found.len()).min(PAGE)),
-                page_token: page_token.take(),
-                ..PaginatedListOptions::default()
-            };
-            let prefix = Some(&*prefix).filter(|prefix| !prefix.is_empty());
-            let page = self.s3.list_paginated(prefix, options).await;
-            let page = page.map_err(|error| store_error(&error))?;
-            let count = page.result.objects.len();
-            for meta in &page.result.objects {
-                found.push(self.meta(meta)?);
+            let count = (limit - found.len()).min(PAGE).to_string();
+            let parameters = [
+                ("continuation-token", next.as_deref()),
+                ("list-type", Some("2")),
+                ("max-keys", Some(&count)),
+                ("prefix", Some(&*prefix).filter(|prefix| !prefix.is_empty())),
+                ("start-after", after.as_deref()),
+            ];
+            let said = parameters
+                .iter()
+                .filter_map(|(name, value)| Some((*name, (*value)?)));
+            let said: Vec<(&str, &str)> = said.collect();
+            let address = format!("{}?{}", self.address, sign::query(&said));
+            let answer = self.ask_briefly(Method::GET, &address, None).await;
+            let answer = answer.map_err(|fault| fault.error())?;
+            let page = listing::read(&answer.body).map_err(|reason| {
+                StoreError::Other(format!("the store's list cannot be read: {reason}"))
+            })?;
+            let count = page.objects.len();
+            for object in page.objects {
+                let key = object.key.strip_prefix(&ours).unwrap_or(&object.key);
+                found.push(Meta {
+                    key: key.to_owned(),
+                    length: object.size,
+                    tag: object.tag.map(Tag),
+                    modified: modified_seconds(key, Some(object.modified))?,
+                });
             }
-            page_token = page.page_token;
+            next = page.next;
             // A server that continues with empty pages would be asked for ever.
-            if page_token.is_none() || count == 0 {
+            if next.is_none() || count == 0 {
                 break;
             }
         }
@@ -371,13 +396,68 @@ impl Shared {
         Ok(found)
     }
 
-    async fn delete(&self, path: &Path) -> Result<Answer, StoreError> {
-        match object_store::ObjectStoreExt::delete(&self.s3, path).await {
-            Ok(()) => Ok(Answer::Delete),
-            Err(error) => match store_error(&error) {
+    async fn delete(&self, key: &str) -> Result<Answer, StoreError> {
+        let address = self.object(key)?;
+        match self.ask_briefly(Method::DELETE, &address, None).await {
+            Ok(_) => Ok(Answer::Delete),
+            Err(fault) => match fault.error() {
                 StoreError::NotFound => Ok(Answer::Delete),
                 error => Err(error),
             },
         }
     }
+}
+
+/// What a clock says that is right.
+fn now() -> Timestamp {
+    let seconds = rt::wall_clock().as_secs().cast_signed();
+    Timestamp::from_second(seconds).unwrap_or(Timestamp::UNIX_EPOCH)
+}
+
+/// A header that asks for a range.
+fn range_header(range: &Range<u64>) -> (HeaderName, String) {
+    let last = range.end.saturating_sub(1);
+    (RANGE, format!("bytes={}-{last}", range.start))
+}
+
+fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// Bytes of a whole object, by what an answer says that has all of it, or this range.
+fn size(answer: &Whole, range: Option<&Range<u64>>) -> Result<u64, String> {
+    let Some(range) = range else {
+        let length = text(&answer.headers, CONTENT_LENGTH).and_then(|length| length.parse().ok());
+        return length.ok_or_else(|| "the store does not say how long it is".to_owned());
+    };
+    if answer.status != StatusCode::PARTIAL_CONTENT {
+        return Err("the store was asked for a part, and did not answer with one".to_owned());
+    }
+    let said = text(&answer.headers, CONTENT_RANGE).unwrap_or_default();
+    let (first, last, size) =
+        content_range(said).ok_or("the store does not say which part of it that is")?;
+    let end = range.end.min(size);
+    match first == range.start && last.checked_add(1) == Some(end) {
+        true => Ok(size),
+        false => Err(format!(
+            "the store answered with bytes {first} to {last}, not with {} to {}",
+            range.start,
+            range.end.saturating_sub(1)
+        )),
+    }
+}
+
+/// The parts of `bytes FIRST-LAST/SIZE`.
+fn content_range(text: &str) -> Option<(u64, u64, u64)> {
+    let (range, size) = text.trim().strip_prefix("bytes ")?.split_once('/')?;
+    let (first, last) = range.split_once('-')?;
+    Some((first.parse().ok()?, last.parse().ok()?, size.parse().ok()?))
+}
+
+/// When an object was put, in seconds since 1970.
+fn modified_seconds(key: &str, modified: Option<Timestamp>) -> Result<u64, StoreError> {
+    let seconds = modified.and_then(|modified| u64::try_from(modified.as_second()).ok());
+    seconds
+        .filter(|seconds| *seconds > 0)
+        .ok_or_else(|| StoreError::Other(format!("the store does not say how old '{key}' is")))
 }

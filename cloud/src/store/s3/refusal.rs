@@ -130,38 +130,17 @@ impl Fault {
             Self::Wrong(_) | Self::Long => StoreError::Other(self.to_string()),
         }
     }
-
-    /// The fault below an error of the library's.
-    pub(super) fn below<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Self> {
-        let mut next = Some(error);
-        while let Some(error) = next {
-            if let Some(fault) = error.downcast_ref::<Self>() {
-                return Some(fault);
-            }
-            next = error.source();
-        }
-        None
-    }
 }
 
-/// What an error of the library's means to the caller.
-pub(super) fn store_error(error: &object_store::Error) -> StoreError {
-    match Fault::below(error) {
-        Some(fault) => fault.error(),
-        None => StoreError::Other(error.to_string()),
-    }
-}
-
-/// The same where an object was to be read: an answer that is not what was asked for is damage, and
-/// so is a range that the object does not have.
-pub(super) fn reading(key: &str, error: &object_store::Error) -> StoreError {
-    match Fault::below(error) {
-        Some(Fault::Long) => StoreError::damaged(key, Fault::Long),
-        Some(Fault::Refused(refusal)) if refusal.status == 416 => {
+/// What it means where an object was to be read: an answer that is longer than what was asked for
+/// is damage, and so is a range that the object does not have.
+pub(super) fn reading(key: &str, fault: &Fault) -> StoreError {
+    match fault {
+        Fault::Long => StoreError::damaged(key, Fault::Long),
+        Fault::Refused(refusal) if refusal.status == 416 => {
             StoreError::damaged(key, "it is shorter than it was")
         }
-        Some(fault) => fault.error(),
-        None => StoreError::damaged(key, error),
+        fault => fault.error(),
     }
 }
 

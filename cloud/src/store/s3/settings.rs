@@ -6,22 +6,12 @@
 
 use super::name::{self, BucketName};
 use super::profiles::{self, Profile};
+use super::sign::Credential;
 use super::stores_file::{self, Section};
 use super::surroundings::Surroundings;
-use object_store::aws::AwsCredential;
 use std::path::PathBuf;
 
 const KEY_VARIABLES: [&str; 2] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
-/// Variables that say how an instance, a task or a pod gets its keys.
-pub(super) const ROLE_VARIABLES: [&str; 7] = [
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-    "AWS_ROLE_ARN",
-    "AWS_ROLE_SESSION_NAME",
-    "AWS_ENDPOINT_URL_STS",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
-];
 
 /// How a store is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +28,7 @@ pub(super) struct Settings {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Keys {
     /// These.
-    Known(AwsCredential),
+    Known(Credential),
     /// The machine has a role, and is asked for keys.
     Role,
 }
@@ -127,7 +117,7 @@ impl Sources {
         let is_amazon = endpoint.is_none();
         let endpoint = match endpoint {
             Some(endpoint) => name::endpoint(&endpoint).map_err(|error| error.to_string())?,
-            None => amazon(&region)?,
+            None => amazon("s3", &region)?,
         };
         // A dot in a bucket's name fits no certificate.
         let usual = !is_amazon || name.bucket.contains('.');
@@ -158,7 +148,7 @@ impl Sources {
             ..
         } = said.section;
         if let Some((key_id, secret_key)) = access_key_id.zip(secret_access_key) {
-            return Ok(Keys::Known(AwsCredential {
+            return Ok(Keys::Known(Credential {
                 key_id,
                 secret_key,
                 token: session_token,
@@ -176,7 +166,7 @@ impl Sources {
         if let Some((key_id, secret_key)) =
             key("aws_access_key_id").zip(key("aws_secret_access_key"))
         {
-            return Ok(Keys::Known(AwsCredential {
+            return Ok(Keys::Known(Credential {
                 key_id,
                 secret_key,
                 token: key("aws_session_token"),
@@ -193,10 +183,10 @@ impl Sources {
         }
     }
 
-    fn keys_of_environment(&self) -> Result<Option<AwsCredential>, String> {
+    fn keys_of_environment(&self) -> Result<Option<Credential>, String> {
         let [id, secret] = KEY_VARIABLES;
         match (self.surroundings.get(id), self.surroundings.get(secret)) {
-            (Some(key_id), Some(secret_key)) => Ok(Some(AwsCredential {
+            (Some(key_id), Some(secret_key)) => Ok(Some(Credential {
                 key_id,
                 secret_key,
                 token: self.surroundings.get("AWS_SESSION_TOKEN"),
@@ -208,8 +198,8 @@ impl Sources {
     }
 }
 
-/// Amazon's server for a region.
-fn amazon(region: &str) -> Result<String, String> {
+/// Amazon's server of a service for a region.
+pub(super) fn amazon(service: &str, region: &str) -> Result<String, String> {
     let is_word = region
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -217,7 +207,7 @@ fn amazon(region: &str) -> Result<String, String> {
         return Err(format!("'{region}' is no region"));
     }
     let china = if region.starts_with("cn-") { ".cn" } else { "" };
-    Ok(format!("https://s3.{region}.amazonaws.com{china}"))
+    Ok(format!("https://{service}.{region}.amazonaws.com{china}"))
 }
 
 impl Settings {
@@ -363,8 +353,8 @@ mod tests {
 
     #[test]
     fn regions_make_no_hosts() {
-        assert!(amazon("evil.example/").is_err());
-        let china = amazon("cn-north-1").expect("a region");
+        assert!(amazon("s3", "evil.example/").is_err());
+        let china = amazon("s3", "cn-north-1").expect("a region");
         assert_eq!(china, "https://s3.cn-north-1.amazonaws.com.cn");
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// A file without certificates, or a system without any, if `is_needed`.
-pub(super) fn config(bundle: Option<&Path>, is_needed: bool) -> Result<ClientConfig, String> {
+pub fn config(bundle: Option<&Path>, is_needed: bool) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     match bundle {
         Some(path) => {

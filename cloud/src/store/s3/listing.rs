@@ -1,0 +1,147 @@
+//! Lists of names, as servers answer them (`ListObjectsV2`).
+
+use super::xml;
+use jiff::Timestamp;
+
+/// One page of a list.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Page {
+    pub(super) objects: Vec<Listed>,
+    /// What to ask the next page with, if there is one.
+    pub(super) next: Option<String>,
+}
+
+/// An object of a list.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Listed {
+    pub(super) key: String,
+    pub(super) size: u64,
+    pub(super) modified: Timestamp,
+    pub(super) tag: Option<String>,
+}
+
+/// What of an object has come so far.
+#[derive(Default)]
+struct Begun {
+    key: Option<String>,
+    size: Option<u64>,
+    modified: Option<Timestamp>,
+    tag: Option<String>,
+}
+
+impl Begun {
+    fn listed(self) -> Option<Listed> {
+        Some(Listed {
+            key: self.key?,
+            size: self.size?,
+            modified: self.modified?,
+            tag: self.tag,
+        })
+    }
+}
+
+/// Reads a page.
+///
+/// # Errors
+/// Why it is none.
+pub(super) fn read(body: &[u8]) -> Result<Page, String> {
+    let text = std::str::from_utf8(body).map_err(|error| error.to_string())?;
+    let mut page = Page::default();
+    let mut begun = Begun::default();
+    let mut is_list = false;
+    xml::read(text, |names, text| {
+        match names {
+            ["ListBucketResult"] => is_list = true,
+            ["ListBucketResult", "NextContinuationToken"] if !text.is_empty() => {
+                page.next = Some(text.to_owned());
+            }
+            ["ListBucketResult", "Contents"] => {
+                let listed = std::mem::take(&mut begun).listed();
+                let listed = listed.ok_or("an object lacks its name, size or time")?;
+                page.objects.push(listed);
+            }
+            ["ListBucketResult", "Contents", "Key"] => begun.key = Some(text.to_owned()),
+            ["ListBucketResult", "Contents", "ETag"] => begun.tag = Some(text.to_owned()),
+            ["ListBucketResult", "Contents", "Size"] => {
+                begun.size = Some(
+                    text.trim()
+                        .parse()
+                        .map_err(|_| "the size of an object is none")?,
+                );
+            }
+            ["ListBucketResult", "Contents", "LastModified"] => {
+                begun.modified = Some(
+                    text.trim()
+                        .parse()
+                        .map_err(|_| "the time of an object is none")?,
+                );
+            }
+            _ => {}
+        }
+        Ok(())
+    })?;
+    match is_list {
+        true => Ok(page),
+        false => Err("it is no list of a bucket".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page(inside: &str) -> Result<Page, String> {
+        read(format!("<ListBucketResult xmlns=\"x\">{inside}</ListBucketResult>").as_bytes())
+    }
+
+    const OBJECT: &str = "<Contents><Key>a &amp; b</Key><Size>5</Size><Owner><Key>no</Key></Owner>\
+                          <LastModified>2024-01-02T03:04:05.678Z</LastModified>\
+                          <ETag>&quot;e&quot;</ETag></Contents>";
+
+    #[test]
+    fn pages_have_objects() {
+        let expected = Listed {
+            key: "a & b".into(),
+            size: 5,
+            modified: "2024-01-02T03:04:05.678Z".parse().expect("a time"),
+            tag: Some("\"e\"".into()),
+        };
+        let next = "<NextContinuationToken>n==</NextContinuationToken>";
+        let found = page(&format!("<Prefix>p</Prefix>{OBJECT}{next}")).expect("a page");
+        assert_eq!(found.objects, [expected]);
+        assert_eq!(found.next.as_deref(), Some("n=="));
+        assert_eq!(page("<KeyCount>0</KeyCount>"), Ok(Page::default()));
+    }
+
+    /// Whatever comes is a list or an error, and what is cut off is no list.
+    #[test]
+    fn damaged_pages_end() {
+        let whole = format!("<ListBucketResult>{OBJECT}<!-- c --></ListBucketResult>");
+        for length in 0..whole.len() {
+            assert!(read(&whole.as_bytes()[..length]).is_err(), "{length}");
+        }
+        for at in 0..whole.len() {
+            for byte in b"<>&;/!?\"'= \x00\xff" {
+                let mut damaged = whole.clone().into_bytes();
+                damaged[at] = *byte;
+                // A name may have become another one.
+                let _ = read(&damaged);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_list_is_not_empty() {
+        assert!(read(b"<html><body/></html>").is_err(), "a page for people");
+        assert!(read(b"<ListBucketResult>").is_err(), "cut off");
+        assert!(read(b"").is_err() && read(&[0xff]).is_err());
+        for (part, other) in [
+            ("<Size>5</Size>", ""),
+            ("<Size>5</Size>", "<Size>-5</Size>"),
+            ("<Key>a &amp; b</Key>", ""),
+            ("2024-01-02", "yesterday"),
+        ] {
+            assert!(page(&OBJECT.replace(part, other)).is_err(), "{other}");
+        }
+    }
+}
