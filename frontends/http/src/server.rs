@@ -300,7 +300,8 @@ impl Server {
     /// Stops accepting clients, and ends idle connections at once. Other connections end when their
     /// answers are complete, at the latest after `grace`.
     ///
-    /// A second call may be shorter than one that is still waiting, which then returns, too.
+    /// A second call may be shorter than one that is still waiting, which then returns, too. The
+    /// access log is complete when the server is dropped.
     pub fn stop(&self, grace: Duration) {
         self.close();
         if !self.shared.links.wait_until_empty(grace) {

@@ -250,6 +250,8 @@ fn what_was_asked_is_logged_and_counted() {
     assert_eq!(status.busiest[0].bytes, 5);
     server.stop(Duration::from_secs(5));
     assert!(!socket.exists());
+    // It waits for the thread that writes the log.
+    drop(server);
     let text = std::fs::read_to_string(&path).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].starts_with("127.0.0.1 - - ["), "{text}");
