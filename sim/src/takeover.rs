@@ -3,7 +3,8 @@
 //! The kernel keeps a disk when the daemon that serves it dies, and the file system on it stays
 //! mounted. To that file system the disk never lost power. So every answered write must be there,
 //! flushed or not, and no write may come back that another one replaced. The pool below has only
-//! what reached its devices. The journal of unflushed writes ([`Unflushed`]) makes up for the difference.
+//! what reached its devices. The journal of unflushed writes ([`Unflushed`]) makes up for the
+//! difference.
 //!
 //! Here a daemon serves a volume through a [`Gate`], and several threads write to it. The record of
 //! its devices also has the files of the journal. From it follows what a daemon leaves that is
