@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use cenote_alarms::AlarmSetup;
 use cenote_base::metrics::Registry;
 use cenote_base::{RealEnv, settings};
 use cenote_control::model::NbdListen;
 use cenote_control::protocol::Service;
-use cenote_engine::{AlarmSetup, Engine, EngineSettings, MEMORY_MIN, RecordPlace};
+use cenote_engine::{Engine, EngineSettings, MEMORY_MIN, RecordPlace};
 use cenote_serve::{Dashboard, DiskSetup, Serve, ServeSettings, UblkDisks};
 
 use super::gauge::{SystemMemory, memory_total};

@@ -26,12 +26,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
+use cenote_alarms::{AlarmSetup, AlarmSource};
 use cenote_control::model::{
     ControlError, DaemonStatus, DashboardAct, NbdListen, Request, Response, shell_word,
 };
 use cenote_control::protocol::{ServeOptions, Server, clear_left_sockets, socket_of_process};
 use cenote_control::record::{self, beside_socket};
-use cenote_engine::{AlarmSetup, AlarmSource, MEMORY_MIN};
+use cenote_engine::MEMORY_MIN;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use zeroize::Zeroizing;
 

@@ -4,8 +4,8 @@
 //! the change is on disk. Successful commands are noted in the pool's history, in the same group.
 
 use crate::errors::of_sync;
-use crate::host::hostname;
 use crate::registry::imported::Imported;
+use cenote_base::hostname;
 use cenote_control::model::ControlError;
 use cenote_control::protocol::Peer;
 use cenote_dsl::DslError;

@@ -1,9 +1,7 @@
 //! The engine: the state of a daemon, and what it does without a request. `dispatch` carries out
 //! requests.
 
-use crate::alarms::death::{daemon_died, pool_missing, record_unwritable};
 use crate::alarms::desk::Alarms;
-use crate::alarms::way::AlarmSetup;
 use crate::changes::change as change_of;
 use crate::clouds::own_disks::OwnDisks;
 use crate::clouds::table::Clouds;
@@ -27,6 +25,7 @@ use crate::registry::approvals::Approvals;
 use crate::registry::cache_places::CacheFiles;
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
+use cenote_alarms::{AlarmSetup, daemon_died, pool_missing, record_unwritable};
 use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{Env, metrics};
 use cenote_control::model::{Access, Change, ControlError, ExportHow, Request, Response};

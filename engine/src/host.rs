@@ -1,4 +1,4 @@
-//! The identity of this host among hosts that share its devices: its id and its name.
+//! The identity of this host among hosts that share its devices: its id.
 
 use cenote_base::settings;
 
@@ -13,10 +13,4 @@ pub(crate) fn hostid() -> u64 {
         Ok(bytes) => u64::from(u32::from_le_bytes(bytes)),
         Err(_) => 0,
     }
-}
-
-/// This host's name; empty if the system does not say.
-pub(crate) fn hostname() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname");
-    name.unwrap_or_default().trim().to_owned()
 }

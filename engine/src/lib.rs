@@ -51,12 +51,6 @@ mod streams;
 mod tests;
 mod values;
 
-pub use alarms::alarm::{Alarm, AlarmKind, AlarmSeverity};
-pub use alarms::trial::alarm_ways;
-pub use alarms::way::{
-    AlarmLimits, AlarmPlan, AlarmPlanError, AlarmSendError, AlarmSetup, AlarmSource, AlarmWay,
-    AlarmWayPlan,
-};
 pub use clouds::own_disks::{ListLeft, OwnDisks, disk_number};
 pub use daemon::recorder::RecordPlace;
 pub use daemon::settings::settings_list;

@@ -4,8 +4,8 @@
 //! the limit. The beginning of its standard error is kept for the message. The rest is read and
 //! discarded, because a full pipe would block the program.
 
+use cenote_alarms::AlarmSendError;
 use cenote_base::rt::{self, Instant, Receiver, channel};
-use cenote_engine::AlarmSendError;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;

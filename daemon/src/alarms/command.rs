@@ -1,10 +1,10 @@
 //! `cenote alarm`: lists the channels for alarms, and tests them.
 
+use cenote_alarms::{AlarmSource, alarm_ways};
 use cenote_base::{Env, RealEnv};
 use cenote_control::model::{
     AlarmAct, AlarmOutcome, AlarmWayState, ControlError, Request, Response,
 };
-use cenote_engine::{AlarmSource, alarm_ways};
 
 use super::config::AlarmFile;
 use cenote_words::command::{Arguments, Command, JSON, Run};

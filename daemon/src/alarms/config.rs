@@ -11,11 +11,11 @@ use super::mail::{Letterhead, Protection, Sendmail, Smtp};
 use super::places::{WantedFile, place};
 use super::program::Program;
 use super::webhook::Webhook;
-use cenote_control::regular;
-use cenote_engine::{
+use cenote_alarms::{
     AlarmKind, AlarmLimits, AlarmPlan, AlarmPlanError, AlarmSeverity, AlarmSource, AlarmWay,
     AlarmWayPlan,
 };
+use cenote_control::regular;
 use cenote_http_client::http::{HeaderName, HeaderValue, Uri};
 use serde::Deserialize;
 use std::collections::{BTreeMap, HashSet};

@@ -5,7 +5,7 @@
 //! this machine.
 
 use super::child;
-use cenote_engine::{Alarm, AlarmSendError, AlarmWay};
+use cenote_alarms::{Alarm, AlarmSendError, AlarmWay};
 use jiff::{Timestamp, tz::TimeZone};
 use lettre::address::Envelope;
 use lettre::transport::smtp::authentication::Credentials;

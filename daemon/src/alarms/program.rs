@@ -6,7 +6,7 @@
 //! `CENOTE_ALARM_*`, and its text is also the standard input.
 
 use super::child;
-use cenote_engine::{Alarm, AlarmSendError, AlarmWay};
+use cenote_alarms::{Alarm, AlarmSendError, AlarmWay};
 use jiff::{Timestamp, tz::TimeZone};
 use std::path::PathBuf;
 use std::process::Command;
@@ -99,8 +99,8 @@ impl AlarmWay for Program {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cenote_alarms::{AlarmKind, AlarmSeverity};
     use cenote_control::model::Event;
-    use cenote_engine::{AlarmKind, AlarmSeverity};
 
     #[test]
     fn programs_of_the_event_daemon_find_what_they_know() {

@@ -3,7 +3,7 @@
 //! A status below 300 is success. Redirections are not followed, because they can turn a POST into
 //! a GET. `https` trusts the system's certificates.
 
-use cenote_engine::{Alarm, AlarmSendError, AlarmWay};
+use cenote_alarms::{Alarm, AlarmSendError, AlarmWay};
 use cenote_http_client::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use cenote_http_client::http::{HeaderValue, Request, StatusCode, Uri};
 use cenote_http_client::{Client, HttpError, Payload, Setup, basic_auth, tls, wait};

@@ -1,15 +1,14 @@
 //! The alarms of a daemon: the job that detects them, and the ways to send them.
 
-use super::alarm::{Alarm, AlarmSeverity};
-use super::courier::Courier;
-use super::journal::Journal;
 use super::judge::Judge;
-use super::trial::try_all;
-use super::way::{AlarmLimits, AlarmPlan, AlarmSetup, AlarmSource, AlarmWay};
 use crate::events::Events;
-use crate::host::hostname;
 use crate::registry::imported::Imported;
+use cenote_alarms::{
+    Alarm, AlarmLimits, AlarmPlan, AlarmSetup, AlarmSeverity, AlarmSource, AlarmWay, Courier,
+    Journal, try_all,
+};
 use cenote_base::Env;
+use cenote_base::hostname;
 use cenote_base::rt::{Instant, Mutex, MutexGuard, ranks};
 use cenote_control::model::{AlarmAct, ControlError, Refusal, Response};
 use std::path::PathBuf;

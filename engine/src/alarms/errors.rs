@@ -5,13 +5,12 @@
 //! They are counted by the devices' own counters, so that no limit of events hides any. Damaged
 //! data is treated in the same way, for each pool.
 
-use super::alarm::{AlarmKind, AlarmSeverity};
 use super::text::{Draft, device_name};
-use super::way::AlarmLimits;
 use crate::devices::tree::{all_vdevs, vdev_tree};
 use crate::events::Events;
 use crate::registry::imported::Imported;
 use cenote_advisor::means::Means;
+use cenote_alarms::{AlarmKind, AlarmLimits, AlarmSeverity};
 use cenote_control::model::{ErrorKind, ErrorRecord, Event, Vdev, shell_word};
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,16 +1,14 @@
 //! Which events are alarms.
 
-use super::alarm::{Alarm, AlarmKind, AlarmSeverity};
 use super::errors::Gathered;
-use super::journal::Journal;
 use super::levels::Levels;
 use super::text::Draft;
-use super::way::AlarmLimits;
 use crate::events::Events;
 use crate::pools::activity::scan_of;
 use crate::registry::imported::Imported;
 use cenote_advisor::device;
 use cenote_advisor::numbers::counted;
+use cenote_alarms::{Alarm, AlarmKind, AlarmLimits, AlarmSeverity, Journal};
 use cenote_base::Env;
 use cenote_control::model::{ErrorKind, ErrorRecord, Event, Scan, VdevState, shell_word};
 use std::sync::Arc;

@@ -3,14 +3,13 @@
 //! Each is reported once when it passes its limit, and again only after it was below in between.
 //! Usage that swings about the limit counts as below when it is [`SWING`] percentage points below.
 
-use super::alarm::{AlarmKind, AlarmSeverity};
 use super::text::Draft;
-use super::way::AlarmLimits;
 use crate::devices::tree::vdev_tree;
 use crate::events::Events;
 use crate::pools::activity::scan_of;
 use crate::registry::imported::Imported;
 use cenote_advisor::limits::{NEARLY_FULL, consequence, days_since, last_read, passed};
+use cenote_alarms::{AlarmKind, AlarmLimits, AlarmSeverity};
 use cenote_control::model::shell_word;
 use cenote_dsl::DatasetName;
 use std::collections::HashMap;

@@ -1,8 +1,8 @@
 //! An alarm's words: what happened, the state of the pool, what to do.
 
-use super::alarm::{Alarm, AlarmKind, AlarmSeverity};
 use crate::devices::tree::{all_vdevs, vdev_tree};
 use crate::registry::imported::Imported;
+use cenote_alarms::{Alarm, AlarmKind, AlarmSeverity};
 use cenote_control::model::{Event, Vdev, VdevNaming, VdevState, shell_word};
 
 /// The most devices that are listed; `zpool status` shows the rest.

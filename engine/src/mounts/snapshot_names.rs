@@ -5,8 +5,8 @@
 
 use super::snapshot_changes::{SnapshotChanges, SnapshotNameChange};
 use super::table::Mounts;
-use crate::host::hostname;
 use crate::registry::imported::Imported;
+use cenote_base::hostname;
 use cenote_base::{ObjectId, settings};
 use cenote_control::model::ControlError;
 use cenote_dsl::write::{CreateSnapshots, DestroySnapshots, RenameSnapshots, SyncTask};

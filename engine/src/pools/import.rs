@@ -11,13 +11,14 @@ use crate::clouds::rules::{check_names, wants_writethrough};
 use crate::clouds::table::{Held, How};
 use crate::context::Context;
 use crate::errors::name_fault;
-use crate::host::{hostid, hostname};
+use crate::host::hostid;
 use crate::mounts::make::mount_below;
 use crate::mounts::options::check_options;
 use crate::mounts::table::Mounts;
 use crate::registry::imported::Imported;
 use crate::streams::abort::destroy_leftovers;
 use cenote_base::Txg;
+use cenote_base::hostname;
 use cenote_control::model::{
     ControlError, Diagnosis, ImportOptions, ImportPick, MountOptions, Response, Rewind, Rewound,
     Search, StoreRefusal,

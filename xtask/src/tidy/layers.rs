@@ -10,10 +10,11 @@ use std::process::Command;
 ///
 /// Commands stand as low as what they see: those of `zpool` and `zfs` see the protocol and tables
 /// of the format, and are compiled beside the crates that open pools.
-const LAYERS: [&str; 34] = [
+const LAYERS: [&str; 35] = [
     "base",
     "control",
     "advisor",
+    "alarms",
     "ondisk",
     "codec",
     "commands/words",

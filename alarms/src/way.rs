@@ -1,6 +1,6 @@
 //! How alarms leave the machine, as the engine sees it.
 
-use super::alarm::{Alarm, AlarmKind, AlarmSeverity};
+use crate::alarm::{Alarm, AlarmKind, AlarmSeverity};
 use cenote_advisor::limits::{FULL_PERCENT, SCRUB_DAYS};
 use std::sync::Arc;
 use std::time::Duration;

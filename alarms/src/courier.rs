@@ -5,9 +5,9 @@
 //! alarm that fails is tried again after each of the plan's times and then counts as failed. While
 //! it waits, those behind it wait too: they go to the same receiver.
 
-use super::alarm::Alarm;
-use super::trial::unused;
-use super::way::{AlarmSendError, AlarmWay, AlarmWayPlan};
+use crate::alarm::Alarm;
+use crate::trial::unused;
+use crate::way::{AlarmSendError, AlarmWay, AlarmWayPlan};
 use cenote_base::rt::job::{Control, Job, Next, Work};
 use cenote_base::rt::{self, Instant, Mutex, MutexGuard, ranks};
 use cenote_control::model::AlarmWayState;
@@ -20,7 +20,8 @@ use std::time::Duration;
 const QUEUE_MAX: usize = 100;
 
 /// A way, its job and its queue.
-pub(super) struct Courier {
+pub struct Courier {
+    /// The way, and what is sent by it.
     pub plan: AlarmWayPlan,
     shared: Arc<Shared>,
     job: Job,
@@ -48,6 +49,7 @@ struct State {
 }
 
 impl Courier {
+    /// The way of `plan`, with an empty queue.
     pub fn start(plan: AlarmWayPlan, retries: &[Duration]) -> Self {
         let shared = Arc::new(Shared {
             name: plan.name.clone(),
@@ -212,10 +214,9 @@ impl Delivery {
 
 #[cfg(test)]
 mod tests {
-    use super::super::alarm::{AlarmKind, AlarmSeverity};
-    use super::super::trial::test_alarm;
-    use super::super::way::AlarmWay;
     use super::*;
+    use crate::alarm::{AlarmKind, AlarmSeverity};
+    use crate::trial::test_alarm;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
     /// A receiver that hangs until it is released, and then fails a number of times.

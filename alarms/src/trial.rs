@@ -1,15 +1,13 @@
 //! One alarm by every way, to try whether they lead anywhere.
 
-use super::alarm::{Alarm, AlarmKind, AlarmSeverity};
-use super::way::{AlarmPlan, AlarmWay, AlarmWayPlan};
-use crate::host::hostname;
-use cenote_base::Env;
-use cenote_base::rt;
+use crate::alarm::{Alarm, AlarmKind, AlarmSeverity};
+use crate::way::{AlarmPlan, AlarmWay, AlarmWayPlan};
+use cenote_base::{Env, hostname, rt};
 use cenote_control::model::{AlarmOutcome, AlarmWayState, Event};
 use std::sync::Arc;
 
 /// A way by which nothing was sent yet.
-pub(super) fn unused(way: &AlarmWayPlan) -> AlarmWayState {
+pub(crate) fn unused(way: &AlarmWayPlan) -> AlarmWayState {
     AlarmWayState {
         name: way.name.clone(),
         kind: way.kind.to_owned(),
@@ -24,7 +22,7 @@ pub(super) fn unused(way: &AlarmWayPlan) -> AlarmWayState {
 }
 
 /// Sends a test alarm by all ways at once, and stores the outcome in each way's state.
-pub(super) fn try_all(ways: &mut [AlarmWayState], senders: &[Arc<dyn AlarmWay>], env: &dyn Env) {
+pub fn try_all(ways: &mut [AlarmWayState], senders: &[Arc<dyn AlarmWay>], env: &dyn Env) {
     let alarm = test_alarm(&hostname(), env);
     rt::scope(|scope| {
         for (way, sender) in ways.iter_mut().zip(senders) {
@@ -51,7 +49,7 @@ pub fn alarm_ways(plan: &AlarmPlan, tried: Option<&dyn Env>) -> Vec<AlarmWayStat
     ways
 }
 
-pub(super) fn test_alarm(host: &str, env: &dyn Env) -> Alarm {
+pub(crate) fn test_alarm(host: &str, env: &dyn Env) -> Alarm {
     let now = env.wall_clock();
     let class = "sysevent.fs.cenote.test";
     Alarm {

@@ -30,7 +30,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 
 /// The histories of all pools that were met.
 #[derive(Debug, Default)]
-pub(super) struct Journal {
+pub struct Journal {
     /// Where the files are; without it nothing outlives the daemon.
     directory: Option<PathBuf>,
     pools: HashMap<u64, Kept>,

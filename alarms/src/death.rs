@@ -3,9 +3,8 @@
 //!
 //! A daemon that died cannot send one itself. The next one does, from the record that was left.
 
-use super::alarm::{Alarm, AlarmKind, AlarmSeverity};
-use crate::host::hostname;
-use cenote_base::Env;
+use crate::alarm::{Alarm, AlarmKind, AlarmSeverity};
+use cenote_base::{Env, hostname};
 use cenote_control::model::{Event, MissingPool, shell_word};
 use cenote_control::record::Loss;
 
@@ -13,7 +12,7 @@ use cenote_control::record::Loss;
 const MOUNTS_MAX: usize = 20;
 
 /// The alarm about what a daemon had that died.
-pub(crate) fn daemon_died(lost: &Loss, env: &dyn Env) -> Alarm {
+pub fn daemon_died(lost: &Loss, env: &dyn Env) -> Alarm {
     let host = hostname();
     let names: Vec<&str> = lost.pools.iter().map(|pool| pool.name.as_str()).collect();
     let names = names.join(", ");
@@ -60,7 +59,7 @@ pub(crate) fn daemon_died(lost: &Loss, env: &dyn Env) -> Alarm {
 }
 
 /// The alarm about a record that cannot be written.
-pub(crate) fn record_unwritable(failure: &str, env: &dyn Env) -> Alarm {
+pub fn record_unwritable(failure: &str, env: &dyn Env) -> Alarm {
     let host = hostname();
     let text = format!(
         "The Cenote daemon cannot write down which pools it has imported: {failure}.\n\
@@ -73,7 +72,7 @@ pub(crate) fn record_unwritable(failure: &str, env: &dyn Env) -> Alarm {
 }
 
 /// The alarm about a pool that should be imported, and is not.
-pub(crate) fn pool_missing(pool: &MissingPool, env: &dyn Env) -> Alarm {
+pub fn pool_missing(pool: &MissingPool, env: &dyn Env) -> Alarm {
     let host = hostname();
     let name = &pool.name;
     let again = match pool.may_come {
