@@ -3,6 +3,7 @@
 use crate::body::Payload;
 use crate::connect::Connector;
 use crate::error::HttpError;
+use crate::setup::{AGENT, Setup};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use bytes::Bytes;
@@ -18,24 +19,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What this program calls itself.
-pub(crate) const AGENT: HeaderValue =
-    HeaderValue::from_static(concat!("cenote/", env!("CARGO_PKG_VERSION")));
-/// How long a connection is kept that nobody uses.
+/// How long a connection is kept without a request.
 const IDLE: Duration = Duration::from_secs(60);
-
-/// How a client is made.
-#[derive(Clone, Debug)]
-pub struct Setup {
-    /// What is trusted.
-    pub tls: rustls::ClientConfig,
-    /// Whether proxies of the environment are used.
-    pub uses_proxies: bool,
-    /// How long a connection may take, with its proxy and TLS.
-    pub connecting: Duration,
-    /// How long the kernel waits for the other end to acknowledge what was sent.
-    pub unacknowledged: Duration,
-}
 
 /// A client of HTTP/1.1, with the connections that it keeps.
 #[derive(Debug)]
@@ -83,8 +68,8 @@ impl Client {
         Ok(Answer(response.map_err(HttpError::asking)?))
     }
 
-    /// What a proxy wants to know that forwards requests. One that only carries a connection is
-    /// told when that begins.
+    /// The key for a proxy that forwards requests. One that only carries a connection gets it when
+    /// that begins.
     fn proxy_key(&self, to: &Uri) -> Option<HeaderValue> {
         let is_forwarded = to.scheme_str() == Some("http");
         let proxies = self.proxies.as_ref().filter(|_| is_forwarded)?;
@@ -122,7 +107,7 @@ impl Answer {
             let frame = poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await;
             match frame {
                 None => return Ok(None),
-                // Trailers say nothing that is asked for.
+                // Trailers are not needed.
                 Some(frame) => match frame.map_err(HttpError::reading)?.into_data() {
                     Ok(bytes) => return Ok(Some(bytes)),
                     Err(_) => continue,

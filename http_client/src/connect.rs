@@ -3,7 +3,7 @@
 //! A proxy *forwards* requests of HTTP, which then say the whole address, and *carries*
 //! connections of HTTPS, which it cannot look into.
 
-use crate::client::{AGENT, Setup};
+use crate::setup::{AGENT, Setup};
 use http::header::USER_AGENT;
 use http::{HeaderMap, Uri};
 use hyper_util::client::legacy::connect::proxy::Tunnel;

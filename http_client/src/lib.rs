@@ -16,11 +16,13 @@ mod body;
 mod client;
 mod connect;
 mod error;
+mod setup;
 pub mod tls;
 mod wait;
 
 pub use body::Payload;
-pub use client::{Answer, Client, Setup, basic_auth};
+pub use client::{Answer, Client, basic_auth};
 pub use error::HttpError;
 pub use http;
+pub use setup::Setup;
 pub use wait::wait;

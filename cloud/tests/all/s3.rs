@@ -290,11 +290,10 @@ fn roles_and_files_have_keys() {
     assert_eq!(token, None);
 }
 
-/// Pods get their keys for a token that they find in a file: from their machine, or from Amazon.
-#[test]
-fn pods_have_keys() {
+/// Hands keys out for a token, as machines and as Amazon do.
+fn provider_of_keys() -> FakeServer {
     let expiration = "2099-01-01T00:00:00Z";
-    let provider = FakeServer::new(move |asked| {
+    FakeServer::new(move |asked| {
         let path = &*asked.path;
         let body = match (&*asked.method, asked.headers.get("authorization")) {
             ("GET", Some(token)) if path == "/v1/credentials" && token == "a token" => format!(
@@ -315,7 +314,13 @@ fn pods_have_keys() {
             headers: Vec::new(),
             body: body.into(),
         }
-    });
+    })
+}
+
+/// Pods get their keys for a token that they find in a file: from their machine, or from Amazon.
+#[test]
+fn pods_have_keys() {
+    let provider = provider_of_keys();
     let server = FakeServer::new(|_| Answered::error(404, "NoSuchKey"));
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), "a token\n").expect("room");

@@ -182,7 +182,7 @@ fn proxies_forward_requests() {
     ] {
         assert!(lines.contains(&line.to_owned()), "{line} of {lines:?}");
     }
-    // What needs no proxy is asked itself.
+    // A host that needs no proxy hears the request itself.
     let server = Server::new(FINE);
     let near = format!("http://localhost:{}/k", server.address.port());
     assert_eq!(once(&client, get(&near)).expect("answered"), "fine");
@@ -297,7 +297,7 @@ fn errors_say_what_happened() {
     assert_eq!(error.into_io().kind(), std::io::ErrorKind::TimedOut);
 
     let direct = client(None, None, LIMIT);
-    let error = once(&direct, get("http://127.0.0.1:1/")).expect_err("nobody");
+    let error = once(&direct, get("http://127.0.0.1:1/")).expect_err("no server");
     assert!(error.to_string().starts_with("no connection: "), "{error}");
     let refused = error.into_io();
     assert_eq!(refused.kind(), std::io::ErrorKind::ConnectionRefused);

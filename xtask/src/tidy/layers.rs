@@ -26,6 +26,7 @@ const LAYERS: [&str; 35] = [
     "commands/connect",
     "nbd_client",
     "http_client",
+    "s3",
     "cloud",
     "vdev",
     "io",

@@ -13,7 +13,7 @@ const LINES_MAX: usize = 15_000;
 
 /// Packages that are larger, and how many lines they may have.
 const LARGER: [(&str, usize); 9] = [
-    ("cloud", 20_500),
+    ("cloud", 19_800),
     ("dmu", 15_400),
     ("dsl", 18_200),
     ("engine", 28_300),

@@ -5,10 +5,9 @@
 
 use super::http::{Http, Limits, Seen};
 use super::role::{self, Role};
-use super::settings::{Keys, Sources};
-use super::sign::Credential;
 use cenote_base::rt::process::Instant;
 use cenote_base::rt::{Mutex, ranks};
+use cenote_s3::{Credential, Keys, Sources};
 use rustls::ClientConfig;
 use std::fmt;
 use std::sync::Arc;
@@ -91,7 +90,7 @@ impl KeyRing {
     }
 }
 
-/// The role, with the way to whoever hands its keys out.
+/// The role, with the way to its provider of keys.
 fn role(sources: &Sources, tls: &ClientConfig) -> Result<Role, String> {
     let surroundings = sources.surroundings();
     let is_far = role::is_far(surroundings);
@@ -108,10 +107,9 @@ fn role(sources: &Sources, tls: &ClientConfig) -> Result<Role, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::name::BucketName;
-    use super::super::surroundings::Surroundings;
     use super::*;
     use cenote_http_client::tls;
+    use cenote_s3::{BucketName, Surroundings};
 
     fn asked<const COUNT: usize>(variables: [(&str, &str); COUNT]) -> Result<String, String> {
         let name = BucketName::parse("bucket").expect("a name");

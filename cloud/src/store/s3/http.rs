@@ -152,7 +152,7 @@ pub(super) struct Whole {
 }
 
 impl Http {
-    /// A client that trusts whom `tls` trusts, and takes so long for a connection.
+    /// A client that trusts what `tls` trusts, and takes so long for a connection.
     pub(super) fn new(
         tls: ClientConfig,
         uses_proxies: bool,

@@ -1,8 +1,8 @@
 //! A bucket of S3 as a store: Amazon's, MinIO's, Ceph's, versitygw's and others that are
 //! compatible.
 //!
-//! `sign` signs requests, `http` sends them and says how long a connection may be silent,
-//! `listing` reads lists, `refusal` says what a refusal means, `credentials` where keys come from.
+//! Names, signatures and lists are the crate `s3`. Here `http` sends requests and says how long a
+//! connection may be silent, `refusal` says what a refusal means, `credentials` has the keys.
 //! Nothing is tried again, because only [`super::Client`] knows what an answer that was lost may
 //! have done.
 //!
@@ -21,20 +21,11 @@
 mod allowance;
 mod credentials;
 mod http;
-mod listing;
-mod name;
-mod profiles;
 mod refusal;
 mod role;
 mod runtime;
-mod settings;
-mod sign;
-mod stores_file;
-mod surroundings;
-mod xml;
 
-pub use name::{BucketName, BucketNameError};
-pub use surroundings::Surroundings;
+pub use cenote_s3::{BucketName, BucketNameError, Surroundings};
 
 use super::{Answer, Condition, Meta, OBJECT_MAX, Request, Store, StoreError, Tag};
 use allowance::Allowance;
@@ -45,13 +36,12 @@ use cenote_http_client::http::header::{
 };
 use cenote_http_client::http::{HeaderMap, Method, Request as HttpRequest, StatusCode};
 use cenote_http_client::tls;
+use cenote_s3::{Signer, Sources, escaped, listing, query};
 use credentials::KeyRing;
 use http::{ANSWER_MAX, Http, Limits, Seen, Whole};
 use jiff::Timestamp;
 use refusal::{Fault, reading};
 use runtime::Runtime;
-use settings::Sources;
-use sign::Signer;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -219,7 +209,7 @@ impl Shared {
             !["", ".", ".."].contains(&part) && !part.bytes().any(|byte| byte.is_ascii_control())
         };
         match whole.split('/').all(is_part) {
-            true => Ok(format!("{}/{}", self.address, sign::escaped(&whole, true))),
+            true => Ok(format!("{}/{}", self.address, escaped(&whole, true))),
             false => Err(StoreError::Other(format!(
                 "'{key}' is no name of an object"
             ))),
@@ -248,7 +238,8 @@ impl Shared {
             region: &self.region,
             now: now(),
         };
-        signer.sign(&mut request)?;
+        let signed = signer.sign(&mut request);
+        signed.map_err(|error| Fault::NoKeys(error.to_string()))?;
         self.http.ask(request, allowance).await
     }
 
@@ -369,7 +360,7 @@ impl Shared {
                 .iter()
                 .filter_map(|(name, value)| Some((*name, (*value)?)));
             let said: Vec<(&str, &str)> = said.collect();
-            let address = format!("{}?{}", self.address, sign::query(&said));
+            let address = format!("{}?{}", self.address, query(&said));
             let answer = self.ask_briefly(Method::GET, &address, None).await;
             let answer = answer.map_err(|fault| fault.error())?;
             let page = listing::read(&answer.body).map_err(|reason| {

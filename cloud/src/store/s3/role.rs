@@ -1,7 +1,7 @@
-//! Keys of the role that a machine, a task or a pod has, from whoever hands them out.
+//! Keys of the role that a machine, a task or a pod has, from its provider.
 //!
 //! ```text
-//! who          is known by                               is asked
+//! what has it  by these variables                        provider
 //! pod of EKS   AWS_WEB_IDENTITY_TOKEN_FILE, _ROLE_ARN    Amazon's tokens (STS)
 //! task of ECS  AWS_CONTAINER_CREDENTIALS_RELATIVE_URI    its machine
 //! pod of EKS   AWS_CONTAINER_CREDENTIALS_FULL_URI,       its machine
@@ -13,17 +13,13 @@
 
 use super::allowance::Allowance;
 use super::http::{ANSWER_MAX, Http};
-use super::profiles;
 use super::refusal::Fault;
-use super::settings::amazon;
-use super::sign::{Credential, query};
-use super::surroundings::Surroundings;
-use super::xml;
 use bytes::Bytes;
 use cenote_base::rt;
 use cenote_base::rt::process::Instant;
 use cenote_http_client::http::header::{AUTHORIZATION, HeaderName};
 use cenote_http_client::http::{Method, Request};
+use cenote_s3::{Credential, Surroundings, amazon, query, read_file, xml};
 use jiff::Timestamp;
 use serde::Deserialize;
 use std::path::Path;
@@ -38,7 +34,7 @@ const PATIENCE: Duration = Duration::from_millis(100);
 const TOKEN_SECONDS: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token-ttl-seconds");
 const MACHINE_TOKEN: HeaderName = HeaderName::from_static("x-aws-ec2-metadata-token");
 
-/// Who hands keys out.
+/// What hands keys out.
 #[derive(Debug)]
 enum Provider {
     Tokens {
@@ -128,7 +124,7 @@ impl Role {
     /// # Errors
     /// Why there are none.
     pub(super) async fn keys(&self) -> Result<Arc<Credential>, Fault> {
-        // Whoever comes meanwhile waits for the same keys.
+        // Requests that come meanwhile wait for the same keys.
         let mut given = self.given.lock().await;
         if let Some(given) = given.as_ref().filter(|given| given.is_good()) {
             return Ok(Arc::clone(&given.keys));
@@ -200,7 +196,7 @@ impl Role {
 
 /// The token that a pod finds in a file.
 fn token(file: &str) -> Result<String, Fault> {
-    let text = profiles::read(Path::new(file)).map_err(Fault::Wrong)?;
+    let text = read_file(Path::new(file)).map_err(Fault::Wrong)?;
     let text = text.ok_or_else(|| Fault::Wrong(format!("{file}: there is no such file")))?;
     Ok(text.trim_end().to_owned())
 }

@@ -14,7 +14,7 @@ const DEPTH_MAX: usize = 16;
 ///
 /// # Errors
 /// What is no XML, or what `found` says. The text is not repeated: a server may send much of it.
-pub(super) fn read(
+pub fn read(
     text: &str,
     mut found: impl FnMut(&[&str], &str) -> Result<(), String>,
 ) -> Result<(), String> {

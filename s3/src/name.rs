@@ -109,7 +109,7 @@ impl BucketName {
     }
 
     /// The name of an object.
-    pub(super) fn key(&self, key: &str) -> String {
+    pub fn key(&self, key: &str) -> String {
         match self.prefix.is_empty() {
             true => key.into(),
             false => format!("{}/{key}", self.prefix),
@@ -146,7 +146,7 @@ impl fmt::Display for BucketName {
 }
 
 /// A server's address, without a slash at its end.
-pub(super) fn endpoint(text: &str) -> Result<String, BucketNameError> {
+pub(crate) fn endpoint(text: &str) -> Result<String, BucketNameError> {
     let host = ["http://", "https://"]
         .iter()
         .find_map(|kind| text.strip_prefix(kind));

@@ -4,29 +4,31 @@
 //! environment, then the profile of `~/.aws`. A server is found once, when the store is opened.
 //! Keys are looked up again and again, because they expire and people replace them.
 
-use super::name::{self, BucketName};
-use super::profiles::{self, Profile};
-use super::sign::Credential;
-use super::stores_file::{self, Section};
-use super::surroundings::Surroundings;
+use crate::name::{self, BucketName};
+use crate::profiles::{self, Profile};
+use crate::sign::Credential;
+use crate::stores_file::{self, Section};
+use crate::surroundings::Surroundings;
 use std::path::PathBuf;
 
 const KEY_VARIABLES: [&str; 2] = ["AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"];
 
 /// How a store is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Settings {
+pub struct Settings {
     /// The server, without the bucket.
-    pub(super) endpoint: String,
-    pub(super) region: String,
-    pub(super) is_path_style: bool,
+    pub endpoint: String,
+    /// What requests are signed for.
+    pub region: String,
+    /// Whether the bucket stands in the path.
+    pub is_path_style: bool,
     /// Whose certificates are trusted instead of those that the system trusts.
-    pub(super) ca_bundle: Option<PathBuf>,
+    pub ca_bundle: Option<PathBuf>,
 }
 
 /// Where keys come from.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Keys {
+pub enum Keys {
     /// These.
     Known(Credential),
     /// The machine has a role, and is asked for keys.
@@ -35,7 +37,7 @@ pub(super) enum Keys {
 
 /// The sources of settings.
 #[derive(Clone, Debug)]
-pub(super) struct Sources {
+pub struct Sources {
     name: BucketName,
     surroundings: Surroundings,
 }
@@ -50,14 +52,16 @@ struct Said {
 }
 
 impl Sources {
-    pub(super) fn new(name: &BucketName, surroundings: &Surroundings) -> Self {
+    /// Those of a store in these surroundings.
+    pub fn new(name: &BucketName, surroundings: &Surroundings) -> Self {
         Self {
             name: name.clone(),
             surroundings: surroundings.clone(),
         }
     }
 
-    pub(super) fn surroundings(&self) -> &Surroundings {
+    /// Where they are.
+    pub fn surroundings(&self) -> &Surroundings {
         &self.surroundings
     }
 
@@ -93,7 +97,7 @@ impl Sources {
     ///
     /// # Errors
     /// What is wrong with what they say.
-    pub(super) fn settings(&self) -> Result<Settings, String> {
+    pub fn settings(&self) -> Result<Settings, String> {
         let said = self.ask()?;
         let of_profile = |name: &str| Some(said.profile.as_ref()?.get(name)?.to_owned());
         let name = self.name.clone();
@@ -139,7 +143,7 @@ impl Sources {
     ///
     /// # Errors
     /// What is wrong with what they say.
-    pub(super) fn keys(&self) -> Result<Keys, String> {
+    pub fn keys(&self) -> Result<Keys, String> {
         let said = self.ask()?;
         let Section {
             access_key_id,
@@ -199,7 +203,10 @@ impl Sources {
 }
 
 /// Amazon's server of a service for a region.
-pub(super) fn amazon(service: &str, region: &str) -> Result<String, String> {
+///
+/// # Errors
+/// A text that is no region.
+pub fn amazon(service: &str, region: &str) -> Result<String, String> {
     let is_word = region
         .bytes()
         .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
@@ -212,7 +219,7 @@ pub(super) fn amazon(service: &str, region: &str) -> Result<String, String> {
 
 impl Settings {
     /// The address of a bucket.
-    pub(super) fn bucket(&self, bucket: &str) -> String {
+    pub fn bucket(&self, bucket: &str) -> String {
         let Self { endpoint, .. } = self;
         match endpoint.split_once("://").filter(|_| !self.is_path_style) {
             Some((scheme, host)) => format!("{scheme}://{bucket}.{host}"),
@@ -221,7 +228,7 @@ impl Settings {
     }
 
     /// Whether what goes over the line is hidden from others.
-    pub(super) fn is_secure(&self) -> bool {
+    pub fn is_secure(&self) -> bool {
         self.endpoint.starts_with("https://")
     }
 }

@@ -1,23 +1,28 @@
 //! Lists of names, as servers answer them (`ListObjectsV2`).
 
-use super::xml;
+use crate::xml;
 use jiff::Timestamp;
 
 /// One page of a list.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Page {
-    pub(super) objects: Vec<Listed>,
+pub struct Page {
+    /// Its objects.
+    pub objects: Vec<Listed>,
     /// What to ask the next page with, if there is one.
-    pub(super) next: Option<String>,
+    pub next: Option<String>,
 }
 
 /// An object of a list.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Listed {
-    pub(super) key: String,
-    pub(super) size: u64,
-    pub(super) modified: Timestamp,
-    pub(super) tag: Option<String>,
+pub struct Listed {
+    /// Its name in the bucket.
+    pub key: String,
+    /// Bytes.
+    pub size: u64,
+    /// When it was put.
+    pub modified: Timestamp,
+    /// Its version.
+    pub tag: Option<String>,
 }
 
 /// What of an object has come so far.
@@ -44,7 +49,7 @@ impl Begun {
 ///
 /// # Errors
 /// Why it is none.
-pub(super) fn read(body: &[u8]) -> Result<Page, String> {
+pub fn read(body: &[u8]) -> Result<Page, String> {
     let text = std::str::from_utf8(body).map_err(|error| error.to_string())?;
     let mut page = Page::default();
     let mut begun = Begun::default();

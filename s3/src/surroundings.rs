@@ -51,7 +51,7 @@ impl Surroundings {
 
     /// Both, of which the first wins.
     #[cfg(test)]
-    pub(super) fn joined(first: Self, second: Self) -> Self {
+    pub(crate) fn joined(first: Self, second: Self) -> Self {
         let both = move |name: &str| first.get(name).or_else(|| second.get(name));
         Self {
             variable: Arc::new(both),
@@ -60,12 +60,12 @@ impl Surroundings {
     }
 
     /// A variable that is set to something.
-    pub(super) fn get(&self, name: &str) -> Option<String> {
+    pub fn get(&self, name: &str) -> Option<String> {
         (self.variable)(name).filter(|value| !value.is_empty())
     }
 
     /// The first of these that is set.
-    pub(super) fn first(&self, names: &[&str]) -> Option<String> {
+    pub fn first(&self, names: &[&str]) -> Option<String> {
         names.iter().find_map(|name| self.get(name))
     }
 
@@ -76,7 +76,7 @@ impl Surroundings {
 
     /// The file of stores: `$CENOTE_STORES`, else the machine's for root and the user's own for
     /// others. `None` for users without a home.
-    pub(super) fn stores_file(&self) -> Option<PathBuf> {
+    pub(crate) fn stores_file(&self) -> Option<PathBuf> {
         if let Some(named) = self.get("CENOTE_STORES") {
             return Some(named.into());
         }
@@ -89,7 +89,7 @@ impl Surroundings {
     }
 
     /// One of the two files that Amazon's programs keep profiles in.
-    pub(super) fn aws_file(&self, variable: &str, name: &str) -> Option<PathBuf> {
+    pub(crate) fn aws_file(&self, variable: &str, name: &str) -> Option<PathBuf> {
         let usual = || Some(self.path("HOME")?.join(".aws").join(name));
         self.get(variable).map(PathBuf::from).or_else(usual)
     }

@@ -15,8 +15,8 @@
 //!
 //! A file with keys that others may read is refused.
 
-use super::name::{self, BucketName};
-use super::profiles;
+use crate::name::{self, BucketName};
+use crate::profiles;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,16 +26,16 @@ use std::path::{Path, PathBuf};
 /// What the file says of some stores.
 #[derive(Clone, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Section {
-    pub(super) url: Option<String>,
-    pub(super) endpoint: Option<String>,
-    pub(super) region: Option<String>,
-    pub(super) path_style: Option<bool>,
-    pub(super) ca_bundle: Option<PathBuf>,
-    pub(super) profile: Option<String>,
-    pub(super) access_key_id: Option<String>,
-    pub(super) secret_access_key: Option<String>,
-    pub(super) session_token: Option<String>,
+pub(crate) struct Section {
+    pub(crate) url: Option<String>,
+    pub(crate) endpoint: Option<String>,
+    pub(crate) region: Option<String>,
+    pub(crate) path_style: Option<bool>,
+    pub(crate) ca_bundle: Option<PathBuf>,
+    pub(crate) profile: Option<String>,
+    pub(crate) access_key_id: Option<String>,
+    pub(crate) secret_access_key: Option<String>,
+    pub(crate) session_token: Option<String>,
 }
 
 impl fmt::Debug for Section {
@@ -112,7 +112,7 @@ fn load(path: &Path) -> Result<Option<Sections>, String> {
 ///
 /// # Errors
 /// What is wrong with the file, or that the section that is named is not there.
-pub(super) fn section(path: Option<&Path>, name: &BucketName) -> Result<Section, String> {
+pub(crate) fn section(path: Option<&Path>, name: &BucketName) -> Result<Section, String> {
     let sections = path.map(load).transpose()?.flatten();
     if let Some(wanted) = &name.section {
         let found = sections.and_then(|mut sections| sections.remove(wanted));

@@ -5,12 +5,12 @@
 //! this does not know is how to get keys from elsewhere (single sign-on, other roles, programs);
 //! a profile that needs that is refused with the reason.
 
-use super::surroundings::Surroundings;
+use crate::surroundings::Surroundings;
 use std::collections::HashMap;
 use std::path::Path;
 
 /// Bytes of a file that is read.
-pub(super) const FILE_MAX: u64 = 1 << 20;
+pub(crate) const FILE_MAX: u64 = 1 << 20;
 
 /// Names that stand for ways to keys that are not gone here.
 const ELSEWHERE: [&str; 5] = [
@@ -23,23 +23,23 @@ const ELSEWHERE: [&str; 5] = [
 
 /// What a profile says.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub(super) struct Profile {
+pub(crate) struct Profile {
     values: HashMap<String, String>,
 }
 
 impl Profile {
-    pub(super) fn get(&self, name: &str) -> Option<&str> {
+    pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.values.get(name).map(String::as_str)
     }
 
     /// A way to keys that it needs and that is not gone here.
-    pub(super) fn elsewhere(&self) -> Option<&'static str> {
+    pub(crate) fn elsewhere(&self) -> Option<&'static str> {
         ELSEWHERE.into_iter().find(|name| self.get(name).is_some())
     }
 }
 
 /// A file as text; `None` if it is not there.
-pub(super) fn read(path: &Path) -> Result<Option<String>, String> {
+pub fn read(path: &Path) -> Result<Option<String>, String> {
     let fail = |error: std::io::Error| format!("{}: {error}", path.display());
     match std::fs::metadata(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -84,7 +84,7 @@ fn add(profile: &mut Profile, text: &str, wanted: &[&str]) -> bool {
 }
 
 /// The profile `name`; `None` if there is none.
-pub(super) fn find(surroundings: &Surroundings, name: &str) -> Result<Option<Profile>, String> {
+pub(crate) fn find(surroundings: &Surroundings, name: &str) -> Result<Option<Profile>, String> {
     let mut profile = Profile::default();
     let mut is_there = false;
     if let Some(path) = surroundings.aws_file("AWS_CONFIG_FILE", "config")
