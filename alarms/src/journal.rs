@@ -77,6 +77,7 @@ fn merge(into: &mut ErrorRecord, more: &ErrorRecord) -> bool {
 }
 
 impl Journal {
+    /// The histories in `directory`; without one they are only in memory.
     pub fn new(directory: Option<PathBuf>) -> Self {
         Self {
             directory,

@@ -50,5 +50,4 @@ pub mod sparse;
 pub mod streams;
 pub mod torture;
 pub mod words;
-pub mod zfs_test;
 pub mod zoo;

@@ -74,7 +74,6 @@ pub const TRIALS: [&str; 19] = [
     "repair",
     "replicate",
     "torture",
-    "zfs-test",
     "zoo",
 ];
 

@@ -96,8 +96,6 @@ usage: cargo xtask COMMAND [ARGUMENT...]
                               dark: no dead link, no complaint, enough contrast; then it acts
   fstests DIRECTORY [--properties OPTIONS] [--size MIB] [TEST...|-g GROUP]
                               xfstests, built in DIRECTORY, on two mounts
-  zfs-test [--package DIR] [--timeout SECONDS] [GROUP|TEST...]
-                              OpenZFS's tests of repair (Debian's package zfs-test), as root
   zts [GROUP|GROUP/TEST...] [--failed] [--since COMMIT] [--required [--minutes N]]
       [-j LANES] [-t SECONDS] [--output FILE]
                               OpenZFS's own test suite (Debian's package zfs-test), each group in a

@@ -24,7 +24,6 @@ mod repair;
 mod replicate;
 mod seeds;
 mod torture;
-mod zfs_test;
 mod zoo;
 
 use cenote_tests::words::Words;
@@ -55,7 +54,6 @@ const TRIALS: [(&str, Main); 22] = [
     ("replicate", replicate::main),
     ("seeds", seeds::main),
     ("torture", torture::main),
-    ("zfs-test", zfs_test::main),
     ("zoo", zoo::main),
 ];
 
