@@ -224,7 +224,7 @@ pub const TOPICS: &[Topic] = &[
         "An exported pool can be imported on another system.", flags! {
         'a' "" _ "all pools";
         'f' "" _ "unmount file systems that are in use";
-        'F' "" _ "the same";
+        'F' "" _ "the same, and keep the pool in its cache file";
         'n' "" _ "do not wait for uploads to object stores; the next import continues them";
     }),
     topic("upgrade", "Enable all features of pools, or list what can be enabled",
