@@ -70,6 +70,21 @@ impl KeyStore {
         }
     }
 
+    /// The user's key of an encryption root, if it is loaded, is that of another, too.
+    pub(crate) fn copy_root(&self, from: ObjectId, to: ObjectId) {
+        let mut loaded = self.lock();
+        if let Some(wrapping) = loaded.wrapping.get(&from).cloned() {
+            loaded.wrapping.insert(to, wrapping);
+        }
+    }
+
+    /// A family has another encryption root from now on.
+    pub(crate) fn set_root_of(&self, object: ObjectId, root: ObjectId) {
+        if let Some((of_family, _)) = self.lock().families.get_mut(&object) {
+            *of_family = root;
+        }
+    }
+
     /// Forgets the user's key of a directory that is no encryption root any more.
     pub(crate) fn forget_root(&self, root: ObjectId) {
         self.lock().wrapping.remove(&root);

@@ -39,7 +39,7 @@ pub(crate) fn change(
     let registry = &context.registry;
     match change {
         Change::CreatePool(new) => create_pool(context, mounts, &new, by),
-        Change::DestroyPool { pool, force } => destroy_pool(context, mounts, &pool, force),
+        Change::DestroyPool { pool, force } => destroy_pool(context, mounts, (&pool, force), by),
         Change::AddVdevs(added) => add_vdevs(context, &added, by),
         Change::ClearErrors { pool, device } => clear_errors(context, &pool, device.as_deref(), by),
         Change::OnlineDevices(devices) => online(context, &devices, by),

@@ -15,6 +15,7 @@ use crate::devices::agent::Agent;
 use crate::events::Events;
 use crate::keys::load::unload_if_root;
 use crate::memory::{AmpleMemory, Memory, MemoryGauge};
+use crate::mounts::follow::mount_these;
 use crate::mounts::mounter::Mounter;
 use crate::mounts::table::Mounts;
 use crate::mounts::unmount;
@@ -140,7 +141,8 @@ impl Engine {
         &self.context.registry
     }
 
-    /// Unmounts, and with `unload_key` unloads the keys that this leaves unused.
+    /// Unmounts, and with `unload_key` unloads the keys of encryption roots. If a key cannot be
+    /// unloaded, all stays mounted.
     pub(crate) fn unmount(
         &self,
         target: &str,
@@ -148,9 +150,13 @@ impl Engine {
         unload_key: bool,
     ) -> Result<Response, ControlError> {
         let (registry, env) = (&self.context.registry, self.context.env.as_ref());
-        let datasets = unmount::unmount(registry, &self.mounts, target, force)?;
-        for dataset in datasets.iter().filter(|_| unload_key) {
-            unload_if_root(registry, &self.mounts, env, dataset)?;
+        let unmounted = unmount::unmount(registry, &self.mounts, target, (force, unload_key))?;
+        let mut keys = unmounted.iter().filter(|_| unload_key);
+        let unloaded =
+            keys.try_for_each(|dataset| unload_if_root(registry, &self.mounts, env, dataset));
+        if let Err(error) = unloaded {
+            mount_these(registry, &self.mounts, &unmounted);
+            return Err(error);
         }
         Ok(Response::Done)
     }

@@ -6,6 +6,7 @@ use crate::fuid::{Fuid, Owner};
 use crate::master::AccountKind;
 use cenote_base::ObjectId;
 use cenote_dmu::{DmuError, SpecialObject, Zap};
+use cenote_ondisk::objset::{FLAG_PROJECT_QUOTA_COMPLETE, FLAG_USER_OBJECT_ACCOUNTING_COMPLETE};
 use std::collections::BTreeMap;
 
 /// Keys of object counts begin with this; the others are of bytes.
@@ -113,6 +114,16 @@ impl FileSystem {
             objects_quota: figures.objects_quota.unwrap_or(quotas.objects_default),
         };
         Ok(rows.into_iter().map(account).collect())
+    }
+
+    /// Whether all objects are counted in the accounts of one kind: the dataset has the feature,
+    /// and a count that began with an upgrade is done.
+    pub fn counts_objects(&self, kind: AccountKind) -> bool {
+        let complete = match kind {
+            AccountKind::User | AccountKind::Group => FLAG_USER_OBJECT_ACCOUNTING_COMPLETE,
+            AccountKind::Project => FLAG_PROJECT_QUOTA_COMPLETE,
+        };
+        self.set().header().flags & complete != 0
     }
 
     /// The account of one user, group or project; all zero if it has and may have nothing.

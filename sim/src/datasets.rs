@@ -14,7 +14,7 @@ use cenote_base::rt::{self, Random};
 use cenote_dsl::Dataset;
 use cenote_dsl::write::{
     BeginReceive, CloneDataset, CreateSnapshots, DestroyDataset, DestroySnapshots, Encryption,
-    EndReceive, Postponed, PromoteDataset, ReceiveInto, RenameDataset, RollbackDataset,
+    EndReceive, KeyOwner, Postponed, PromoteDataset, ReceiveInto, RenameDataset, RollbackDataset,
 };
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::stream::{Begin, Record as StreamRecord};
@@ -349,6 +349,7 @@ fn receive_stream(
         creation_time: begin.creation_time,
         ivset_guid: None::<Guid>,
         keys: None,
+        key_owner: KeyOwner::Unknown,
         refused: Vec::new(),
     };
     pool.run_task(end)?;

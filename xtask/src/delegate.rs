@@ -56,7 +56,7 @@ pub fn keys(arguments: &[String]) -> Result<bool> {
 }
 
 /// The trials of the package `cenote-tests`: random histories, damaged pools, other programs.
-pub const TRIALS: [&str; 19] = [
+pub const TRIALS: [&str; 18] = [
     "chaos",
     "clients",
     "cloud",

@@ -73,6 +73,9 @@ pub struct ExportHow {
     /// What is not in its object stores yet stays in the local logs.
     #[serde(default)]
     pub keep_rest: bool,
+    /// It stays in its cache file (`-F`).
+    #[serde(default)]
+    pub keep_cached: bool,
 }
 
 /// One request. Names are full dataset names; paths are absolute.

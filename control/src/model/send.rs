@@ -78,6 +78,13 @@ pub enum SendNote {
         /// Bytes, estimated.
         bytes: u64,
     },
+    /// A dataset that is left out (`-s`).
+    Skipped {
+        /// The dataset.
+        dataset: String,
+        /// The snapshot that it lacks: a short name.
+        snapshot: String,
+    },
     /// How far it is.
     Progress {
         /// The snapshot whose stream is being sent.

@@ -33,8 +33,8 @@ pub struct SpaceAccount {
     pub used: u64,
     /// The limit.
     pub quota: u64,
-    /// Objects owned.
-    pub objects_used: u64,
+    /// Objects owned; `None` if they are not counted.
+    pub objects_used: Option<u64>,
     /// Their limit.
     pub objects_quota: u64,
 }

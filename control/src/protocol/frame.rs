@@ -240,7 +240,7 @@ mod tests {
             pool: "tank".to_owned(),
             how: crate::model::ExportHow {
                 force: true,
-                keep_rest: false,
+                ..crate::model::ExportHow::default()
             },
         };
         send(&left, &sent, &[file.as_fd()]).expect("a send");

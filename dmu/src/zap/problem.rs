@@ -7,6 +7,7 @@ use cenote_cache::Block;
 use cenote_ondisk::DecodeError;
 
 pub(super) const STRUCTURE: &str = "ZAP";
+pub(super) const TOO_MANY_EQUAL: &str = "too many of its keys have the same hash";
 
 /// A block of a ZAP, none of which is a hole.
 pub(super) fn block_of(object: &Object, id: BlockId) -> Result<Block, DmuError> {

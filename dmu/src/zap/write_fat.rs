@@ -6,7 +6,7 @@
 
 use super::normalize::normalize;
 use super::open::{Kind, Zap};
-use super::problem::{block_of, cannot, exists, full, inconsistent};
+use super::problem::{TOO_MANY_EQUAL, block_of, cannot, exists, full, inconsistent};
 use super::store::{KeyRef, Mode, Store};
 use super::{ZapKey, ZapValue};
 use crate::error::DmuError;
@@ -382,8 +382,6 @@ impl FatEditor<'_> {
             .free_range(self.tx, old.0 << shift, blocks << shift)
     }
 }
-
-const TOO_MANY_EQUAL: &str = "too many of its keys have the same hash";
 
 /// Every pointer twice.
 fn doubled(table: &[u8]) -> Vec<u8> {

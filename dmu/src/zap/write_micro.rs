@@ -7,14 +7,17 @@
 use super::ZapKey;
 use super::normalize::normalize;
 use super::open::{Kind, Zap};
+use super::problem::{TOO_MANY_EQUAL, full};
 use super::store::{KeyRef, Mode, Store};
 use super::write::FAT_BLOCK_SHIFT;
 use crate::error::DmuError;
 use crate::object::Object;
 use crate::txg::Transaction;
 use cenote_base::{BlockId, SECTOR_SIZE};
+use cenote_ondisk::zap::Value as ZapValue;
 use cenote_ondisk::zap::fat_header::FatHeader;
-use cenote_ondisk::zap::leaf_edit::StoredKey;
+use cenote_ondisk::zap::leaf::Geometry;
+use cenote_ondisk::zap::leaf_edit::{StoredKey, chunks_needed};
 use cenote_ondisk::zap::micro::{self, ENTRY_SIZE};
 
 /// Bytes at which a micro ZAP becomes fat instead of growing.
@@ -60,7 +63,10 @@ impl Zap {
         let length = self.block0.len();
         let (place, cd) = match found {
             Some((place, entry)) => (place, entry.cd),
-            None => (micro.free_place().unwrap_or(length), self.free_cd(name)),
+            None => {
+                let cd = self.free_cd(name, store.value)?;
+                (micro.free_place().unwrap_or(length), cd)
+            }
         };
         let is_full = place + ENTRY_SIZE > length;
         if is_full && length >= MICRO_SIZE_MAX {
@@ -79,22 +85,39 @@ impl Zap {
     }
 
     /// The lowest differentiator that no entry of the same hash has.
-    fn free_cd(&self, name: &[u8]) -> u32 {
+    ///
+    /// # Errors
+    /// If the entries of this hash, with the new one, would not fit into one leaf of the fat ZAP
+    /// that this can become. Splitting a leaf does not separate them, so the micro ZAP could not
+    /// become fat any more, and would refuse all new names once it is full.
+    fn free_cd(&self, name: &[u8], value: &ZapValue) -> Result<u32, DmuError> {
         let micro = self.micro();
         let flags = micro.normflags;
         let hash = |name: &[u8]| match flags {
             0 => micro.hash(name),
             _ => micro.hash(&normalize(name, flags)),
         };
+        // All values are one number, as the new one is.
+        let chunks =
+            |name: &[u8]| StoredKey::name(name).map_or(0, |key| chunks_needed(&key, value));
         let wanted = hash(name);
         let same = micro.entries().filter(|entry| hash(entry.name) == wanted);
-        let mut taken: Vec<u32> = same.map(|entry| entry.cd).collect();
+        let mut in_leaf = chunks(name);
+        let mut taken = Vec::new();
+        for entry in same {
+            in_leaf += chunks(entry.name);
+            taken.push(entry.cd);
+        }
+        let leaf = Geometry::of_block(1 << FAT_BLOCK_SHIFT);
+        if in_leaf > leaf.expect("it is a size of a block").chunks {
+            return Err(full(&self.object, TOO_MANY_EQUAL));
+        }
         taken.sort_unstable();
         let mut lowest = 0;
         for cd in taken {
             lowest += u32::from(cd == lowest);
         }
-        lowest
+        Ok(lowest)
     }
 
     pub(super) fn remove_micro(self, tx: &Transaction, key: KeyRef<'_>) -> Result<bool, DmuError> {

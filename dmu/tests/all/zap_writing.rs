@@ -252,6 +252,46 @@ fn keys_of_one_hash_that_fill_a_leaf_are_refused() {
     assert!(matches!(error, DmuError::ZapFull { .. }), "{error}");
 }
 
+/// A micro ZAP took as many names of one hash as it has room for. None could be added then, of any
+/// hash: the fat ZAP that it should become cannot hold them.
+#[test]
+fn names_of_one_hash_leave_a_small_zap_able_to_grow() {
+    let new = NewZap {
+        normflags: FLAG_TOUPPER,
+        ..NewZap::default()
+    };
+    let (set, tx) = (set(), Transaction::syncing(Txg(5)));
+    let zap = new_zap(&set, &tx, new);
+    let value = ZapValue::from_u64(1);
+    // All spellings of one word: bit by bit a capital or a small letter.
+    let spelling = |number: u32| -> Vec<u8> {
+        let letter = |bit: u8| match number >> bit & 1 {
+            0 => b'a' + bit,
+            _ => b'A' + bit,
+        };
+        (0..12).map(letter).collect()
+    };
+    let mut count = 0_u32;
+    let error = loop {
+        let key = ZapKey::Name(spelling(count));
+        if let Err(error) = zap.insert(&tx, &key, &value) {
+            break error;
+        }
+        count += 1;
+        assert!(count < 1000, "more than a leaf holds");
+    };
+    assert!(matches!(error, DmuError::ZapFull { .. }), "{error}");
+    for number in 0..3000 {
+        let key = ZapKey::Name(format!("other {number}").into_bytes());
+        zap.insert(&tx, &key, &value).expect("another hash");
+    }
+    let now = set.zap(zap.object().id()).expect("opens");
+    for number in 0..count {
+        let name = spelling(number);
+        assert!(now.lookup(&name).expect("reads").is_some(), "{name:?}");
+    }
+}
+
 #[test]
 fn names_that_are_folded_keep_their_spelling() {
     let new = NewZap {

@@ -76,6 +76,7 @@ pub use datasets::rename::RenameDataset;
 pub use heads::KeptHead;
 pub use in_use::Heads;
 pub use keys::encryption::{ChangeKey, Encryption, KeyPlan, NewKeyFormat, UserKey};
+pub use keys::received::{InheritKey, KeyOwner};
 pub use open_head::Head;
 pub use policy::{Functions, HeadPolicy, RedundantMetadata};
 pub use pool::error_log::ErrorLog;

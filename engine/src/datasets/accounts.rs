@@ -74,14 +74,18 @@ pub(crate) fn user_space(
     let accounts = files.accounts(kind);
     let accounts = accounts.map_err(|error| of_files(dataset, &error));
     let accounts = registry.unless_gone(&name, accounts)?;
+    let counts_objects = files.counts_objects(kind);
     for batch in accounts.chunks(BATCH) {
-        let rows = batch.iter().map(row_of).collect();
+        let rows = batch.iter();
+        let rows = rows
+            .map(|account| row_of(account, counts_objects))
+            .collect();
         reply.part(Part::Accounts(rows))?;
     }
     Ok(Response::Done)
 }
 
-fn row_of(account: &Account) -> SpaceAccount {
+fn row_of(account: &Account, counts_objects: bool) -> SpaceAccount {
     let owner = match &account.owner {
         Owner::Id(id) => AccountOwner::Id(*id),
         account => AccountOwner::Sid(account.to_string()),
@@ -90,7 +94,7 @@ fn row_of(account: &Account) -> SpaceAccount {
         owner,
         used: account.used,
         quota: account.quota,
-        objects_used: account.objects_used,
+        objects_used: counts_objects.then_some(account.objects_used),
         objects_quota: account.objects_quota,
     }
 }

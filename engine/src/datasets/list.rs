@@ -9,6 +9,7 @@ use cenote_control::model::{
     Response,
 };
 use cenote_control::protocol::Reply;
+use cenote_dsl::write::RECEIVE_CHILD;
 use cenote_dsl::{Bookmark, Dataset, DatasetName, DatasetType, Directory, NameKind};
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -67,7 +68,7 @@ pub(crate) fn dataset_list(
         }
     }
     for root in roots {
-        let found = parse_name(root).and_then(|name| {
+        let found = parse_listed(root).and_then(|name| {
             let imported = context.registry.pool_of(&name)?;
             Ok((name, imported))
         });
@@ -81,6 +82,18 @@ pub(crate) fn dataset_list(
         failures: listing.failures,
         done: listing.sent,
     })
+}
+
+/// A name that a listing is given. It may be of the hidden child that holds a partial receive.
+fn parse_listed(text: &str) -> Result<DatasetName, ControlError> {
+    let above = text.strip_suffix(RECEIVE_CHILD);
+    let above = above.and_then(|above| above.strip_suffix('/'));
+    let above = above.map(parse_name).transpose()?;
+    let child = above.filter(|above| above.kind() == NameKind::Head);
+    match child.and_then(|above| above.child(RECEIVE_CHILD.as_bytes()).ok()) {
+        Some(child) => Ok(child),
+        None => parse_name(text),
+    }
 }
 
 impl Listing<'_> {
@@ -123,10 +136,8 @@ impl Listing<'_> {
     ) -> Result<(), ControlError> {
         let result: Result<(), ControlError> = match name.kind() {
             NameKind::Head => match imported.dsl().directory(name) {
-                Ok(Some(directory)) if !directory.name().is_hidden() => {
-                    return self.walk(imported, directory);
-                }
-                Ok(_) => Err(ControlError::NoSuchDataset {
+                Ok(Some(directory)) => return self.walk(imported, directory),
+                Ok(None) => Err(ControlError::NoSuchDataset {
                     dataset: name.as_str().to_owned(),
                 }),
                 Err(error) => Err(of_dsl(error)),

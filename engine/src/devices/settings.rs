@@ -11,8 +11,8 @@ use cenote_control::model::{ControlError, Response, SetVdevProperty, Vdev};
 use cenote_dsl::Stored;
 use cenote_pool::{VdevSetting, VdevSettingError};
 
-/// Bytes of a user property's value.
-pub(crate) const USER_VALUE_LENGTH_MAX: usize = 1023;
+/// Bytes of a user property's value, as for datasets.
+pub(crate) const USER_VALUE_LENGTH_MAX: usize = 8191;
 /// Where all devices are.
 const DEVICES: &str = "/dev/";
 

@@ -20,6 +20,10 @@ pub(crate) fn mount_anew(
     at: Option<&str>,
     options: &MountOptions,
 ) -> Result<Response, ControlError> {
+    check_writable(mounts, imported, (dataset, at), options)?;
+    if dataset.contains('@') {
+        return Ok(Response::Done);
+    }
     let mut places = mounts.places_below(dataset).into_iter();
     let found = places.find(|place| {
         let is_there = match at {
@@ -41,6 +45,36 @@ pub(crate) fn mount_anew(
             reason: "this takes unmounting it and mounting it with the other options".to_owned(),
         }),
     }
+}
+
+/// Refuses `remount,rw` of what can never be written to: a snapshot, whose mount has nothing else
+/// to change either, and a dataset of a pool that is imported read-only.
+fn check_writable(
+    mounts: &Mounts,
+    imported: &Imported,
+    (dataset, at): (&str, Option<&str>),
+    options: &MountOptions,
+) -> Result<(), ControlError> {
+    let is_snapshot = dataset.contains('@');
+    let is_there = |at: &str| mounts.is_at(dataset, Path::new(at));
+    if is_snapshot && !at.is_some_and(is_there) {
+        return Err(ControlError::NotMounted {
+            target: at.unwrap_or(dataset).to_owned(),
+        });
+    }
+    let mut words = options.options.iter().rev();
+    let last = words.find(|word| ["ro", "rw"].contains(&word.as_str()));
+    if last.is_none_or(|word| word == "ro") || !is_snapshot && imported.pool.is_writable() {
+        return Ok(());
+    }
+    let reason = match is_snapshot {
+        true => "a snapshot is read-only",
+        false => "the pool is imported read-only",
+    };
+    Err(ControlError::MountFailed {
+        dataset: dataset.to_owned(),
+        reason: reason.to_owned(),
+    })
 }
 
 /// Changes what the mounts of a dataset, and of all below it, allow to what the properties say

@@ -86,7 +86,8 @@ pub(crate) fn mount_these(registry: &Registry, mounts: &Mounts, datasets: &[Stri
 }
 
 /// Mounts again those of a dataset and its descendants that were mounted `before`, if they still
-/// should be. With `others`, also mounts datasets whose mountpoint derives from this one.
+/// should be. With `others`, also mounts datasets whose mountpoint derives from this one, if that
+/// is possible: as by OpenZFS, what was not mounted before may stay so.
 pub(crate) fn mount_back(
     mounts: &Mounts,
     imported: &Arc<Imported>,
@@ -106,8 +107,11 @@ pub(crate) fn mount_back(
     };
     let options = MountOptions::default();
     let (failures, _) = mount_wanted(mounts, imported, Some(name), &options, &wanted);
-    match failures.into_iter().next() {
-        Some((_, error)) => Err(error),
-        None => Ok(()),
+    for (name, error) in failures {
+        match before.contains(&name) {
+            true => return Err(error),
+            false => log::warn!("{name} is not mounted: {error}"),
+        }
     }
+    Ok(())
 }

@@ -6,7 +6,7 @@ use super::mounter::{Holder, Mounted};
 use super::options::text_of;
 use super::places::remove_places;
 use super::table::{Entry, KeptUnmounted, Mounts};
-use crate::errors::parse_name;
+use crate::errors::{of_dsl, parse_name};
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
 use cenote_base::ObjectId;
@@ -15,12 +15,13 @@ use cenote_dsl::Property;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Unmounts a dataset and what is below it, or what is at a place and below; which datasets.
+/// Unmounts a dataset and what is below it, or what is at a place and below; which datasets. With
+/// `unload_key` nothing is unmounted if mounts that stay need a key that will be unloaded.
 pub(crate) fn unmount(
     registry: &Registry,
     mounts: &Mounts,
     target: &str,
-    force: bool,
+    (force, unload_key): (bool, bool),
 ) -> Result<Vec<String>, ControlError> {
     let found = if target.starts_with('/') {
         let path = Path::new(target);
@@ -43,6 +44,9 @@ pub(crate) fn unmount(
             target: target.to_owned(),
         });
     }
+    if unload_key {
+        check_keys(registry, mounts, &found)?;
+    }
     let mut datasets = Vec::new();
     for (dataset, mounted) in found {
         if let Err(error) = mounts.unmount_one(mounted, force) {
@@ -53,6 +57,42 @@ pub(crate) fn unmount(
     }
     close_unmounted(registry, &datasets, force)?;
     Ok(datasets)
+}
+
+/// Refuses if a mount that is not among these uses the key of an encryption root among them.
+fn check_keys(
+    registry: &Registry,
+    mounts: &Mounts,
+    going: &[(String, Arc<dyn Mounted>)],
+) -> Result<(), ControlError> {
+    let key_of = |dataset: &str| -> Result<_, ControlError> {
+        let (imported, found) = registry.dataset(&parse_name(dataset)?)?;
+        let directory = found.directory();
+        let key = directory.crypto_key().map_err(of_dsl)?;
+        Ok(key.map(|key| (imported.pool.guid(), key.root(), directory.id())))
+    };
+    let mut roots = Vec::new();
+    for (dataset, _) in going {
+        if let Some((pool, root, own)) = key_of(dataset)?
+            && root == own
+        {
+            roots.push((pool, root, dataset));
+        }
+    }
+    let is_going =
+        |mounted: &Arc<dyn Mounted>| going.iter().any(|(_, it)| Arc::ptr_eq(it, mounted));
+    let mut stays = mounts.newest_first(|_| !roots.is_empty());
+    stays.retain(|(_, mounted)| !is_going(mounted));
+    for (dataset, _) in stays {
+        let Some((pool, root, _)) = key_of(&dataset)? else {
+            continue;
+        };
+        if let Some((_, _, of)) = roots.iter().find(|(p, r, _)| (*p, *r) == (pool, root)) {
+            let dataset = (*of).clone();
+            return Err(ControlError::KeyBusy { dataset });
+        }
+    }
+    Ok(())
 }
 
 /// Waits until what was written through mounts that are gone is on disk. `force` does not

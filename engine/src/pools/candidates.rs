@@ -20,7 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub(crate) fn import_search(context: &Context, search: &Search) -> Result<Response, ControlError> {
-    let found = find(&context.clouds, search)?;
+    let found = find(context, search)?;
     let fresh = found
         .candidates
         .iter()

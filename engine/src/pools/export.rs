@@ -98,7 +98,9 @@ pub(crate) fn export(
     context.registry.remove(pool);
     look_at_spares(context, &shared);
     context.divide_memory();
-    context.registry.leave_cache_files(&imported);
+    if !how.keep_cached {
+        context.registry.leave_cache_files(&imported);
+    }
     context
         .events
         .post("sysevent.fs.zfs.pool_export", &imported.pool);
@@ -132,14 +134,14 @@ fn look_at_spares(context: &Context, spares: &[Guid]) {
 pub(crate) fn destroy_pool(
     context: &Context,
     mounts: &Mounts,
-    pool: &str,
-    force: bool,
+    (pool, force): (&str, bool),
+    by: &By<'_>,
 ) -> Result<Response, ControlError> {
     if !context.registry.pool(pool)?.pool.is_writable() {
         // As in OpenZFS: the destroy cannot be recorded in the pool, so it is exported.
         let how = ExportHow {
             force,
-            keep_rest: false,
+            ..ExportHow::default()
         };
         return export(context, mounts, pool, how, (None, None));
     }
@@ -149,6 +151,8 @@ pub(crate) fn destroy_pool(
     let _freed = imported.hold_trees(force, |_| true)?;
     let _unmounted = unmount_pool(&context.registry, mounts, &imported, force)?;
     imported.close_all_heads(force)?;
+    // Afterwards there is no history to write to; `zpool import -D` brings it back.
+    note(&imported, by);
     let destroyed = imported.pool.destroy();
     destroyed.map_err(|error| of_sync(pool, error))?;
     context.registry.remove(pool);

@@ -74,7 +74,7 @@ fn record_of(record: cenote_dsl::HistoryRecord) -> HistoryRecord {
         body,
         user: record.user,
         host: record.host,
-        zone: record.zone.filter(|zone| zone != "linux"),
+        zone: record.zone,
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn import(
     pick: &ImportPick,
     options: &ImportOptions,
 ) -> Result<Response, ControlError> {
-    let found = find(&context.clouds, search)?;
+    let found = find(context, search)?;
     let (mut candidates, opener) = (found.candidates, found.opener);
     candidates.retain(|candidate| !context.registry.has_guid(candidate.guid.0));
     let picked: Vec<PoolCandidate> = match pick {

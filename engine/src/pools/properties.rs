@@ -10,6 +10,7 @@ use cenote_dsl::{
     dedup_table_size, dedup_totals,
 };
 use cenote_ondisk::features::FEATURES;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::compatibility::LATER_FEATURES;
@@ -202,6 +203,10 @@ fn import_property(imported: &Imported, name: &str) -> Option<Property> {
             None => unset(),
         },
         "cachefile" => match imported.cache_file() {
+            // As by OpenZFS: the file that a pool without the property is in.
+            Some(file) if imported.default_cache_file.as_deref() == Some(Path::new(&file)) => {
+                unset()
+            }
             Some(file) => Property::new(name, file, Source::Local),
             None => unset(),
         },

@@ -3,6 +3,7 @@
 use super::trial::trial;
 use crate::clouds::opener::AllOpener;
 use crate::clouds::table::Clouds;
+use crate::context::Context;
 use crate::registry::cache_file;
 use cenote_base::{Env, Guid};
 use cenote_cloud::is_url;
@@ -10,15 +11,19 @@ use cenote_cloud::location::{is_location, place};
 use cenote_control::model::{ControlError, Search, StoreRefusal};
 use cenote_device::DeviceError;
 use cenote_ondisk::pool_config::PoolState;
-use cenote_pool::{PoolCandidate, assemble};
+use cenote_pool::{ImportError, PoolCandidate, assemble};
 use cenote_vdev::{Scan, scan};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io::ErrorKind;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Where devices are looked for when no place is named.
 const PLACES: [&str; 2] = ["/dev/disk/by-id", "/dev"];
+
+/// How often a search by a cache file looks for devices that the file does not list.
+const UNLISTED_ROUNDS_MAX: usize = 2;
 
 /// The most devices that a line about unsearched places names.
 const NAMED_MAX: usize = 8;
@@ -39,8 +44,9 @@ pub(crate) struct Found {
 }
 
 /// Looks for devices of pools.
-pub(crate) fn find(clouds: &Arc<Clouds>, search: &Search) -> Result<Found, ControlError> {
-    let paths: Vec<PathBuf> = match search.paths.is_empty() {
+pub(crate) fn find(context: &Context, search: &Search) -> Result<Found, ControlError> {
+    let (clouds, env) = (&context.clouds, &context.env);
+    let mut paths: Vec<PathBuf> = match search.paths.is_empty() {
         _ if search.cache_file.is_some() => {
             let file = search.cache_file.as_deref().unwrap_or_default();
             cache_file::places(Path::new(file))?
@@ -51,7 +57,54 @@ pub(crate) fn find(clouds: &Arc<Clouds>, search: &Search) -> Result<Found, Contr
             places.filter(|place| place.exists()).collect()
         }
     };
-    let (opener, places) = AllOpener::new(clouds, &paths, search.offset);
+    let mut found = look(clouds, search, &paths);
+    if search.cache_file.is_some() {
+        // Top-level vdevs that are new first: the pool can be read only with all of them.
+        for _ in 0..UNLISTED_ROUNDS_MAX {
+            let more = unlisted(&found.candidates, &paths, env);
+            if more.is_empty() {
+                break;
+            }
+            paths.extend(more);
+            // Devices are closed before they are opened again.
+            drop(found);
+            found = look(clouds, search, &paths);
+        }
+    }
+    Ok(found)
+}
+
+/// Devices that pools have by their own configurations, and that are not in the cache file: it is
+/// older than they are.
+fn unlisted(
+    candidates: &[PoolCandidate],
+    known: &[PathBuf],
+    env: &Arc<dyn Env>,
+) -> BTreeSet<PathBuf> {
+    let mut places = BTreeSet::new();
+    for candidate in candidates {
+        match cenote_pool::import(candidate, &trial(), Arc::clone(env)) {
+            Ok(pool) => {
+                let tree = pool.vdev_tree();
+                places.extend(tree.leaves().filter_map(|leaf| leaf.path.clone()));
+            }
+            Err(ImportError::MissingDevices { missing }) => {
+                places.extend(missing.into_iter().filter_map(|missing| missing.last_path));
+            }
+            Err(_) => {}
+        }
+    }
+    // A label may name any path, and some files do something when they are opened.
+    let is_device = |place: &PathBuf| {
+        let kind = std::fs::metadata(place).map(|found| found.file_type());
+        kind.is_ok_and(|kind| kind.is_file() || kind.is_block_device())
+    };
+    places.retain(|place| !known.contains(place) && is_device(place));
+    places
+}
+
+fn look(clouds: &Arc<Clouds>, search: &Search, paths: &[PathBuf]) -> Found {
+    let (opener, places) = AllOpener::new(clouds, paths, search.offset);
     let found: Scan = scan(&places, &opener);
     let unreadable = unreadable(search, &found.failures);
     let store_failure = found.failures.iter().find_map(of_store);
@@ -59,13 +112,13 @@ pub(crate) fn find(clouds: &Arc<Clouds>, search: &Search) -> Result<Found, Contr
     let sharers = sharers(&candidates);
     let destroyed = |candidate: &PoolCandidate| candidate.config.state == PoolState::Destroyed;
     candidates.retain(|candidate| destroyed(candidate) == search.destroyed);
-    Ok(Found {
+    Found {
         candidates,
         sharers,
         unreadable,
         store_failure,
         opener,
-    })
+    }
 }
 
 /// Pools whose devices, or parts of them, are also another pool's.

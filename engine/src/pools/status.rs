@@ -8,8 +8,10 @@ use cenote_control::model::{
     Condition, ControlError, DataError, DataErrorPlace, Due, FeatureName, PoolStatus, RawName,
     Rebuild, Response, RunState, Scan, ScanKind, Vdev, VdevAux, VdevState, VdevTree,
 };
-use cenote_dsl::{Dataset, Dsl, ErrorEntry};
-use cenote_ondisk::features::{FEATURES, Feature};
+use cenote_dsl::{Dataset, Dsl, ErrorEntry, SnapshotEntry};
+use cenote_ondisk::crypto_key;
+use cenote_ondisk::dsl_dataset::fields::IVSET_GUID;
+use cenote_ondisk::features::{self, FEATURES, Feature};
 use cenote_pool::FailMode;
 use cenote_posix::FileSystem;
 use std::collections::{HashMap, HashSet};
@@ -22,6 +24,7 @@ use super::diagnosis::not_used;
 use crate::devices::tree::{all_vdevs, display_name, shared_tree};
 use crate::mounts::table::Mounts;
 use crate::registry::imported::Imported;
+use crate::registry::walk::walk_heads;
 
 /// Errors that are listed with their paths.
 const ERRORS_MAX: usize = 10_000;
@@ -302,9 +305,8 @@ fn why_suspended(imported: &Imported, cause: &str) -> Condition {
 /// Conditions that have nothing to do with devices.
 fn pool_condition(imported: &Imported) -> Option<Condition> {
     let pool = &imported.pool;
-    let errata = pool.config().errata;
-    if errata != 0 {
-        return Some(Condition::Errata(errata));
+    if let Some(number) = errata(imported) {
+        return Some(Condition::Errata(number));
     }
     if pool.uberblock().version < cenote_dsl::FEATURE_VERSION {
         let is_kept = pool.remarks().1.as_deref() == Some("legacy");
@@ -325,6 +327,57 @@ fn pool_condition(imported: &Imported) -> Option<Condition> {
     let mut known = FEATURES.iter().filter(|feature| is_enabled(feature));
     let has_more = known.any(|feature| !is_later(feature) && !is_wanted(feature));
     has_more.then_some(Condition::IncompatibleFeatures)
+}
+
+/// What is wrong with the pool's format in itself. No pool notes what encryption in early releases
+/// left: datasets whose keys have the version 0 (errata 3), and snapshots without a number for
+/// their set of IVs (errata 4), which raw streams need.
+fn errata(imported: &Imported) -> Option<u64> {
+    let noted = imported.pool.config().errata;
+    if noted != 0 {
+        return Some(noted);
+    }
+    let features = imported.dsl().features();
+    let is_active = |guid| {
+        features
+            .get(guid)
+            .is_some_and(|feature| feature.is_active())
+    };
+    if !is_active(features::ENCRYPTION) {
+        return None;
+    }
+    let has_new_bookmarks = features.get(features::BOOKMARK_V2).is_some();
+    // New datasets and snapshots have none of that, so one look for each import is enough.
+    let look = || encryption_errata(imported.dsl(), has_new_bookmarks);
+    let (has_old_keys, lacks_ivset_guids) = *imported.encryption_errata.get_or_init(look);
+    match () {
+        () if has_old_keys => Some(3),
+        () if lacks_ivset_guids && !has_new_bookmarks => Some(4),
+        () => None,
+    }
+}
+
+/// Whether encrypted datasets have keys of the version 0, and whether snapshots of some lack the
+/// number of their set of IVs. What cannot be read is reported elsewhere.
+fn encryption_errata(dsl: &Arc<Dsl>, has_new_bookmarks: bool) -> (bool, bool) {
+    let (mut has_old_keys, mut lacks_ivset_guids) = (false, false);
+    walk_heads(dsl, |head| {
+        let Ok(Some(key)) = head.directory().crypto_key() else {
+            return;
+        };
+        has_old_keys |= key.stored.version != crypto_key::VERSION;
+        if has_new_bookmarks || lacks_ivset_guids {
+            return;
+        }
+        let lacks = |entry: &SnapshotEntry| {
+            let snapshot = head.open_snapshot(entry);
+            let guid = snapshot.and_then(|snapshot| snapshot.extension_number(IVSET_GUID));
+            guid.is_ok_and(|guid| guid.is_none())
+        };
+        let snapshots = head.listed_snapshots().unwrap_or_default();
+        lacks_ivset_guids = snapshots.iter().any(lacks);
+    });
+    (has_old_keys, lacks_ivset_guids)
 }
 
 fn unsupported_for_write(dsl: &Dsl) -> Vec<FeatureName> {

@@ -14,8 +14,8 @@ use cenote_dsl::{Dataset, DatasetName, Dsl};
 use cenote_pool::Pool;
 use cenote_vdev::VdevState;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// One imported pool and the options of its import.
@@ -29,6 +29,8 @@ pub struct Imported {
     pub(crate) mount_options: Vec<String>,
     /// The cache file named at import.
     cache_file: Mutex<Option<String>, ranks::CacheFileName>,
+    /// The cache file of pools that name none.
+    pub(crate) default_cache_file: Option<PathBuf>,
     /// Where in each device the pool's begins, in bytes.
     pub(crate) offset: u64,
     /// When it was imported, by the pool's clock.
@@ -56,6 +58,9 @@ pub struct Imported {
     pub(crate) waiting: Waiting,
     /// Trees that sites have open.
     pub trees: OpenTrees,
+    /// What early releases left in encrypted datasets, once it was looked for: keys of the version
+    /// 0, snapshots without a number for their set of IVs.
+    pub(crate) encryption_errata: OnceLock<(bool, bool)>,
     /// Held while the pool is exported, which may take as long as an upload.
     pub(crate) leaving: Mutex<(), ranks::Leaving>,
     /// The registry does not have it any more.
@@ -72,6 +77,7 @@ impl Imported {
             altroot,
             mount_options: Vec::new(),
             cache_file: Mutex::default(),
+            default_cache_file: None,
             offset: 0,
             load_guid,
             heads: OpenHeads::default(),
@@ -82,6 +88,7 @@ impl Imported {
             served: Served::default(),
             waiting: Waiting::default(),
             trees: OpenTrees::default(),
+            encryption_errata: OnceLock::new(),
             leaving: Mutex::default(),
             has_left: AtomicBool::new(false),
         }

@@ -85,7 +85,10 @@ impl Registry {
     }
 
     /// Takes a pool in; refused when its name is taken.
-    pub(crate) fn insert(&self, imported: Imported) -> Result<Arc<Imported>, ControlError> {
+    pub(crate) fn insert(&self, mut imported: Imported) -> Result<Arc<Imported>, ControlError> {
+        imported
+            .default_cache_file
+            .clone_from(&self.cache_files.default);
         let mut pools = self.pools.write();
         let name = imported.name().to_owned();
         if pools.contains_key(&name) {

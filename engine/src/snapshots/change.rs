@@ -1,7 +1,8 @@
 //! Snapshots made and destroyed.
 //!
 //! What one command does to the snapshots of a pool is one task: all of it is in one transaction
-//! group or none. Snapshots of different pools are independent.
+//! group or none. So one command creates snapshots in one pool only. Destroying snapshots of
+//! different pools is independent.
 
 use super::bookmarks::{create_bookmark, destroy_bookmarks};
 use super::clones::{clone_snapshot, promote};
@@ -81,7 +82,14 @@ fn create_snapshots(
 ) -> Result<Response, ControlError> {
     let settings = snapshot_settings(properties)?;
     let mut noted = NotedOnce::new(by);
-    in_each_pool(snapshots_by_pool(names)?, |names| {
+    let by_pool = snapshots_by_pool(names)?;
+    if by_pool.len() > 1 {
+        return Err(ControlError::SnapshotRefused {
+            name: String::new(),
+            reason: "all snapshots of one command must be in the same pool".to_owned(),
+        });
+    }
+    in_each_pool(by_pool, |names| {
         let (imported, _) = registry.dataset(&names[0].dataset())?;
         let mut attempts = 0;
         loop {

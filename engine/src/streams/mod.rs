@@ -2,6 +2,7 @@
 
 pub(crate) mod abort;
 mod correct;
+mod heirs;
 mod input;
 mod naming;
 mod nearest;

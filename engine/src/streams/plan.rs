@@ -8,7 +8,9 @@ use crate::registry::imported::Imported;
 use cenote_base::{Guid, ObjectId};
 use cenote_control::model::{ControlError, Receive, ReceiveNote, StreamAct, StreamRefusal};
 use cenote_dsl::resume_token::state;
-use cenote_dsl::write::{Encryption, RECEIVE_CHILD, ReceiveInto, ResumePoint, is_modified_since};
+use cenote_dsl::write::{
+    Encryption, KeyOwner, RECEIVE_CHILD, ReceiveInto, ResumePoint, is_modified_since,
+};
 use cenote_dsl::{Dataset, DatasetName, DatasetType, DslError};
 use cenote_ondisk::features;
 use cenote_ondisk::objset::ObjsetKind;
@@ -122,6 +124,28 @@ impl Plan<'_> {
             (true, Some(keys)) => Ok(Some(keys)),
             (true, None) => Err(self.refused(INVALID)),
         }
+    }
+
+    /// Whose user key wraps the keys of a raw stream at its sender, as the package says.
+    ///
+    /// The topmost dataset stays an encryption root. Another one is said to have its parent's key
+    /// only if the parent here is a copy of the sender's.
+    pub fn key_owner(&self) -> Result<KeyOwner, ControlError> {
+        let Some(told) = self.dataset.filter(|_| self.payload.crypt.is_some()) else {
+            return Ok(KeyOwner::Unknown);
+        };
+        if told.is_encryption_root {
+            return Ok(KeyOwner::Dataset);
+        }
+        let Some(parent) = self.name.parent().filter(|_| !self.is_top) else {
+            return Ok(KeyOwner::Unknown);
+        };
+        let parent = self.imported.dsl().dataset(&parent);
+        let is_copy = parent.and_then(|parent| raw_keys::is_parent_of(&parent, told));
+        Ok(match is_copy.map_err(|error| self.of_dsl(error))? {
+            true => KeyOwner::Parent,
+            false => KeyOwner::Unknown,
+        })
     }
 
     /// Refuses keys that are invalid, or do not belong to the snapshot `base`.
@@ -271,6 +295,10 @@ impl Plan<'_> {
         let target = target.ok_or_else(|| self.no_destination())?;
         let child = target.directory().child(RECEIVE_CHILD.as_bytes());
         let child = child.map_err(|error| self.of_dsl(error))?;
+        let unchanged = match &child {
+            Some(_) => self.check_unchanged(&target),
+            None => Ok(()),
+        };
         let head = match child {
             Some(child) => child.head().map_err(|error| self.of_dsl(error))?,
             None => Some(target).filter(Dataset::is_inconsistent),
@@ -294,12 +322,31 @@ impl Plan<'_> {
         let base = base.transpose().map_err(|error| self.of_dsl(error))?;
         self.check_keys(base.as_ref())?;
         self.check_own_keys(&head)?;
+        unchanged?;
         let point = ResumePoint {
             object: state.object,
             offset: state.offset,
             bytes: state.bytes,
         };
         Ok(Course::Resume(head.id(), point))
+    }
+
+    /// Refuses to resume if the contents could not be exchanged at the end.
+    ///
+    /// The end refuses that, too. But then all of the stream is received, so that the same stream
+    /// does not fit any more, and a new one has to be sent for an attempt with `-F`.
+    fn check_unchanged(&self, target: &Dataset) -> Result<(), ControlError> {
+        if self.asked.force {
+            return Ok(());
+        }
+        let of_dsl = |error| self.of_dsl(error);
+        let newest = target.previous();
+        let newest = newest.map(|id| self.imported.dsl().dataset_of(id));
+        let newest = newest.transpose().map_err(of_dsl)?;
+        match is_modified_since(target, newest.as_ref()).map_err(of_dsl)? {
+            true => Err(self.refused(modified(&self.name))),
+            false => Ok(()),
+        }
     }
 
     /// The snapshot that a new clone begins as.

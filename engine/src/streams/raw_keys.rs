@@ -1,10 +1,12 @@
 //! Whether the keys that come with a raw stream fit what is here (format/4 7.2, 12).
 
+use super::nearest::snapshot_by_guid;
 use cenote_control::model::StreamRefusal;
 use cenote_dsl::{Dataset, DslError};
 use cenote_ondisk::crypto_key::{EncryptionSuite, KeyFormat, VERSION};
 use cenote_ondisk::dsl_dataset::fields::IVSET_GUID;
 use cenote_ondisk::stream::CryptKeydata;
+use cenote_ondisk::stream::package::PackageDataset;
 
 /// Levels that a tree of dnodes may have.
 const LEVELS_END: u64 = 12;
@@ -45,4 +47,10 @@ pub(super) fn problem(
 pub(super) fn are_of(keys: &CryptKeydata, dataset: &Dataset) -> Result<bool, DslError> {
     let key = dataset.directory().crypto_key()?;
     Ok(key.is_some_and(|key| key.stored.guid == keys.guid))
+}
+
+/// Whether a dataset is a copy of the parent that a dataset of a package has at the sender.
+pub(super) fn is_parent_of(parent: &Dataset, told: &PackageDataset) -> Result<bool, DslError> {
+    let found = snapshot_by_guid(parent, told.parent_from_snapshot)?;
+    Ok(found.is_some())
 }

@@ -153,7 +153,10 @@ impl Session<'_> {
             self.one(reader, &opening, sent, package.as_ref())?;
         }
         match &package {
-            Some(package) => self.align(package, sent, Extent::Names),
+            Some(package) => {
+                self.align(package, sent, Extent::Names)?;
+                self.inherit_keys(package, sent)
+            }
             None => Ok(()),
         }
     }

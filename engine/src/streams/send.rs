@@ -87,6 +87,12 @@ impl Sending<'_> {
         };
         let gathered = gather(&self.order.target, base, options);
         let gathered = gathered.map_err(|error| self.cannot(&error))?;
+        for dataset in &gathered.skipped {
+            self.link.tell(SendNote::Skipped {
+                dataset: dataset.to_string(),
+                snapshot: String::from_utf8_lossy(&gathered.package.to_snapshot).into_owned(),
+            });
+        }
         Ok(Some((options, gathered)))
     }
 

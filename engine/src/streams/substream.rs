@@ -185,6 +185,7 @@ impl Session<'_> {
             creation_time: plan.begin.creation_time,
             ivset_guid: plan.keys()?.and_then(|keys| keys.to_ivset_guid),
             keys: plan.keys()?.cloned().map(Box::new),
+            key_owner: plan.key_owner()?,
             refused: Vec::new(),
         };
         let exchange = |task: EndReceive| -> Result<(), ControlError> {

@@ -140,6 +140,20 @@ impl Session<'_> {
         failure.map_or(Ok(locals), Err)
     }
 
+    /// The datasets below the topmost one, parents first, each with the sender's one.
+    pub fn copies_below<'p>(
+        &self,
+        package: &'p Package,
+        sent: &str,
+    ) -> Result<Vec<(DatasetName, &'p PackageDataset)>, ControlError> {
+        let top = self.top(sent)?;
+        let locals = self.locals(package, sent)?.into_iter();
+        let below = locals.filter(|local| local.name != top);
+        Ok(below
+            .filter_map(|local| Some((local.name, local.sent?)))
+            .collect())
+    }
+
     /// The due steps, in order.
     fn due(
         &self,

@@ -473,7 +473,7 @@ fn accounts_are_those_of_the_manifest() {
             owner,
             used,
             quota,
-            objects_used,
+            objects_used: Some(objects_used),
             objects_quota,
         };
         assert!(accounts.contains(&expected), "{line}: {accounts:?}");

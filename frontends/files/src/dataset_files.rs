@@ -215,10 +215,23 @@ impl DatasetFiles {
         }
     }
 
+    /// How long the attributes of a control directory hold. The kernel is not told when snapshots
+    /// are made or destroyed, which changes the time of the directory that lists them.
+    pub(super) fn control_lifetime(&self, node: Node) -> Lifetime {
+        match node {
+            Node::Snapshots => Lifetime::NONE,
+            _ => self.lifetime(),
+        }
+    }
+
     pub(super) fn control_entry(&self, node: Node) -> Result<Entry, Errno> {
         let root = self.znode(0, self.root())?;
-        let attr = control::attr(node, &self.attr(0, &root)?.0);
-        let (entry_lifetime, attr_lifetime) = (Lifetime::FOREVER, Lifetime::FOREVER);
+        let mut attr = control::attr(node, &self.attr(0, &root)?.0);
+        if node == Node::Snapshots {
+            attr.modified = self.trees.snapshots_changed()?;
+            attr.changed = attr.modified;
+        }
+        let (entry_lifetime, attr_lifetime) = (Lifetime::FOREVER, self.control_lifetime(node));
         let node = node.encode(self.root());
         Ok(Entry {
             node,

@@ -76,7 +76,10 @@ impl FileSystem for DatasetFiles {
                 }
                 znode => self.attr(tree, &*znode?),
             },
-            control => Ok((self.control_entry(control)?.attr, self.lifetime())),
+            control => Ok((
+                self.control_entry(control)?.attr,
+                self.control_lifetime(control),
+            )),
         }
     }
 

@@ -8,7 +8,7 @@ use super::node::SNAPSHOTS_MAX;
 use cenote_base::ObjsetId;
 use cenote_base::rt::{RwLock, ranks};
 use cenote_dsl::{Dataset, SnapshotEntry};
-use cenote_fuse::Errno;
+use cenote_fuse::{Errno, Timestamp};
 use cenote_posix::{FileSystem, IoContext};
 use std::sync::Arc;
 
@@ -91,6 +91,16 @@ impl Trees {
             (snapshot.name, ino)
         });
         Ok(numbered.collect())
+    }
+
+    /// When the list of snapshots last changed; 1970 if it never did, or that is not noted.
+    pub(super) fn snapshots_changed(&self) -> Result<Timestamp, Errno> {
+        // The handle may be older than the note.
+        let now = self.dataset.dsl().dataset_of(self.dataset.id());
+        let changed = now.and_then(|now| now.directory().snapshots_changed());
+        let (seconds, nanoseconds) = changed.map_err(|_| Errno::IO)?.unwrap_or_default();
+        let seconds = i64::try_from(seconds).unwrap_or(i64::MAX);
+        Ok(Timestamp::new(seconds, nanoseconds.min(999_999_999) as u32))
     }
 
     /// Whether what is mounted is itself a snapshot.

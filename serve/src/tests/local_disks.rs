@@ -373,7 +373,7 @@ impl Machine {
     pub(super) fn export(&self, force: bool) -> Result<(), ControlError> {
         let how = ExportHow {
             force,
-            keep_rest: false,
+            ..ExportHow::default()
         };
         let pool = "heads".to_owned();
         ask(&self.engine, Request::Export { pool, how }).map(drop)

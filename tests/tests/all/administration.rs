@@ -118,6 +118,10 @@ fn devices_of_imported_pools_are_not_taken_by_force() -> Result<()> {
         "zpool create -O mountpoint=none tank {a} cache {b} spare {c}"
     ))?;
     site.ok(&format!("zpool create -O mountpoint=none other {d}"))?;
+    // Snapshots of two pools were made one after the other, so that one could be missing.
+    let refused = site.fails("zfs snapshot tank@one other@one")?;
+    has(&refused.stderr, "must be in the same pool")?;
+    ensure!(site.ok("zfs list -H -t snapshot")?.is_empty());
     site.ok("zpool export other")?;
     let places = site.devices().display();
     site.ok(&format!("zpool import -o readonly=on -d {places} other"))?;
@@ -244,6 +248,32 @@ fn imports_exports_and_keys_are_in_the_history() -> Result<()> {
     }
     ensure!(count("zpool export tank") == 1, "{found:#?}");
     ensure!(count("zpool import -R") == 1, "{found:#?}");
+    // A pool that was destroyed can be imported, and says then what was done to it.
+    site.ok("zpool destroy tank")?;
+    site.import("-D -N")?;
+    let found = history(&site)?;
+    ensure!(
+        found.contains(&"zpool destroy tank".to_owned()),
+        "{found:#?}"
+    );
+    let long = site.ok("zpool history -l tank")?;
+    let is_whole = |line: &str| line.ends_with(":linux]");
+    ensure!(
+        long.lines()
+            .skip(1)
+            .filter(|line| !line.is_empty())
+            .all(is_whole),
+        "{long}"
+    );
+    // The longest value of a user property, as for datasets.
+    let value = "x".repeat(8191);
+    site.ok(&format!("zpool set long:value={value} tank"))?;
+    let refused = site.fails(&format!("zpool set long:value={value}x tank"))?;
+    has(&refused.stderr, "property value too long")?;
+    site.export()?;
+    site.import("-N")?;
+    let found = site.ok("zpool get -H -o value long:value tank")?;
+    ensure!(found.trim() == value, "{} bytes", found.len());
     site.finish()
 }
 

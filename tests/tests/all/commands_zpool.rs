@@ -276,6 +276,7 @@ fn pools_are_found_by_their_cache_file() -> Result<()> {
     site.ok(&format!(
         "zpool create -O mountpoint=none -o cachefile={file} tank {a}"
     ))?;
+    let older = fs::read(&cache)?;
     site.ok(&format!("zpool add tank {b}"))?;
     let saved = fs::read(&cache)?;
     site.ok("zpool set cachefile=none tank")?;
@@ -284,7 +285,7 @@ fn pools_are_found_by_their_cache_file() -> Result<()> {
     ensure!(fs::read(&cache)? == saved, "as it was");
     site.export()?;
     ensure!(!cache.exists(), "an exported pool is in none");
-    fs::write(&cache, saved)?;
+    fs::write(&cache, &saved)?;
     has(&site.ok(&format!("zpool import -c {file}"))?, "pool: tank")?;
     site.ok(&format!("zpool import -c {file} -o cachefile={file} tank"))?;
     has(
@@ -295,6 +296,24 @@ fn pools_are_found_by_their_cache_file() -> Result<()> {
         !site.ok("zpool status tank")?.contains("UNAVAIL"),
         "both devices"
     );
+    // With `-F` the pool stays in the file.
+    site.ok("zpool export -F tank")?;
+    ensure!(cache.exists(), "it is not in the file");
+    let all_devices = |site: &Site| -> Result<()> {
+        let status = site.ok("zpool status -P tank")?;
+        has(&status, &a)?;
+        has(&status, &b)?;
+        ensure!(!status.contains("UNAVAIL"), "{status}");
+        Ok(())
+    };
+    site.ok(&format!("zpool import -c {file} tank"))?;
+    all_devices(&site)?;
+    // A file that is older than one of the devices leads to the pool, which knows them all.
+    site.export()?;
+    fs::write(&cache, older)?;
+    has(&site.ok(&format!("zpool import -c {file}"))?, &b)?;
+    site.ok(&format!("zpool import -c {file} tank"))?;
+    all_devices(&site)?;
     fs::write(site.devices().join("garbage"), "no list")?;
     let garbage = site.devices().join("garbage");
     site.fails(&format!("zpool import -c {} tank", garbage.display()))?;

@@ -84,6 +84,21 @@ fn received_anew(site: &Site, key: &str) -> Result<()> {
     Ok(())
 }
 
+/// A dataset that is older than the snapshot and lacks it is left out, and not silently.
+fn what_is_left_out_is_named(site: &Site) -> Result<()> {
+    site.ok("zfs snapshot tank/plain@only")?;
+    let skipping = site
+        .cenote()
+        .run("zfs", &["send", "-Rs", "tank/plain@only"])?;
+    let warning = "WARNING: skipping dataset tank/plain/e: snapshot '@only' does not exist\n";
+    ensure!(
+        skipping.stderr == warning,
+        "{}",
+        skipping.success()?.report()
+    );
+    site.ok("zfs destroy tank/plain@only").map(drop)
+}
+
 /// `zfs send -R` and `-p` wrote what was encrypted in plain text, and a receiver took it for
 /// encrypted no more. A stream of data whose key is not loaded began before that was noticed.
 #[test]
@@ -123,6 +138,7 @@ fn encrypted_data_leaves_as_it_is_or_by_itself() -> Result<()> {
     site.fails(&format!("cenote send -q -R --to {file} tank/plain@2"))?;
     ensure!(!site.devices().join("a.zstream").exists());
     sent(&site, "-R -X tank/plain/e tank/plain@2")?;
+    what_is_left_out_is_named(&site)?;
     sent(&site, "-R -w tank/plain@2")?;
     // `-U` sends it decrypted, with properties, but none of a key.
     let open = sent(&site, "-U -p tank/plain/e@2")?;

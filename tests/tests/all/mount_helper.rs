@@ -63,6 +63,15 @@ fn legacy_file_systems_are_mounted_by_mount() -> Result<()> {
     helper(&site, &format!("-o ro tank/by-hand {at}"))?.success()?;
     ensure!(fs::read(place.join("file"))? == b"contents");
     ensure!(fs::write(place.join("other"), "").is_err());
+    site.ok(&format!("cenote unmount {at}"))?;
+    // A snapshot stays read-only, which mount(8) should say.
+    site.ok("zfs snapshot tank/by-hand@one")?;
+    helper(&site, &format!("tank/by-hand@one {at}"))?.success()?;
+    helper(&site, &format!("-o remount,ro tank/by-hand@one {at}"))?.success()?;
+    let line = format!("-o remount,rw tank/by-hand@one {at}");
+    refused(&helper(&site, &line)?, 2, "a snapshot is read-only")?;
+    site.ok(&format!("cenote unmount {at}"))?;
+    refused(&helper(&site, &line)?, 2, "not currently mounted")?;
     site.finish()
 }
 

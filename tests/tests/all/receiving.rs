@@ -240,6 +240,12 @@ fn pools_without_features_take_plain_streams() -> Result<()> {
     ensure!(token(&site, "tank/copy")? == "-");
     let health = site.ok("zpool list -H -o health tank")?;
     ensure!(health.trim() == "ONLINE", "{health}");
+    // Nothing counts users' files there: it is not that they have none.
+    let counted = site.ok("zfs userspace -H -o objused tank/fs")?;
+    ensure!(
+        !counted.is_empty() && counted.lines().all(|count| count == "-"),
+        "{counted}"
+    );
     site.export()?;
     let differences = differences(&site, &golden, cases)?;
     ensure!(differences.is_empty(), "{}", differences.join("\n"));
@@ -470,10 +476,17 @@ fn raw_streams_are_received_in_part_and_whole() -> Result<()> {
     receive(&site, "-s -F tank/copy", &rest()?)?.success()?;
     let (sent, received) = (site.walk("tank/source")?, site.walk("tank/copy")?);
     cenote_tests::site::same(&sent, &received)?;
-    a_place_of_a_key_arrives(&site, &key)?;
-    a_changed_key_arrives(&site, &key)?;
+    more_of_keys(&site, &key)?;
+    a_refused_resume_can_be_forced(&site)?;
     a_partial_receive_goes_with_its_dataset(&site)?;
     site.finish()
+}
+
+fn more_of_keys(site: &Site, key: &str) -> Result<()> {
+    a_tree_keeps_its_encryption_roots(site, key)?;
+    a_key_in_use_stays_with_its_mounts(site)?;
+    a_place_of_a_key_arrives(site, key)?;
+    a_changed_key_arrives(site, key)
 }
 
 /// The sender's `keylocation` comes with the stream, and is only used on request.
@@ -546,4 +559,141 @@ fn a_changed_key_arrives(site: &Site, old: &str) -> Result<()> {
     site.ok("zfs mount tank/copy")?;
     let (sent, received) = (site.walk("tank/source")?, site.walk("tank/copy")?);
     cenote_tests::site::same(&sent, &received)
+}
+
+/// Each dataset of a raw package became an encryption root, so that each needed its key loaded.
+/// Changes of which datasets are roots did not arrive either.
+fn a_tree_keeps_its_encryption_roots(site: &Site, key: &str) -> Result<()> {
+    let all = |lines: &[&str]| lines.iter().try_for_each(|line| site.ok(line).map(drop));
+    let hex = site.cenote().directory().join("hex");
+    fs::write(&hex, "0123456789abcdef".repeat(4))?;
+    let (phrase, hex) = (
+        format!("-o keyformat=passphrase -o keylocation={key}"),
+        format!("-o keyformat=hex -o keylocation=file://{}", hex.display()),
+    );
+    all(&[
+        &format!("zfs create -o encryption=on {phrase} tank/tree"),
+        "zfs create -p tank/tree/heir/below",
+        &format!("zfs create -o encryption=on {hex} tank/tree/own"),
+        "zfs create tank/tree/own/below",
+        "zfs snapshot -r tank/tree@1",
+        "zfs clone tank/tree/heir@1 tank/tree/clone",
+        "zfs create tank/tree/clone/below",
+        "zfs snapshot -r tank/tree@2",
+    ])?;
+    receive(site, "-u tank/got", &sent(site, "-wR tank/tree@2")?)?.success()?;
+    roots_are_equal(site, &["tree", "tree/own"])?;
+    // The child with a key of its own gets its parent's, another one a key of its own.
+    all(&[
+        &format!("zfs change-key {hex} tank/tree/heir"),
+        "zfs change-key -i tank/tree/own",
+        "zfs snapshot -r tank/tree@3",
+    ])?;
+    let step = sent(site, "-wR -I @2 tank/tree@3")?;
+    receive(site, "-u -F tank/got", &step)?.success()?;
+    roots_are_equal(site, &["tree", "tree/heir"])?;
+    // What arrived by itself is a root. The next package corrects that.
+    let alone = ["own", "own/below"].map(|name| sent(site, &format!("-w tank/tree/{name}@3")));
+    site.ok("zfs destroy -r tank/got/own")?;
+    for (name, stream) in ["own", "own/below"].into_iter().zip(alone) {
+        receive(site, &format!("-u tank/got/{name}"), &stream?)?.success()?;
+    }
+    let root = || site.ok("zfs get -H -o value encryptionroot tank/got/own");
+    ensure!(root()?.trim() == "tank/got/own", "{}", root()?);
+    site.ok("zfs snapshot -r tank/tree@4")?;
+    let step = sent(site, "-wR -I @3 tank/tree@4")?;
+    receive(site, "-u -F tank/got", &step)?.success()?;
+    roots_are_equal(site, &["tree", "tree/heir"])?;
+    // It is an heir for all purposes: it does not leave its root.
+    let refused = site.fails("zfs rename tank/got/own tank/got/heir/own")?;
+    ensure!(refused.stderr.contains("outside of its encryption root"));
+    all(&["zfs destroy -R tank/got", "zfs destroy -R tank/tree"])
+}
+
+/// A copy has the encryption roots of the original, and opens with the keys of these alone.
+fn roots_are_equal(site: &Site, roots: &[&str]) -> Result<()> {
+    let found = |top: &str| -> Result<String> {
+        let properties = "name,encryptionroot,keyformat";
+        let line = format!("zfs list -H -r -o {properties} tank/{top}");
+        Ok(site.ok(&line)?.replace(&format!("tank/{top}"), "tank/TOP"))
+    };
+    let (original, copy) = (found("tree")?, found("got")?);
+    ensure!(original == copy, "{original}, not {copy}");
+    let with_place = site.ok("zfs get -H -r -o name,value keylocation tank/got")?;
+    for line in with_place.lines() {
+        let (name, place) = line.split_once('\t').context("two columns")?;
+        let is_root = roots
+            .iter()
+            .any(|root| name == root.replace("tree", "tank/got"));
+        ensure!(
+            (place != "none") == is_root || name.contains('@'),
+            "{with_place}"
+        );
+    }
+    for root in roots {
+        let copy = root.replace("tree", "tank/got");
+        let place = site.ok(&format!("zfs get -H -o value keylocation tank/{root}"))?;
+        site.ok(&format!("zfs load-key -L {} {copy}", place.trim()))?;
+    }
+    let status = site.ok("zfs get -H -r -t filesystem -o value keystatus tank/got")?;
+    ensure!(
+        status.lines().all(|status| status == "available"),
+        "{status}"
+    );
+    let names = site.ok("zfs list -H -r -o name tank/got")?;
+    for name in names.lines() {
+        site.ok(&format!("zfs mount {name}"))?;
+    }
+    site.ok("zfs unmount tank/got")?;
+    for root in roots.iter().rev() {
+        site.ok(&format!(
+            "zfs unload-key {}",
+            root.replace("tree", "tank/got")
+        ))?;
+    }
+    Ok(())
+}
+
+/// `zfs unmount -u` unmounted the dataset before it found that a clone uses the key.
+fn a_key_in_use_stays_with_its_mounts(site: &Site) -> Result<()> {
+    site.ok("zfs clone tank/source@b tank/clone")?;
+    let refused = site.fails("zfs unmount -u tank/source")?;
+    ensure!(refused.stderr.contains("busy"), "{}", refused.report());
+    let state = site.ok("zfs get -H -o value mounted,keystatus tank/source")?;
+    ensure!(state == "yes\navailable\n", "{state}");
+    site.ok("zfs destroy tank/clone").map(drop)
+}
+
+/// A resumed stream was received to its end before it was refused for lack of `-F`. With `-F` the
+/// same stream did not fit any more then.
+fn a_refused_resume_can_be_forced(site: &Site) -> Result<()> {
+    site.ok("zfs create -o recordsize=4K tank/plain")?;
+    fs::write(
+        site.path("tank/plain").join("file"),
+        incompressible(600_000),
+    )?;
+    site.ok("zfs snapshot tank/plain@a")?;
+    let full = sent(site, "tank/plain@a")?;
+    site.ok("zfs create tank/onto")?;
+    fs::write(site.path("tank/onto").join("own"), "own")?;
+    site.ok("zpool sync tank")?;
+    receive(site, "-s -u -F tank/onto", &full[..full.len() / 2])?;
+    // What is received so far can be asked about by its name, and by no other.
+    let state = site.ok("zfs get -H -o value inconsistent tank/onto/%recv")?;
+    ensure!(state.trim() == "1", "{state}");
+    site.fails("zfs list tank/plain/%recv")?;
+    site.fails("zfs create tank/plain/%recv")?;
+    site.fails("zfs snapshot tank/onto/%recv@a")?;
+    let rest = sent(site, &format!("-t {}", token(site, "tank/onto")?))?;
+    let refused = receive(site, "-s -u tank/onto", &rest)?;
+    ensure!(
+        refused.code == Some(1) && refused.stderr.contains("has been modified"),
+        "{}",
+        refused.report()
+    );
+    receive(site, "-s -u -F tank/onto", &rest)?.success()?;
+    let (sent, received) = (site.walk("tank/plain")?, site.walk("tank/onto")?);
+    cenote_tests::site::same(&sent, &received)?;
+    site.ok("zfs destroy -r tank/plain")?;
+    site.ok("zfs destroy -r tank/onto").map(drop)
 }

@@ -200,6 +200,19 @@ fn only_heirs_move_along() -> Result<()> {
     site.ok("zfs unmount tank/fs")?;
     site.ok("zfs set mountpoint=/again tank/fs")?;
     ensure!(mounted()? == "tank/fs\tyes\ntank/fs/apart\tno\ntank/fs/below\tyes\n");
+    // What was not mounted need not be after that: the property is set nevertheless.
+    fs::write(site.path("again").join("file"), "")?;
+    for (change, place) in [
+        ("mountpoint=legacy", "/again/file"),
+        ("overlay=off", "/again"),
+    ] {
+        site.ok(&format!("zfs set {change} tank/fs/apart"))?;
+        site.ok(&format!("zfs set mountpoint={place} tank/fs/apart"))?;
+        let state = site.ok("zfs get -H -o value mounted,mountpoint tank/fs/apart")?;
+        let expected = format!("no\n{}\n", site.path(&place[1..]).display());
+        ensure!(state == expected, "{state}");
+        site.fails("zfs mount tank/fs/apart")?;
+    }
     site.finish()
 }
 

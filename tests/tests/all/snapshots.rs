@@ -502,5 +502,26 @@ fn changed_as_directories(site: &Site, root: &Path) -> Result<()> {
     // The name is free for another one.
     fs::create_dir(snapshots.join("moved"))?;
     ensure!(fs::read_to_string(snapshots.join("moved/file"))? == "later");
-    Ok(fs::remove_dir(snapshots.join("moved"))?)
+    fs::remove_dir(snapshots.join("moved"))?;
+    the_directory_has_the_time_of_its_list(site, root)
+}
+
+/// The directory of the snapshots was always as new as its root's last change.
+fn the_directory_has_the_time_of_its_list(site: &Site, root: &Path) -> Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let is_time_of = |dataset: &str, place: &Path| -> Result<()> {
+        let shown = fs::metadata(place.join(".zfs/snapshot"))?.mtime();
+        let changed = site.ok(&format!("zfs get -Hpo value snapshots_changed {dataset}"))?;
+        let changed: i64 = changed.trim().parse().unwrap_or(0);
+        ensure!(shown == changed, "{dataset}: {shown}, not {changed}");
+        Ok(())
+    };
+    is_time_of("tank/a", root)?;
+    site.ok("zfs create tank/a/new")?;
+    let new = root.join("new");
+    ensure!(fs::metadata(new.join(".zfs/snapshot"))?.mtime() == 0);
+    site.ok("zfs snapshot tank/a/new@one")?;
+    is_time_of("tank/a/new", &new)?;
+    ensure!(fs::metadata(new.join(".zfs/snapshot"))?.mtime() != 0);
+    site.ok("zfs destroy -r tank/a/new").map(drop)
 }

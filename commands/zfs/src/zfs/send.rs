@@ -246,6 +246,15 @@ impl Words {
             SendNote::Total { bytes } => {
                 format!("total estimated size is {}", nicebytes(bytes))
             }
+            SendNote::Skipped { dataset, snapshot } => {
+                let err = format!(
+                    "WARNING: skipping dataset {dataset}: snapshot '@{snapshot}' does not exist"
+                );
+                return Said {
+                    err,
+                    ..Said::default()
+                };
+            }
             SendNote::Progress { snapshot, bytes } => {
                 if self.shows_in_title {
                     // The name in `ps` is a courtesy; the stream does not depend on it.

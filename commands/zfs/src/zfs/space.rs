@@ -268,7 +268,7 @@ fn print(rows: &[Row], fields: &[Field], parsed: &Parsed, context: &mut Context)
             Field::Name => row.name.clone(),
             Field::Used => bytes(account.used),
             Field::Quota => limit(account.quota, bytes(account.quota)),
-            Field::ObjectsUsed => count(account.objects_used),
+            Field::ObjectsUsed => account.objects_used.map_or("-".to_owned(), count),
             Field::ObjectsQuota => limit(account.objects_quota, count(account.objects_quota)),
         }
     };

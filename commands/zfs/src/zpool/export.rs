@@ -31,6 +31,7 @@ pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
             how: ExportHow {
                 force,
                 keep_rest: parsed.has("n"),
+                keep_cached: parsed.has("F"),
             },
         };
         let exported = match export(request, context) {

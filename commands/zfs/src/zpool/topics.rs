@@ -263,7 +263,7 @@ pub const GROUPS: &[&[Topic]] = &[&[
         "An exported pool can be imported on another system.", flags! {
         'a' "" _ "all pools";
         'f' "" _ "unmount file systems that are in use";
-        'F' "" _ "the same" hidden;
+        'F' "" _ "the same, and keep the pool in its cache file" hidden;
         'n' "" _ "do not wait for uploads to object stores; the next import continues them" hidden;
     }),
     topic("upgrade", &[

@@ -292,7 +292,7 @@ impl SyncContext<'_> {
         Ok(())
     }
 
-    fn set_key_location(
+    pub(super) fn set_key_location(
         &self,
         directory: ObjectId,
         location: Option<&str>,

@@ -14,6 +14,7 @@ use crate::name::DatasetName;
 use crate::write::context::{SyncContext, SyncTask};
 use crate::write::datasets::create::Format;
 use crate::write::keys::encryption::Encryption;
+use crate::write::keys::received::KeyOwner;
 use crate::write::properties::Setting;
 use cenote_base::ObjectId;
 use cenote_dmu::RawHeader;
@@ -83,7 +84,7 @@ impl BeginReceive {
             return Err(DslError::DatasetExists { name });
         }
         if let Some(keys) = &self.keys {
-            context.plan_wrapping(&head, keys)?;
+            context.plan_wrapping(&head, keys, KeyOwner::Unknown)?;
         }
         self.refused = self.postponed.check_before(context, &head)?;
         context.check_limits_of(vec![head.directory().id()], 0, 1)

@@ -11,7 +11,6 @@
 //! the directory are set as if the dataset itself had been written to.
 
 use super::postponed::Postponed;
-use crate::crypto_key::CryptoKey;
 use crate::dataset::Dataset;
 use crate::deadlist::Deadlist;
 use crate::error::DslError;
@@ -19,6 +18,7 @@ use crate::name::DatasetName;
 use crate::property::table::Property;
 use crate::write::blocks::accounting::{Part, SpaceChange, signed};
 use crate::write::context::{SyncContext, SyncTask};
+use crate::write::keys::received::{KeyOwner, NewWrapping};
 use crate::write::properties::Setting;
 use cenote_base::{Guid, ObjectId};
 use cenote_ondisk::dsl_dataset::{DslDataset, FLAG_CASE_INSENSITIVE, FLAG_INCONSISTENT, fields};
@@ -43,6 +43,8 @@ pub struct EndReceive {
     pub ivset_guid: Option<Guid>,
     /// The keys of a raw stream, as its sender wraps them.
     pub keys: Option<Box<CryptKeydata>>,
+    /// Whose user key wraps them there.
+    pub key_owner: KeyOwner,
     /// Properties that came with the stream and cannot be, and why.
     pub refused: Vec<(String, DslError)>,
 }
@@ -57,9 +59,9 @@ impl EndReceive {
         &self,
         context: &SyncContext<'_>,
         target: &Dataset,
-    ) -> Result<Option<CryptoKey>, DslError> {
+    ) -> Result<Option<NewWrapping>, DslError> {
         match &self.keys {
-            Some(keys) => context.plan_wrapping(target, keys),
+            Some(keys) => context.plan_wrapping(target, keys, self.key_owner),
             None => Ok(None),
         }
     }
@@ -124,11 +126,11 @@ impl SyncTask for EndReceive {
             refused.any(|(name, _)| *name == setting.name)
         };
         postponed.received.retain(|setting| !is_refused(setting));
+        if let Some(wrapping) = self.new_wrapping(context, &target)? {
+            context.take_wrapping(target.directory().id(), &wrapping)?;
+        }
         if self.is_exchange(&target) {
             let received = context.dsl.dataset_of(self.received)?;
-            if let Some(wrapping) = self.new_wrapping(context, &target)? {
-                context.take_wrapping(&wrapping)?;
-            }
             context.exchange(&target, &received)?;
         } else {
             context.forget_resume_state(&target)?;

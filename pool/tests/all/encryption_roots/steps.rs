@@ -9,8 +9,8 @@ use cenote_base::{Guid, ObjectId};
 use cenote_dsl::DslError;
 use cenote_dsl::write::{
     BeginReceive, ChangeKey, CloneDataset, CreateSnapshots, DestroyDataset, DestroySnapshots,
-    Encryption, EndReceive, Postponed, PromoteDataset, RECEIVE_CHILD, ReceiveInto, RenameDataset,
-    RollbackDataset, SyncTask,
+    Encryption, EndReceive, KeyOwner, Postponed, PromoteDataset, RECEIVE_CHILD, ReceiveInto,
+    RenameDataset, RollbackDataset, SyncTask,
 };
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_pool::Pool;
@@ -436,6 +436,7 @@ impl Grove {
             creation_time: 1,
             ivset_guid: None,
             keys: None,
+            key_owner: KeyOwner::Unknown,
             refused: Vec::new(),
         };
         let ended = run(self.pool(), end).map(drop);

@@ -5,7 +5,7 @@ use crate::error::StreamError;
 use crate::send::unreadable;
 use cenote_base::{Guid, ObjectId};
 use cenote_dsl::property::{Class, Format, Stored, StoredProperties, TABLE};
-use cenote_dsl::{Bookmark, ChildEntry, Dataset, Directory, SnapshotEntry};
+use cenote_dsl::{Bookmark, ChildEntry, Dataset, DatasetName, Directory, SnapshotEntry};
 use cenote_ondisk::stream::package::{Package, PackageDataset, PackageSnapshot};
 use cenote_ondisk::{NvList, NvValue};
 use std::collections::BTreeSet;
@@ -18,6 +18,8 @@ pub struct Gathered {
     pub package: Package,
     /// The datasets, in the header's order.
     pub members: Vec<Member>,
+    /// Older datasets that are left out because they lack the snapshot.
+    pub skipped: Vec<DatasetName>,
     /// Whether every snapshot in between is sent.
     has_intermediates: bool,
 }
@@ -74,6 +76,7 @@ pub fn gather(
         target_txg: target.phys().creation_txg,
         members: Vec::new(),
         datasets: Vec::new(),
+        skipped: Vec::new(),
     };
     gathering.add(target.directory(), Guid(0), base)?;
     if options.recursive {
@@ -90,6 +93,7 @@ pub fn gather(
     Ok(Gathered {
         package,
         members,
+        skipped: gathering.skipped,
         // A tree from nothing is sent with all that ever was.
         has_intermediates: options.intermediates || (options.recursive && base.is_none()),
     })
@@ -102,6 +106,7 @@ struct Gathering<'a> {
     target_txg: cenote_base::Txg,
     members: Vec<Member>,
     datasets: Vec<PackageDataset>,
+    skipped: Vec<DatasetName>,
 }
 
 impl Gathering<'_> {
@@ -180,7 +185,11 @@ impl Gathering<'_> {
         let entries = there;
         let Some(end) = entries.iter().position(|entry| entry.name == self.to) else {
             let is_newer = head.phys().creation_txg > self.target_txg;
-            if is_newer || self.options.skips_missing {
+            if is_newer {
+                return Ok(false);
+            }
+            if self.options.skips_missing {
+                self.skipped.push(head.name().clone());
                 return Ok(false);
             }
             let dataset = head.name().clone();

@@ -33,7 +33,7 @@ use std::process::ExitCode;
 type Main = fn(Words) -> ExitCode;
 
 /// The trials, by what they are called on the command line.
-const TRIALS: [(&str, Main); 22] = [
+const TRIALS: [(&str, Main); 21] = [
     ("boot", boot::main),
     ("chaos", chaos::main),
     ("clients", clients::main),
