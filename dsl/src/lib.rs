@@ -43,7 +43,6 @@ mod pool_state;
 pub mod property;
 mod reclaim;
 pub mod resume_token;
-mod room;
 mod sharing;
 mod space;
 #[cfg(test)]
@@ -52,6 +51,7 @@ mod walk;
 pub mod write;
 
 pub use bookmarks::Bookmark;
+pub use cenote_ledger::{Answer, Limit, PoolRoom, Request, Rooms};
 pub use cenote_ondisk::features::{FEATURE_VERSION, OLD_VERSIONS};
 pub use check::{CheckProblem, check};
 pub use crypto_key::CryptoKey;
@@ -82,6 +82,5 @@ pub use property::stored::Stored;
 pub use property::{Property, PropertyReport, PropertySource, PropertyValue};
 pub use reclaim::{KeptBy, Reclaimed};
 pub use resume_token::receive_resume_token;
-pub use room::{Answer, Limit, PoolRoom, Request, Rooms};
 pub use sharing::DedupFigures;
 pub use space::slop;

@@ -10,12 +10,13 @@ use std::process::Command;
 ///
 /// Commands stand as low as what they see: those of `zpool` and `zfs` see the protocol and tables
 /// of the format, and are compiled beside the crates that open pools.
-const LAYERS: [&str; 36] = [
+const LAYERS: [&str; 37] = [
     "base",
     "control",
     "advisor",
     "alarms",
     "ondisk",
+    "ledger",
     "codec",
     "commands/words",
     "commands/zfs",

@@ -189,11 +189,16 @@ pub struct Rooms {
 }
 
 /// A head that is opened, with its limits.
-pub(crate) struct OpenedHead<'a> {
+pub struct OpenedHead<'a> {
+    /// Its dataset object.
     pub id: ObjectId,
+    /// The dataset as it is on disk.
     pub phys: &'a DslDataset,
+    /// Bytes that it may refer to; 0 for no limit.
     pub refquota: u64,
+    /// Bytes that are reserved for it.
     pub refreservation: u64,
+    /// A quota that a group in flight raised, in bytes.
     pub raised_quota: Option<u64>,
 }
 
@@ -203,17 +208,17 @@ impl Rooms {
     }
 
     /// The last group whose figures are in force.
-    pub(crate) fn synced(&self) -> Txg {
+    pub fn synced(&self) -> Txg {
         self.lock().synced
     }
 
     /// Whether no head is open, so that space need not be reserved.
-    pub(crate) fn is_unused(&self) -> bool {
+    pub fn is_unused(&self) -> bool {
         self.lock().heads.is_empty()
     }
 
     /// What the root directory uses, if a head is open.
-    pub(crate) fn root_used(&self) -> Option<u64> {
+    pub fn root_used(&self) -> Option<u64> {
         let ledger = self.lock();
         ledger.root().map(DirectoryRoom::expected)
     }
@@ -221,7 +226,7 @@ impl Rooms {
     /// Enters a head with its directories, from its own to the root, as they were read while
     /// `synced` was the last group on disk. `false` if that changed meanwhile: they are to be read
     /// again. What is known already stays as it is.
-    pub(crate) fn open(
+    pub fn open(
         &self,
         head: &OpenedHead<'_>,
         chain: &[(ObjectId, DslDir)],
@@ -246,7 +251,7 @@ impl Rooms {
 
     /// Forgets a head whose changes are on disk, and with the next group the directories that no
     /// other one is below.
-    pub(crate) fn close(&self, head: ObjectId) {
+    pub fn close(&self, head: ObjectId) {
         let mut ledger = self.lock();
         if let Some(room) = ledger.heads.remove(&head) {
             let synced = ledger.synced;
@@ -297,12 +302,12 @@ impl Rooms {
     }
 
     /// Notes a directory as the group that is being written has it.
-    pub(crate) fn stage_directory(&self, id: ObjectId, phys: &DslDir) {
+    pub fn stage_directory(&self, id: ObjectId, phys: &DslDir) {
         self.lock().staged.directories.insert(id, phys.clone());
     }
 
     /// The same of a dataset; of snapshots nothing is noted.
-    pub(crate) fn stage_dataset(&self, id: ObjectId, phys: &DslDataset) {
+    pub fn stage_dataset(&self, id: ObjectId, phys: &DslDataset) {
         let mut ledger = self.lock();
         if ledger.heads.contains_key(&id) {
             ledger.staged.heads.insert(id, phys.clone());
@@ -310,12 +315,12 @@ impl Rooms {
     }
 
     /// The same of a head's `refquota` and `refreservation`.
-    pub(crate) fn stage_limits(&self, id: ObjectId, limits: (u64, u64)) {
+    pub fn stage_limits(&self, id: ObjectId, limits: (u64, u64)) {
         self.lock().staged.limits.insert(id, limits);
     }
 
     /// The directories that open heads moved below, and that are not in the ledger yet.
-    pub(crate) fn missing(&self) -> Vec<ObjectId> {
+    pub fn missing(&self) -> Vec<ObjectId> {
         let ledger = self.lock();
         let staged = ledger.staged.directories.iter();
         let known = staged.filter(|(id, _)| ledger.directories.contains_key(id));
@@ -326,12 +331,7 @@ impl Rooms {
 
     /// Brings the figures of the group `txg` into force, which is on disk. `above` are the
     /// directories that were [missing](Self::missing), each with those above it.
-    pub(crate) fn commit(
-        &self,
-        txg: Txg,
-        pool: Option<PoolRoom>,
-        above: &[Vec<(ObjectId, DslDir)>],
-    ) {
+    pub fn commit(&self, txg: Txg, pool: Option<PoolRoom>, above: &[Vec<(ObjectId, DslDir)>]) {
         let mut ledger = self.lock();
         assert!(
             txg > ledger.synced,
