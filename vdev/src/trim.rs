@@ -21,8 +21,13 @@ const DRAID_PIECE: u64 = 8 << 20;
 pub enum FreeSpaceAction {
     /// Tell the devices that it holds nothing.
     Discard,
-    /// Write this word all over it.
-    Initialize(u64),
+    /// Write a word all over it.
+    Initialize {
+        /// The word.
+        word: u64,
+        /// Bytes of a device that are written at a time at most, in whole sectors.
+        chunk: u64,
+    },
 }
 
 impl Shape {
@@ -134,7 +139,10 @@ impl Shape {
         let start = place.start;
         let done = match action {
             FreeSpaceAction::Discard => leaf.discard(start, place.end - start),
-            FreeSpaceAction::Initialize(word) => fill(leaf, place, word),
+            FreeSpaceAction::Initialize { word, chunk } => {
+                let sector = 1 << self.top(vdev).map_or(0, |top| top.ashift);
+                fill(leaf, place, word, (chunk & !(sector - 1)).max(sector))
+            }
         };
         done.map_err(|problem| {
             let mut failures = LeafFailures::default();
@@ -191,12 +199,13 @@ fn place_of(vdev: VdevId, start: u64) -> Dva {
 }
 
 /// Writes `word` all over a range of a leaf.
-fn fill(leaf: &Leaf, range: Range<u64>, word: u64) -> Result<(), LeafProblem> {
-    const PIECE: usize = 1 << 20;
-    let pattern: Vec<u8> = word.to_le_bytes().repeat(PIECE / 8);
+fn fill(leaf: &Leaf, range: Range<u64>, word: u64, chunk: u64) -> Result<(), LeafProblem> {
+    const PIECE_MAX: u64 = 1 << 20;
+    let piece = chunk.min(PIECE_MAX) as usize;
+    let pattern: Vec<u8> = word.to_le_bytes().repeat(piece / 8);
     let mut start = range.start;
     while start < range.end {
-        let length = usize::try_from(range.end - start).map_or(PIECE, |left| left.min(PIECE));
+        let length = usize::try_from(range.end - start).map_or(piece, |left| left.min(piece));
         leaf.initialize(Place::at(start), &pattern[..length])?;
         start += length as u64;
     }

@@ -169,8 +169,8 @@ settings! {
         "Bytes of a vdev's free space that are discarded at a time at most.";
     TRIM_EXTENT_MIN = "zfs_trim_extent_bytes_min", Bytes, [32 << 10, 0, 1 << 30],
         "Smaller ranges of free space are not discarded.";
-    INITIALIZE_CHUNK_SIZE = "zfs_initialize_chunk_size", Bytes, [4 << 20, 64 << 10, 64 << 20],
-        "Bytes of a vdev's free space that are initialized at a time at most.";
+    INITIALIZE_CHUNK_SIZE = "zfs_initialize_chunk_size", Bytes, [4 << 20, 512, 64 << 20],
+        "Bytes of a device's free space that are initialized at a time at most, in whole sectors.";
     INITIALIZE_VALUE = "zfs_initialize_value", Count, [0xdead_beef_dead_beee, 0, u64::MAX],
         "The word that initializing fills free space with.";
     CLONE_ENABLED = "zfs_bclone_enabled", Switch, [1, 0, 1],

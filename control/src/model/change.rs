@@ -164,7 +164,8 @@ pub struct NewDataset {
 pub enum TreatmentCommand {
     /// Begin, or resume after a suspension.
     Start {
-        /// Bytes a second; 0 for no limit.
+        /// Bytes a second; 0 for what it was begun with, which is no limit if nothing else was
+        /// said.
         rate: u64,
     },
     /// Give it up (`-c`).

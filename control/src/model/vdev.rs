@@ -401,6 +401,13 @@ impl Vdev {
         }
     }
 
+    /// Whether a user may mean it by this name.
+    pub fn answers_to(&self, name: &str) -> bool {
+        self.name(VdevNaming::default()) == name
+            || self.path.as_deref() == Some(name)
+            || self.guid.to_string() == name
+    }
+
     fn leaf_name(&self, naming: VdevNaming) -> String {
         let Some(path) = &self.path else {
             return match self.kind {

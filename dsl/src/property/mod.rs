@@ -36,14 +36,13 @@ impl Dataset {
         &self,
         name: &str,
         inheritable: bool,
-        known: impl Fn(u64) -> bool,
     ) -> Result<Option<Found>, DslError> {
         let own_source = |setting| match setting {
             Setting::Local => PropertySource::Local,
             Setting::Received => PropertySource::Received,
         };
         if self.is_snapshot() {
-            if let Some((value, setting)) = self.own_properties()?.effective(name, &known) {
+            if let Some((value, setting)) = self.own_properties()?.effective(name) {
                 let (source, place) = (own_source(setting), None);
                 return Ok(Some(Found {
                     value,
@@ -59,7 +58,7 @@ impl Dataset {
             if above > 0 && !inheritable {
                 break;
             }
-            if let Some((value, setting)) = directory.properties()?.effective(name, &known) {
+            if let Some((value, setting)) = directory.properties()?.effective(name) {
                 let place = directory.name().clone();
                 let source = match above == 0 && !self.is_snapshot() {
                     true => own_source(setting),
@@ -78,11 +77,7 @@ impl Dataset {
 
     fn find(&self, property: Property) -> Result<Option<Found>, DslError> {
         let info = property.info();
-        let known = |index| match info.format {
-            Format::Index(table) => words::word(table, index).is_some(),
-            _ => true,
-        };
-        self.find_stored(info.name, info.class == Class::Inheritable, known)
+        self.find_stored(info.name, info.class == Class::Inheritable)
     }
 
     /// The number or index in effect for a stored property; its default if it is not set.
@@ -195,7 +190,7 @@ impl Dataset {
 
     /// A user property (its name has a colon); `None` if it is not set anywhere.
     pub fn user_property(&self, name: &str) -> Result<Option<PropertyReport>, DslError> {
-        let found = self.find_stored(name, true, |_| true)?;
+        let found = self.find_stored(name, true)?;
         let received = self.received(name)?.map(plain);
         let (value, source) = match (found, &received) {
             (Some(found), _) => (plain(&found.value), found.source),

@@ -6,6 +6,8 @@
 //! a stream ([`crate::write::Postponed`]). Entries with other suffixes are for releases to come and
 //! ignored, as others ignore ours.
 
+use super::table::{Format, Property};
+use super::words;
 use crate::error::DslError;
 use cenote_dmu::Zap;
 use std::collections::BTreeMap;
@@ -37,11 +39,30 @@ pub(crate) enum Setting {
 struct Entry {
     local: Option<Stored>,
     received: Option<Stored>,
-    newer_index: Option<u64>,
+    newer_index: Option<Stored>,
     received_is_ignored: bool,
     later: Option<Stored>,
     later_local: Option<Stored>,
     is_unset_later: bool,
+}
+
+impl Entry {
+    /// The value in effect.
+    fn effective(&self) -> Option<(&Stored, Setting)> {
+        let local = self.newer_index.as_ref().or(self.local.as_ref());
+        let received = self.received.as_ref();
+        let received = received.filter(|_| !self.received_is_ignored);
+        let local = local.map(|value| (value, Setting::Local));
+        local.or(received.map(|value| (value, Setting::Received)))
+    }
+}
+
+/// Whether an index is one that we have a word for.
+fn has_word(name: &str, index: u64) -> bool {
+    match Property::by_name(name).map(|property| property.info().format) {
+        Some(Format::Index(table)) => words::word(table, index).is_some(),
+        _ => false,
+    }
 }
 
 /// What becomes of a property when a stream has come to its end.
@@ -97,7 +118,9 @@ impl StoredProperties {
             (None, stored) => entry.local = Some(stored),
             (Some("recvd"), stored) => entry.received = Some(stored),
             (Some("inherit"), _) => entry.received_is_ignored = true,
-            (Some("iuv"), Stored::Number(index)) => entry.newer_index = Some(index),
+            (Some("iuv"), Stored::Number(index)) if has_word(name, index) => {
+                entry.newer_index = Some(Stored::Number(index));
+            }
             (Some("later"), stored) => entry.later = Some(stored),
             (Some("local"), stored) => entry.later_local = Some(stored),
             (Some("unset"), _) => entry.is_unset_later = true,
@@ -105,26 +128,10 @@ impl StoredProperties {
         }
     }
 
-    /// The value in effect among those of this dataset; `known` says whether an index is one
-    /// that we have a word for.
-    pub(crate) fn effective(
-        &self,
-        name: &str,
-        known: impl Fn(u64) -> bool,
-    ) -> Option<(Stored, Setting)> {
-        let entry = self.entries.get(name)?;
-        if let Some(index) = entry.newer_index.filter(|index| known(*index)) {
-            return Some((Stored::Number(index), Setting::Local));
-        }
-        if let Some(local) = &entry.local {
-            return Some((local.clone(), Setting::Local));
-        }
-        match &entry.received {
-            Some(received) if !entry.received_is_ignored => {
-                Some((received.clone(), Setting::Received))
-            }
-            _ => None,
-        }
+    /// The value in effect among those of this dataset.
+    pub(crate) fn effective(&self, name: &str) -> Option<(Stored, Setting)> {
+        let (value, setting) = self.entries.get(name)?.effective()?;
+        Some((value.clone(), setting))
     }
 
     /// The value that a stream brought, in effect or not.
@@ -155,13 +162,10 @@ impl StoredProperties {
     }
 
     /// The values in effect among those of this dataset, by name: what was set, else what a stream
-    /// brought. Of an index too new for old releases it is what they read.
+    /// brought.
     pub fn in_effect(&self) -> impl Iterator<Item = (&str, &Stored)> {
-        self.entries.iter().filter_map(|(name, entry)| {
-            let received = entry.received.as_ref();
-            let received = received.filter(|_| !entry.received_is_ignored);
-            Some((name.as_str(), entry.local.as_ref().or(received)?))
-        })
+        let entries = self.entries.iter();
+        entries.filter_map(|(name, entry)| Some((name.as_str(), entry.effective()?.0)))
     }
 
     /// The values that streams brought, in effect or not, by name.
@@ -197,7 +201,7 @@ mod tests {
     }
 
     fn effective(properties: &StoredProperties, name: &str) -> Option<(Stored, Setting)> {
-        properties.effective(name, |index| index < 4)
+        properties.effective(name)
     }
 
     #[test]
@@ -268,6 +272,7 @@ mod tests {
             ("redundant_metadata$iuv", Stored::Number(3)),
             ("snapdir", Stored::Number(0)),
             ("snapdir$iuv", Stored::Number(77)),
+            ("sync", Stored::Number(1)),
         ]);
         let expected = Some((Stored::Number(3), Setting::Local));
         assert_eq!(effective(&set, "redundant_metadata"), expected);
@@ -275,6 +280,11 @@ mod tests {
             effective(&set, "snapdir"),
             Some((Stored::Number(0), Setting::Local))
         );
+        // `zfs send -p` took what old releases read: `snapdir=disabled` arrived as `hidden`.
+        let numbers = set.in_effect().map(|(name, value)| (name, value.clone()));
+        let expected = [("redundant_metadata", 3), ("snapdir", 0), ("sync", 1)];
+        let expected = expected.map(|(name, number)| (name, Stored::Number(number)));
+        assert_eq!(numbers.collect::<Vec<_>>(), expected);
     }
 
     #[test]

@@ -499,8 +499,5 @@ pub(crate) fn display_name(vdev: &Vdev) -> String {
 /// Whether a user may mean the vdev by this name.
 pub(crate) fn answers_to(vdev: &Vdev, name: &str) -> bool {
     let is_root = vdev.kind == VdevKind::Root;
-    (is_root && matches!(name, "root" | "root-0"))
-        || display_name(vdev) == name
-        || vdev.path.as_deref() == Some(name)
-        || vdev.guid.to_string() == name
+    (is_root && matches!(name, "root" | "root-0")) || vdev.answers_to(name)
 }

@@ -5,6 +5,7 @@
 //! `refusal`.
 
 pub(crate) mod activity;
+mod cached;
 pub(crate) mod candidates;
 pub(crate) mod changes;
 pub(crate) mod checkpoint;

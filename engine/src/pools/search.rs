@@ -1,10 +1,10 @@
 //! The search for devices of pools.
 
+use super::cached::cached_places;
 use super::trial::trial;
 use crate::clouds::opener::AllOpener;
 use crate::clouds::table::Clouds;
 use crate::context::Context;
-use crate::registry::cache_file;
 use cenote_base::{Env, Guid};
 use cenote_cloud::is_url;
 use cenote_cloud::location::{is_location, place};
@@ -49,7 +49,7 @@ pub(crate) fn find(context: &Context, search: &Search) -> Result<Found, ControlE
     let mut paths: Vec<PathBuf> = match search.paths.is_empty() {
         _ if search.cache_file.is_some() => {
             let file = search.cache_file.as_deref().unwrap_or_default();
-            cache_file::places(Path::new(file))?
+            cached_places(clouds, search, Path::new(file))?
         }
         false => search.paths.iter().map(PathBuf::from).collect(),
         true => {

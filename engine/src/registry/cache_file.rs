@@ -12,8 +12,8 @@
 use super::cache_places::CacheFiles;
 use super::imported::Imported;
 use super::table::Registry;
+use cenote_base::Guid;
 use cenote_base::rt::{self, Instant};
-use cenote_cloud::is_url;
 use cenote_control::expected::CachedPool;
 use cenote_control::model::ControlError;
 use cenote_control::regular;
@@ -22,6 +22,7 @@ use cenote_ondisk::config_encode::Place;
 use cenote_ondisk::{NvList, NvValue};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -71,17 +72,26 @@ fn devices(file: &Path, config: &NvList) -> Result<Vec<PathBuf>, ControlError> {
     cache_file::devices(config).map_err(|error| damaged(file, error))
 }
 
-/// The places where a cache file says that devices of pools are.
-pub(crate) fn places(file: &Path) -> Result<Vec<PathBuf>, ControlError> {
+/// What a cache file says of pools.
+#[derive(Debug, Default)]
+pub(crate) struct Recorded {
+    /// Their guids.
+    pub pools: BTreeSet<Guid>,
+    /// Where their devices were.
+    pub devices: Vec<PathBuf>,
+}
+
+/// The pools in a cache file, whoever put them there.
+pub(crate) fn recorded(file: &Path) -> Result<Recorded, ControlError> {
     fs::metadata(file).map_err(|error| io(file, error))?;
-    let mut places = Vec::new();
+    let mut recorded = Recorded::default();
     for (_, value) in read(file)?.iter() {
         if let NvValue::List(config) = value {
-            places.extend(devices(file, config)?);
+            recorded.devices.extend(devices(file, config)?);
+            recorded.pools.extend(config.get_u64("pool_guid").map(Guid));
         }
     }
-    places.retain(|place| is_url(place) || place.exists());
-    Ok(places)
+    Ok(recorded)
 }
 
 /// The pools in a cache file that the daemon of a socket imported.

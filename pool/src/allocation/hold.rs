@@ -57,7 +57,7 @@ impl Drop for HeldRange<'_> {
 
 impl Space {
     /// Holds the first free range behind `from` of a vdev's metaslab, at most `length` bytes of
-    /// it; `None` if there is none more, or the metaslab is damaged.
+    /// it in whole sectors; `None` if there is none more, or the metaslab is damaged.
     pub fn hold_range(
         &self,
         vdev: VdevId,
@@ -67,6 +67,8 @@ impl Space {
     ) -> Option<HeldRange<'_>> {
         let shared = self.top(vdev)?;
         let mut top = self.lock_loaded(&shared, index)?;
+        let sector = 1 << top.ashift;
+        let length = (length & !(sector - 1)).max(sector);
         let range = top.metaslabs[index].hold(from, length)?;
         *self.range_holds.count.lock() += 1;
         Some(HeldRange {

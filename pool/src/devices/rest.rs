@@ -64,13 +64,28 @@ impl Pool {
     ) -> Result<(), ChangeError> {
         let silent = self.ask_all();
         let Some(log) = self.needed_log(device, &silent) else {
-            return self.put_offline((device, silent), how, by);
+            self.put_offline((device, silent), how, by)?;
+            return self.end_treatments(device, how, by);
         };
         // Programs that sync all the time begin a new log there as soon as the old one has left.
         self.while_closed(std::slice::from_ref(&log), || {
             self.check_unused_log(log.id.unwrap_or_default())?;
             self.put_offline((device, silent), how, by)
-        })
+        })?;
+        self.end_treatments(device, how, by)
+    }
+
+    /// What an administrator declares faulted is not treated any more; what is only offline waits.
+    fn end_treatments(
+        &self,
+        device: Guid,
+        how: Offline,
+        (actor, _): (&Actor, &str),
+    ) -> Result<(), ChangeError> {
+        match how.is_fault {
+            true => Ok(self.cancel_treatments(device, actor)?),
+            false => Ok(()),
+        }
     }
 
     fn put_offline(
@@ -239,6 +254,7 @@ impl Pool {
             let syncer = Arc::clone(self.writer()?);
             self.run_task(DetachReplaced { syncer })?;
         }
+        self.resume_active_treatments();
         Ok(())
     }
 

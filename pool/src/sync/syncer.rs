@@ -328,6 +328,10 @@ impl Syncer {
             if stops {
                 break;
             }
+            if self.has_background_work.load(Ordering::Relaxed) {
+                // Until all is freed, group follows group.
+                self.gate.request_sync();
+            }
         }
         self.refuse_tasks();
     }

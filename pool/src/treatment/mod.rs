@@ -3,7 +3,8 @@
 //! Each leaf has a job that walks the metaslabs of its top-level vdev in order. It holds one free
 //! range at a time, so that it is not allocated, and trims or initializes the part of it on the
 //! leaf. The progress is stored in the leaf's ZAP every few seconds: after an import it resumes
-//! from there, here or in OpenZFS.
+//! from there, here or in OpenZFS. It rests while the leaf is not in use, and resumes when the
+//! leaf is back; a leaf that an administrator declares faulted is not treated any more.
 //!
 //! *Autotrim* discards space soon after it was freed; see [`auto`].
 
@@ -31,7 +32,8 @@ use work::Worker;
 pub enum TreatmentCommand {
     /// Start, or resume after a suspension.
     Start {
-        /// Bytes a second; 0 for no limit.
+        /// Bytes a second; 0 for what it was begun with, which is no limit if nothing else was
+        /// said.
         rate: u64,
     },
     /// Give it up.
@@ -135,6 +137,12 @@ impl Treatments {
         self.entries.lock()
     }
 
+    fn state_of(&self, key: Key) -> TreatmentState {
+        let entries = self.lock();
+        let entry = entries.get(&key);
+        entry.map_or(TreatmentState::None, |entry| entry.record.state)
+    }
+
     /// Whose holder may hold a range of a vdev.
     fn turn(&self, vdev: VdevId) -> Arc<Mutex<(), ranks::TreatmentTurns>> {
         let mut turns = self.turns.lock();
@@ -230,23 +238,39 @@ impl Pool {
 
     /// Resumes what was active when the pool was last open, and autotrim.
     pub(crate) fn resume_treatments(&self) {
+        self.resume_active_treatments();
+        let properties = self.dsl().pool_properties().unwrap_or_default();
+        let is_on = properties.get("autotrim") == Some(&cenote_dsl::Stored::Number(1));
+        self.set_autotrim(is_on);
+    }
+
+    /// Resumes what is active on leaves that are in use.
+    pub(crate) fn resume_active_treatments(&self) {
         let Some(syncer) = self.syncer() else { return };
         let treatments = self.treatments();
+        let command_lock = treatments.commands.lock();
+        let _command = command_lock;
         for place in self.leaf_places() {
+            if self.vdevs().can_discard(place.leaf).is_none() {
+                continue;
+            }
             for kind in [TreatmentKind::Trim, TreatmentKind::Initialize] {
-                let key = (place.leaf, kind);
-                let entries = treatments.lock();
-                let record = entries.get(&key).map(|entry| entry.record);
-                drop(entries);
-                if record.is_some_and(|record| record.state == TreatmentState::Active) {
+                if treatments.state_of((place.leaf, kind)) == TreatmentState::Active {
                     // Without a thread it stays as it is, until it is started or imported again.
                     let _ = Worker::start(syncer, treatments, place, kind);
                 }
             }
         }
-        let properties = self.dsl().pool_properties().unwrap_or_default();
-        let is_on = properties.get("autotrim") == Some(&cenote_dsl::Stored::Number(1));
-        self.set_autotrim(is_on);
+    }
+
+    /// Gives up what is active on a leaf that has been declared faulted.
+    pub(crate) fn cancel_treatments(&self, leaf: Guid, actor: &Actor) -> Result<(), SyncError> {
+        for kind in [TreatmentKind::Trim, TreatmentKind::Initialize] {
+            if self.treatments().state_of((leaf, kind)) == TreatmentState::Active {
+                self.treat(kind, &[leaf], TreatmentCommand::Cancel, (actor, ""))?;
+            }
+        }
+        Ok(())
     }
 
     /// Begins or ends telling devices of space that was freed.
@@ -373,7 +397,7 @@ impl Pool {
                 false => self.env().wall_clock().as_secs(),
             },
             rate: match wanted {
-                TreatmentCommand::Start { rate } => rate,
+                TreatmentCommand::Start { rate } if rate != 0 || !goes_on => rate,
                 _ => before.rate,
             },
         }

@@ -9,6 +9,10 @@ use cenote_vdev::FreeSpaceAction;
 use std::ops::Range;
 use std::sync::{Arc, Weak};
 
+/// The least of a vdev's space that is initialized at a time: less may have no whole row of a raidz
+/// vdev, which only itself may write.
+const INITIALIZED_MIN: u64 = 64 << 10;
+
 /// Treats one leaf.
 pub(super) struct Worker {
     /// The pool may go away without a word.
@@ -89,6 +93,14 @@ impl Worker {
         Next::Done
     }
 
+    /// What becomes of it when the leaf refuses: where the leaf is not in use, it waits for it.
+    fn state_after_failure(&self, syncer: &Syncer) -> TreatmentState {
+        match syncer.vdevs.shape().can_discard(self.place.leaf) {
+            None => TreatmentState::Active,
+            Some(_) => TreatmentState::Suspended,
+        }
+    }
+
     /// Treats the first free range of a metaslab behind `cursor`; returns where it ends, `None`
     /// if there is none, or the state that the treatment ends in.
     fn piece(
@@ -99,10 +111,12 @@ impl Worker {
     ) -> Result<Option<u64>, TreatmentState> {
         let (length, action) = match self.kind {
             TreatmentKind::Trim => (settings::TRIM_EXTENT_MAX.get(), FreeSpaceAction::Discard),
-            TreatmentKind::Initialize => (
-                settings::INITIALIZE_CHUNK_SIZE.get(),
-                FreeSpaceAction::Initialize(settings::INITIALIZE_VALUE.get()),
-            ),
+            TreatmentKind::Initialize => {
+                let chunk = settings::INITIALIZE_CHUNK_SIZE.get();
+                let word = settings::INITIALIZE_VALUE.get();
+                let action = FreeSpaceAction::Initialize { word, chunk };
+                (chunk.max(INITIALIZED_MIN), action)
+            }
         };
         let LeafPlace { leaf, top, .. } = self.place;
         let turn = self.treatments.turn(top);
@@ -116,7 +130,7 @@ impl Worker {
             .vdevs
             .shape()
             .leaf_extent(top, leaf, range.clone(), self.from);
-        let (bytes, end) = extent.map_err(|_| TreatmentState::Suspended)?;
+        let (bytes, end) = extent.map_err(|_| self.state_after_failure(syncer))?;
         let least = settings::TRIM_EXTENT_MIN.get();
         let is_worth_it = self.kind == TreatmentKind::Initialize || bytes >= least;
         if bytes > 0 && is_worth_it {
@@ -125,7 +139,7 @@ impl Worker {
                     .vdevs
                     .shape()
                     .treat_leaf_space(top, leaf, range.clone(), self.from, action);
-            done.map_err(|_| TreatmentState::Suspended)?;
+            done.map_err(|_| self.state_after_failure(syncer))?;
         }
         drop((held, turn));
         self.record.offset = self.record.offset.max(end);

@@ -104,6 +104,31 @@ const OWN: &[Row] = &[
     ("snapshot_limit", "none", "7", "7", "few"),
 ];
 
+/// Values that are too new for old releases were sent as what those read.
+fn newer_values_are_sent(site: &Site) -> Result<()> {
+    let newer = [("snapdir", "disabled"), ("redundant_metadata", "some")];
+    for (name, value) in newer {
+        site.ok(&format!("zfs set {name}={value} tank/a"))?;
+    }
+    site.ok("zfs snapshot tank/a@sent")?;
+    let sent = site.cenote().run("zfs", &["send", "-p", "tank/a@sent"])?;
+    let words = ["receive", "-u", "tank/copy"];
+    let received = site.cenote().run_with_input("zfs", &words, &sent.stdout)?;
+    received.success()?;
+    site.ok("zfs create tank/copy/below")?;
+    for (name, value) in newer {
+        is(site, name, "tank/copy", value, "received")?;
+        is(
+            site,
+            name,
+            "tank/copy/below",
+            value,
+            "inherited from tank/copy",
+        )?;
+    }
+    Ok(())
+}
+
 #[test]
 fn each_property_has_its_default_its_values_and_its_heirs() -> Result<()> {
     let site = Site::create("single", 192, "-O mountpoint=none")?;
@@ -166,6 +191,7 @@ fn each_property_has_its_default_its_values_and_its_heirs() -> Result<()> {
         "inherited from tank/a",
     )?;
     is(&site, "refquota", "tank/a", "41943040", "local")?;
+    newer_values_are_sent(&site)?;
     site.finish()
 }
 

@@ -165,9 +165,69 @@ fn a_trim_can_be_suspended_and_goes_on_after_an_import() -> Result<()> {
         &site.ok("zpool status -t tank")?,
         "trimmed, suspended, started at",
     )?;
-    site.ok("zpool trim -w tank")?;
+    // It keeps its rate, unless another is given: it went on at full speed.
+    site.ok("zpool trim tank")?;
+    site.ok("zpool sync tank")?;
+    has(&site.ok("zpool status -t tank")?, "trimmed, started at")?;
+    site.ok("zpool trim -s tank")?;
+    site.ok("zpool trim -w -r 1G tank")?;
     has(&site.ok("zpool status -t tank")?, "100% trimmed")?;
     site.fails("zpool trim -c tank")?;
+    site.finish()
+}
+
+/// On a device that was taken offline, a treatment was called suspended, and stayed so when the
+/// device was back; on one that was declared faulted, too.
+#[test]
+fn treatments_rest_while_their_device_is_offline() -> Result<()> {
+    let site = Site::create("mirror", 128, "-O mountpoint=none")?;
+    let device = site.devices().join("d0.img").display().to_string();
+    let again = || -> Result<()> {
+        site.export()?;
+        site.import("")?;
+        // A hundred megabytes by so few bytes take some seconds.
+        site.ok("cenote settings set zfs_initialize_chunk_size=512")?;
+        Ok(())
+    };
+    for (verb, start, status) in [
+        ("initialize", "initialize", "zpool status -i tank"),
+        ("trim", "trim -r 1M", "zpool status -t tank"),
+    ] {
+        let rests = || -> Result<()> {
+            let status = site.ok(status)?;
+            has(&status, ", started at")?;
+            ensure!(!status.contains("suspended"), "{status}");
+            Ok(())
+        };
+        let is_given_up = || -> Result<()> {
+            let status = site.ok(status)?;
+            let untreated = ["(uninitialized)", "(untrimmed)"];
+            let count: usize = untreated
+                .iter()
+                .map(|text| status.matches(text).count())
+                .sum();
+            ensure!(count == 2, "{status}");
+            Ok(())
+        };
+        again()?;
+        site.ok(&format!("zpool {start} tank {device}"))?;
+        site.ok(&format!("zpool offline tank {device}"))?;
+        rests()?;
+        again()?;
+        rests()?;
+        site.ok(&format!("zpool wait -t {verb} tank"))?;
+        site.ok(&format!("zpool online tank {device}"))?;
+        // Only what is at work is refused.
+        let running = site.fails(&format!("zpool {start} tank {device}"))?;
+        has(&running.stderr, "currently")?;
+        site.ok(&format!("zpool offline -f tank {device}"))?;
+        is_given_up()?;
+        again()?;
+        is_given_up()?;
+        site.ok(&format!("zpool online tank {device}"))?;
+        site.ok(&format!("zpool clear tank {device}"))?;
+        is_given_up()?;
+    }
     site.finish()
 }
 
@@ -314,6 +374,13 @@ fn pools_are_found_by_their_cache_file() -> Result<()> {
     has(&site.ok(&format!("zpool import -c {file}"))?, &b)?;
     site.ok(&format!("zpool import -c {file} tank"))?;
     all_devices(&site)?;
+    // A device that was renamed is found by its label, next to where it was.
+    site.export()?;
+    fs::write(&cache, &saved)?;
+    let moved = format!("{b} moved");
+    fs::rename(&b, &moved)?;
+    site.ok(&format!("zpool import -c {file} -o cachefile={file} tank"))?;
+    has(&site.ok("zpool status -P tank")?, &moved)?;
     fs::write(site.devices().join("garbage"), "no list")?;
     let garbage = site.devices().join("garbage");
     site.fails(&format!("zpool import -c {} tank", garbage.display()))?;

@@ -261,7 +261,10 @@ fn free_space_is_treated_and_its_neighbours_are_not() {
         let end_of = |write: &VdevWrite| write.dva.offset() + write.dva.asize();
         let last = before.last().map_or(0, end_of);
         let free = last.max(start)..40 * MIB / unit * unit;
-        let action = FreeSpaceAction::Initialize(0xdead_beef_dead_beef);
+        let action = FreeSpaceAction::Initialize {
+            word: 0xdead_beef_dead_beef,
+            chunk: 1 << 20,
+        };
         let treated = vdevs.treat_free_space(VdevId(0), free.clone(), action);
         treated.expect("memory takes anything");
         read_all(&vdevs, &before, case.name);

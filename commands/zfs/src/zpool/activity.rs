@@ -4,7 +4,7 @@ use super::names::{Schedule, stamp};
 use cenote_control::model::{
     Change, CheckpointState, Condition, ControlError, PoolStatus, PropertySelection, Request,
     Response, RunState, ScanKind, Treatment, TreatmentCommand, TreatmentKind, TreatmentState, Vdev,
-    VdevKind,
+    VdevKind, VdevState,
 };
 use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use cenote_words::format::number::nicenum;
@@ -100,7 +100,7 @@ fn treat(parsed: &Parsed, kind: TreatmentKind, rate: u64, context: &mut Context)
         context.complain(&with_context(&what, error));
     }
     if waits && failures.is_empty() {
-        wait_for(pool, &[verb], context)?;
+        wait_for_treatments(pool, verb, devices, context)?;
     }
     match failures.is_empty() {
         true => Ok(0),
@@ -232,22 +232,37 @@ impl Waiting {
 
 /// Waits until none of the activities is running; meanwhile shows their progress.
 pub(super) fn wait_for(pool: &str, activities: &[&str], context: &mut Context) -> Result<(), Stop> {
+    follow(pool, (activities, &[]), context)
+}
+
+/// The same for the trims or initializations of these devices, or of all.
+fn wait_for_treatments(
+    pool: &str,
+    activity: &str,
+    devices: &[String],
+    context: &mut Context,
+) -> Result<(), Stop> {
+    follow(pool, (&[activity], devices), context)
+}
+
+fn follow(pool: &str, wanted: (&[&str], &[String]), context: &mut Context) -> Result<(), Stop> {
     let mut waiting = Waiting::new();
-    let waited = follow(pool, activities, &mut waiting, context);
+    let waited = follow_with(pool, wanted, &mut waiting, context);
     waiting.progress.finish();
     waited
 }
 
-fn follow(
+fn follow_with(
     pool: &str,
-    activities: &[&str],
+    (activities, devices): (&[&str], &[String]),
     waiting: &mut Waiting,
     context: &mut Context,
 ) -> Result<(), Stop> {
     let (mut is_known, mut moved_devices) = (false, false);
     while let Some(status) = busy_still(pool, is_known, context)? {
         is_known = true;
-        let each = activities.iter().map(|name| (*name, left(&status, name)));
+        let left = |name: &str| left_on(&status, name, devices);
+        let each = activities.iter().map(|name| (*name, left(name)));
         let each: Vec<(&str, u64)> = each.collect();
         if each.iter().all(|(_, left)| *left == 0) {
             return match moved_devices {
@@ -357,6 +372,11 @@ pub(super) fn status(pool: &str, context: &mut Context) -> Result<PoolStatus, St
 
 /// The remaining bytes of an activity; at least 1 while it is running.
 fn left(busy: &Busy, activity: &str) -> u64 {
+    left_on(busy, activity, &[])
+}
+
+/// The same, of trims and initializations only those of some devices, if any is named.
+fn left_on(busy: &Busy, activity: &str, devices: &[String]) -> u64 {
     let status = &busy.status;
     match activity {
         "free" => busy.freeing,
@@ -364,8 +384,8 @@ fn left(busy: &Busy, activity: &str) -> u64 {
             Some(CheckpointState::Discarding { space }) => space.max(1),
             _ => 0,
         },
-        "trim" => treatments_left(status, |vdev| vdev.trim),
-        "initialize" => treatments_left(status, |vdev| vdev.initialize),
+        "trim" => treatments_left(status, devices, |vdev| vdev.trim),
+        "initialize" => treatments_left(status, devices, |vdev| vdev.initialize),
         // A requested scrub that has not started counts, too.
         "scrub" => {
             scan_left(status, |kind| kind != ScanKind::Resilver).max(u64::from(status.due.scrub))
@@ -432,12 +452,23 @@ fn has(status: &PoolStatus, kinds: &[VdevKind]) -> bool {
     false
 }
 
-fn treatments_left(status: &PoolStatus, of: impl Fn(&Vdev) -> Option<Treatment>) -> u64 {
+fn treatments_left(
+    status: &PoolStatus,
+    devices: &[String],
+    of: impl Fn(&Vdev) -> Option<Treatment>,
+) -> u64 {
+    let is_meant = |vdev: &Vdev| {
+        // On a device that is not in use, it rests until the device is back.
+        let is_in_use = matches!(vdev.state, VdevState::Online | VdevState::Degraded);
+        let is_named = || devices.iter().any(|name| vdev.answers_to(name));
+        is_in_use && (devices.is_empty() || is_named())
+    };
     let mut sum = 0;
     let mut stack = vec![&status.vdevs.root];
     while let Some(vdev) = stack.pop() {
         if let Some(treatment) = of(vdev)
             && treatment.state == TreatmentState::Active
+            && is_meant(vdev)
         {
             sum += treatment.total.saturating_sub(treatment.done).max(1);
         }
@@ -538,6 +569,34 @@ mod tests {
         let replacing = Vdev::new(VdevKind::Replacing, 0, 2);
         busy.status.vdevs.root.children.push(replacing);
         assert_eq!(under_way(&busy), [("replace", 2), ("resilver", 2)]);
+    }
+
+    /// `zpool trim -w POOL DEVICE` waited for the trims of all devices.
+    #[test]
+    fn trims_are_waited_for_where_they_were_begun() {
+        let mut busy = idle();
+        for (id, path) in [(0, "/dev/sda"), (1, "/dev/sdb")] {
+            let mut disk = Vdev::new(VdevKind::Disk, id, 10 + id);
+            disk.path = Some(path.to_owned());
+            disk.trim = Some(Treatment {
+                state: TreatmentState::Active,
+                time: 1,
+                done: id,
+                total: 100,
+            });
+            busy.status.vdevs.root.children.push(disk);
+        }
+        let left = |busy: &Busy, names: &[&str]| {
+            let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            left_on(busy, "trim", &names)
+        };
+        assert_eq!(left(&busy, &[]), 199);
+        assert_eq!(left(&busy, &["sda"]), 100);
+        assert_eq!(left(&busy, &["/dev/sdb", "10"]), 199);
+        // It may be offline for good.
+        busy.status.vdevs.root.children[0].state = VdevState::Offline;
+        assert_eq!(left(&busy, &["sda"]), 0);
+        assert_eq!(left(&busy, &[]), 99);
     }
 
     /// Previously, `zpool replace -w` with a hot spare returned while the spare was resilvering.
