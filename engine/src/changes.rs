@@ -45,7 +45,7 @@ pub(crate) fn change(
         Change::OnlineDevices(devices) => online(context, &devices, by),
         Change::Devices(change) => change_devices(context, change, by),
         Change::SplitPool(split) => split_pool(context, mounts, &split, by),
-        Change::SyncPools { pools } => sync_pools(registry, &pools),
+        Change::SyncPools { pools, force } => sync_pools(registry, &pools, force),
         Change::SetPoolProperty {
             pool,
             property,

@@ -231,6 +231,13 @@ fn of_snapshot_change(error: &DslError) -> Option<(String, String)> {
 pub(crate) fn of_create(error: CreateError) -> ControlError {
     match error {
         CreateError::Dsl(error) => of_change(error),
+        error @ CreateError::AshiftMismatch => ControlError::BadValue {
+            name: String::new(),
+            reason: format!(
+                "{error}\nuse '-o ashift=N' with that of the pool's vdevs, or \
+                 '--allow-ashift-mismatch'"
+            ),
+        },
         error => ControlError::BadValue {
             name: String::new(),
             reason: error.to_string(),

@@ -126,6 +126,15 @@ impl Pool {
         Ok(gate.wait_synced(txg)?)
     }
 
+    /// The same, but a group is written even if nothing was changed: labels and uberblocks.
+    ///
+    /// # Errors
+    /// If the pool takes no changes.
+    pub fn sync_labels(&self) -> Result<(), SyncError> {
+        self.writer()?.config().touch();
+        self.sync()
+    }
+
     /// The last transaction group that is on disk.
     pub fn synced_txg(&self) -> Txg {
         match self.syncer() {

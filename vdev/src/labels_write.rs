@@ -9,6 +9,7 @@
 //! without the newest uberblock of another device was away, or is an older copy. Without that rule,
 //! an older copy would look like a log that has ended.
 
+use crate::DeviceLabels;
 use crate::error::{LeafFailures, LeafProblem, VdevError};
 use crate::shape::Shape;
 use crate::state::VdevState;
@@ -399,11 +400,26 @@ pub fn format_labels(device: &dyn Device, config: Option<&NvList>) -> Result<(),
 /// # Errors
 /// What the device says.
 pub fn clear_labels(device: &dyn Device) -> Result<(), DeviceError> {
+    let places = (0..LABELS).filter_map(|index| label::label_offset(device.size(), index));
+    clear(device, places)
+}
+
+impl DeviceLabels {
+    /// Makes those labels blank that say whose the device is. The places of the others may hold
+    /// something else by now.
+    ///
+    /// # Errors
+    /// What the device says.
+    pub fn clear(&self, device: &dyn Device) -> Result<(), DeviceError> {
+        let own = self.labels.iter().filter(|label| label.config.is_some());
+        clear(device, own.map(|label| label.offset))
+    }
+}
+
+fn clear(device: &dyn Device, places: impl Iterator<Item = u64>) -> Result<(), DeviceError> {
     let blank = vec![0; usize::try_from(LABEL_SIZE).expect("256 KiB")];
-    for index in 0..LABELS {
-        if let Some(offset) = label::label_offset(device.size(), index) {
-            device.write_at(offset, &blank)?;
-        }
+    for place in places {
+        device.write_at(place, &blank)?;
     }
     device.flush()
 }

@@ -1,6 +1,7 @@
 //! The connection to the daemon: connect to it, and start one if needed.
 //!
-//! Only importing or creating a pool starts a daemon. All other requests concern imported pools.
+//! Importing or creating a pool starts a daemon, and so does taking labels off a device, which only
+//! a daemon does. All other requests concern imported pools.
 //! Without a daemon there are none, and commands can say so themselves. If a daemon died, commands
 //! that only read report that. Commands that work on pools first run `cenote daemon resume`, which
 //! imports and mounts its pools again, and report it.
@@ -412,10 +413,11 @@ fn beside(request: &Request) -> Vec<BorrowedFd<'static>> {
 }
 
 fn needs_daemon(request: &Request) -> bool {
-    let makes_pool = |change: &Change| matches!(change, Change::CreatePool(_));
+    let is_without_pool =
+        |change: &Change| matches!(change, Change::CreatePool(_) | Change::ClearLabels { .. });
     match request {
         Request::ImportSearch { .. } | Request::Import { .. } => true,
-        Request::Change { change, .. } => makes_pool(change),
+        Request::Change { change, .. } => is_without_pool(change),
         Request::Noted { asked, .. } => needs_daemon(asked),
         _ => false,
     }

@@ -5,6 +5,7 @@ use crate::context::{Context, Outcome, Stop};
 use crate::flag::rows;
 use crate::getopt::{OptionError, Parsed};
 use crate::suggest::suggest;
+use crate::topic::is_help_asked;
 pub use crate::topic::{CommandLine, Topic, topic};
 use crate::version;
 
@@ -115,7 +116,7 @@ impl Program {
             context.complain(&self.overview());
             return 2;
         };
-        if topic.is_help_asked(rest) {
+        if is_help_asked(rest) {
             context.line(&self.explanation(topic));
             return 0;
         }

@@ -50,18 +50,13 @@ impl Topic {
             false => format!("{}. {}.", self.summary, told.join("; ")),
         }
     }
+}
 
-    /// Whether these words after its name ask for its help. `-h` does, unless the synopsis gives it
-    /// another meaning.
-    pub fn is_help_asked(&self, words: &[String]) -> bool {
-        let mut shown = self.flags.iter().filter(|flag| !flag.is_hidden);
-        let is_taken = shown.any(|flag| flag.short == Some('h'));
-        let mut options = words.iter().take_while(|word| *word != "--");
-        options.any(|word| match word.as_str() {
-            "--help" | "-?" => true,
-            word => word == "-h" && !is_taken,
-        })
-    }
+/// Whether the words after a subcommand's name ask for its help. `-?` and `-h` do not: as in
+/// OpenZFS, a subcommand has these options only if its synopsis shows them.
+pub fn is_help_asked(words: &[String]) -> bool {
+    let mut options = words.iter().take_while(|word| *word != "--");
+    options.any(|word| word == "--help")
 }
 
 /// What the user typed: a subcommand and the words after its name.

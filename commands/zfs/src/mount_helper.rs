@@ -3,13 +3,16 @@
 //! Options, texts and exit codes are those of OpenZFS's helper (cli/contract.md 5), as observed in
 //! 2.3.2. The only difference is that errors name what failed and where.
 
-use cenote_control::model::{ControlError, DatasetKind, MountOptions, Request};
+use cenote_control::model::{
+    ControlError, DatasetKind, MountOptions, PoolRow, PropertySelection, Request, Response, Vdev,
+};
 
 use crate::zfs;
 use cenote_words::command::{Flag, Other, flags};
 use cenote_words::context::{Context, Outcome, Stop, failed};
 use cenote_words::getopt::{OptionError, parse};
 use cenote_words::manual::{Page, Roff, examples_section, options};
+use std::path::Path;
 
 /// The name under which mount(8) calls it.
 pub const NAME: &str = "mount.zfs";
@@ -91,9 +94,10 @@ fn mount(arguments: &[String], context: &mut Context) -> Outcome {
     let (name, directory) = match parsed.operands.as_slice() {
         [] => return failed(format!("missing dataset argument\n{OPERANDS}")),
         [_] => return failed(format!("missing mountpoint argument\n{OPERANDS}")),
-        [name, directory] => (name.as_str(), directory.as_str()),
+        [name, directory] => (dataset_of(name, context), directory.as_str()),
         _ => return failed(format!("too many arguments\n{OPERANDS}")),
     };
+    let name = name.as_str();
     let given = parsed.all("o").flat_map(|list| list.split(','));
     let options: Vec<String> = given
         .filter(|word| !is_for_table(word) && !is_of_fuse(word))
@@ -138,6 +142,46 @@ fn mount(arguments: &[String], context: &mut Context) -> Outcome {
         return Ok(0);
     }
     mount_at(name, &at, options, parsed.has("s"), context)
+}
+
+/// The dataset to mount: the root file system of a pool if a device of the pool is named.
+fn dataset_of(name: &str, context: &mut Context) -> String {
+    let own = || name.to_owned();
+    // Names of datasets have no leading slash.
+    let device = match std::fs::canonicalize(name) {
+        Ok(device) if name.starts_with('/') => device,
+        _ => return own(),
+    };
+    let request = Request::PoolList {
+        pools: Vec::new(),
+        properties: PropertySelection::Named(Vec::new()),
+        vdevs: true,
+    };
+    let Ok(Response::Pools { pools, .. }) = context.ask(request) else {
+        return own();
+    };
+    let has = |row: &&PoolRow| {
+        let tree = row.vdevs.as_ref();
+        tree.is_some_and(|tree| has_device(&tree.root, &device))
+    };
+    pools
+        .iter()
+        .find(has)
+        .map_or_else(own, |row| row.name.clone())
+}
+
+/// Whether a vdev or one below it is this device.
+fn has_device(root: &Vdev, device: &Path) -> bool {
+    let mut stack = vec![root];
+    while let Some(vdev) = stack.pop() {
+        let path = vdev.path.as_ref();
+        let place = path.and_then(|path| std::fs::canonicalize(path).ok());
+        if vdev.kind.is_leaf() && place.as_deref() == Some(device) {
+            return true;
+        }
+        stack.extend(&vdev.children);
+    }
+    false
 }
 
 fn is_for_table(word: &str) -> bool {

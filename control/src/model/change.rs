@@ -98,10 +98,32 @@ pub struct AddedVdevs {
     pub vdevs: Vec<NewVdev>,
     /// `ashift` (`-o`).
     pub properties: Vec<Pair>,
-    /// Take devices that are in use or do not fit (`-f`).
-    pub force: bool,
+    /// What is allowed although it is most likely a mistake.
+    pub allowed: AllowedVdevs,
     /// Only check (`-n`).
     pub dry_run: bool,
+}
+
+/// Which new vdevs are accepted although they are most likely a mistake. `-f` accepts all of these.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllowedVdevs {
+    /// Devices that seem to be in use.
+    pub in_use: bool,
+    /// Vdevs whose redundancy differs from that of the others.
+    pub replication_mismatch: bool,
+    /// Vdevs whose allocation units differ from those of the pool.
+    pub ashift_mismatch: bool,
+}
+
+impl AllowedVdevs {
+    /// All of them, or none.
+    pub fn all(is_forced: bool) -> Self {
+        Self {
+            in_use: is_forced,
+            replication_mismatch: is_forced,
+            ashift_mismatch: is_forced,
+        }
+    }
 }
 
 /// Devices to be used again.
@@ -238,6 +260,8 @@ pub enum Change {
     SyncPools {
         /// Which; empty means all.
         pools: Vec<String>,
+        /// Write a group even if nothing was changed (`-f`).
+        force: bool,
     },
     /// Give a pool another guid. Answer: `Done`.
     ReguidPool {

@@ -53,8 +53,8 @@ pub use alarm::{AlarmAct, AlarmOutcome, AlarmWayState};
 pub use approval::WaitingValue;
 pub use bytes::RawName;
 pub use change::{
-    AddedVdevs, Change, NewDataset, NewPool, NewVdev, NewVdevKind, NewVdevRole, NewVolume,
-    OnlineDevices, ScanCommand, SetVdevProperty, TreatmentCommand,
+    AddedVdevs, AllowedVdevs, Change, NewDataset, NewPool, NewVdev, NewVdevKind, NewVdevRole,
+    NewVolume, OnlineDevices, ScanCommand, SetVdevProperty, TreatmentCommand,
 };
 pub use condition::{Condition, FeatureName};
 pub use dataset::{Dataset, DatasetKind, KindSet, MountEntry};

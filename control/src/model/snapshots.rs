@@ -80,6 +80,8 @@ pub enum SnapshotChange {
         source: String,
         /// The new bookmark.
         bookmark: String,
+        /// The same of all datasets below that have such a snapshot, all or none (`-r`).
+        recursive: bool,
     },
     /// Destroy bookmarks; those that there are not are passed over. Answer: `Done`.
     DestroyBookmarks {

@@ -114,17 +114,6 @@ pub(crate) fn content_setting(pair: &Pair) -> Result<Option<ContentSetting>, Con
     }))
 }
 
-/// Takes the properties of the contents out of those of a new dataset, which is made with its
-/// version.
-pub(crate) fn split_new(pairs: &[Pair]) -> Result<(Vec<Pair>, Vec<ContentSetting>), ControlError> {
-    let is_version = |pair: &&Pair| pair.0 == "version";
-    let (version, others): (Vec<&Pair>, Vec<&Pair>) = pairs.iter().partition(is_version);
-    let others: Vec<Pair> = others.into_iter().cloned().collect();
-    let (mut pairs, contents) = split(&others)?;
-    pairs.extend(version.into_iter().cloned());
-    Ok((pairs, contents))
-}
-
 /// Takes the properties of the contents out of a command's.
 pub(crate) fn split(pairs: &[Pair]) -> Result<(Vec<Pair>, Vec<ContentSetting>), ControlError> {
     let (mut others, mut contents) = (Vec::new(), Vec::new());

@@ -1,6 +1,6 @@
 //! Datasets made.
 
-use super::contents::{set_contents, split_new, volume_reservation};
+use super::contents::{set_contents, split_quotas, volume_reservation};
 use super::destroy::{Destruction, destroy_dataset};
 use super::format::{
     PROJECT_QUOTA, VOLUME_BLOCK_SIZE, file_system_format, volume_format, volume_size,
@@ -18,7 +18,7 @@ use cenote_base::{Env, parse_size};
 use cenote_control::model::{ControlError, MountOptions, NewDataset, NewVolume, Pair, Response};
 use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::Kinds;
-use cenote_dsl::write::{CreateDataset, Setting};
+use cenote_dsl::write::{CreateDataset, DestroyDataset, Setting};
 use cenote_dsl::{DatasetName, DatasetType, Directory, DslError, Property, Stored};
 use cenote_ondisk::objset::ObjsetKind;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) fn create_dataset(
 ) -> Result<Response, ControlError> {
     let name = parse_name(&new.name)?;
     let imported = context.registry.pool(name.pool())?;
-    let (properties, contents) = split_new(&new.properties)?;
+    let (properties, quotas) = split_quotas(&new.properties)?;
     let new = &NewDataset {
         properties,
         ..new.clone()
@@ -49,7 +49,12 @@ pub(crate) fn create_dataset(
         let approvals = &context.registry.approvals;
         approvals.saying((&imported, &name), &said, || run(&imported, task, by))?;
         let (_, dataset) = context.registry.dataset(&name)?;
-        set_contents(&imported, &dataset, &contents, by)
+        set_contents(&imported, &dataset, &quotas, by).inspect_err(|_| {
+            drop(dataset);
+            // The first error is the one to report.
+            let task = DestroyDataset { name: name.clone() };
+            let _ = run(&imported, task, &by.unnoted());
+        })
     };
     let mut failures = match new.parents {
         true => with_parents(context, mounts, (&imported, &name), by, create)?.1,

@@ -22,14 +22,22 @@ pub(crate) fn file_system_format(
     projects: bool,
     now: Duration,
 ) -> Result<Format, ControlError> {
+    let normalization = take_number(settings, "normalization").unwrap_or(0);
+    let utf8_only = take_number(settings, "utf8only");
+    if normalization != 0 && utf8_only == Some(0) {
+        return Err(ControlError::BadValue {
+            name: "utf8only".to_owned(),
+            reason: "'utf8only' must be set 'on' if normalization chosen".to_owned(),
+        });
+    }
     let names = NameRules {
-        normalization: take_number(settings, "normalization").unwrap_or(0),
+        normalization,
         case: match take_number(settings, "casesensitivity") {
             Some(1) => CaseSensitivity::Insensitive,
             Some(2) => CaseSensitivity::Mixed,
             _ => CaseSensitivity::Sensitive,
         },
-        utf8_only: take_number(settings, "utf8only").is_some_and(|number| number != 0),
+        utf8_only: utf8_only.is_some_and(|number| number != 0),
     };
     let version = take_number(settings, "version").unwrap_or(VERSION_MAX);
     if version < VERSION_FUIDS && names != NameRules::default() {

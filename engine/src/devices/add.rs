@@ -40,12 +40,11 @@ pub(crate) fn add_vdevs(
     let mismatch = mismatch_with(tops, &new.vdevs);
     check_new(&new.vdevs, true)?;
     check_others(&context.clouds, &imported)?;
-    let trial = (new.force, new.dry_run);
     let devices = open_devices(
         context,
         &new.vdevs,
         mismatch,
-        trial,
+        (new.allowed, new.dry_run),
         Destination::Added(imported.name()),
     )?;
     if new.dry_run {
@@ -56,6 +55,7 @@ pub(crate) fn add_vdevs(
         spares: devices.spares,
         cache_devices: devices.caches,
         ashift: (shift > 0).then_some(shift),
+        is_mixed: new.allowed.ashift_mismatch,
     };
     let added = imported.pool.add(&request, &by.actor, by.command);
     added.map_err(of_create)?;

@@ -15,8 +15,8 @@ use crate::registry::imported::Imported;
 use cenote_base::Guid;
 use cenote_cloud::is_url;
 use cenote_control::model::{
-    AttachedDevice, ControlError, DeviceChange, DeviceRefusal, NewVdev, NewVdevKind, NewVdevRole,
-    Response, SpareUse, Vdev, VdevKind, VdevState, VdevTree,
+    AllowedVdevs, AttachedDevice, ControlError, DeviceChange, DeviceRefusal, NewVdev, NewVdevKind,
+    NewVdevRole, Response, SpareUse, Vdev, VdevKind, VdevState, VdevTree,
 };
 use cenote_dsl::directory_keys as keys;
 use cenote_pool::{Actor, Attachment, Auxiliary, Companion, Offline, Pool, Reach};
@@ -175,8 +175,9 @@ fn attach(
         let new = [new];
         check_new(&new, true)?;
         check_others(&context.clouds, &imported)?;
-        let (how, pool_name) = ((attached.force, false), imported.name());
-        let opened = open_devices(context, &new, None, how, Destination::Attached(pool_name))?;
+        let how = (AllowedVdevs::all(attached.force), false);
+        let place = Destination::Attached(imported.name());
+        let opened = open_devices(context, &new, None, how, place)?;
         let held = opened.held;
         let leaves = opened.vdevs.into_iter().flat_map(|vdev| vdev.leaves);
         let leaf = leaves.last().ok_or(DeviceRefusal::NoDevice)?;

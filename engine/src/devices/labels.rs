@@ -1,4 +1,4 @@
-//! `zpool labelclear`: labels taken off a device that no pool needs.
+//! `zpool labelclear`: labels taken off a device that no pool needs. Nothing else on it changes.
 
 use super::owner::{Claim, claim_by_heartbeat, claim_of_kernel, claim_of_pool};
 use crate::clouds::opener::outside_stores;
@@ -69,7 +69,7 @@ pub(crate) fn clear_labels(
     if let Some(Claim::Active(claim)) = claim_by_heartbeat(path, device.as_ref(), env) {
         return Err(DeviceRefusal::Claimed { claim }.into());
     }
-    cenote_vdev::clear_labels(device.as_ref()).map_err(failed)?;
+    labels.clear(device.as_ref()).map_err(failed)?;
     Ok(Response::Done)
 }
 

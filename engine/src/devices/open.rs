@@ -6,7 +6,7 @@ use crate::clouds::table::{Held, How, is_in_store};
 use crate::context::Context;
 use cenote_cloud::is_url;
 use cenote_cloud::location::place;
-use cenote_control::model::{ControlError, NewVdev, NewVdevKind, NewVdevRole};
+use cenote_control::model::{AllowedVdevs, ControlError, NewVdev, NewVdevKind, NewVdevRole};
 use cenote_device::device_parts;
 use cenote_device::{Device, DeviceError, DeviceKind, DevicePart, Opener};
 use cenote_pool::{NewLeaf, VdevShape};
@@ -68,13 +68,13 @@ pub(crate) fn open_devices(
     context: &Context,
     new: &[NewVdev],
     mismatch: Option<String>,
-    (force, is_trial): (bool, bool),
+    (allowed, is_trial): (AllowedVdevs, bool),
     destination: Destination<'_>,
 ) -> Result<Devices, ControlError> {
     let mut seen = HashSet::new();
     let mut claims: Vec<Claim> = Vec::new();
     let mut small = Vec::new();
-    let mut overridable = Vec::new();
+    let mut unlike = Vec::new();
     let mut devices = Devices::default();
     for vdev in new {
         let mut leaves = Vec::new();
@@ -89,8 +89,8 @@ pub(crate) fn open_devices(
             let opened = match is_in_store(path) {
                 // Nothing is made in order to see what would be.
                 true if is_trial => continue,
-                true => open_in_store(context, path, force, &mut devices.held),
-                false => open_device(context, path, force),
+                true => open_in_store(context, path, allowed.in_use, &mut devices.held),
+                false => open_device(context, path, allowed.in_use),
             };
             match opened {
                 Ok((leaf, of_it)) => {
@@ -108,27 +108,31 @@ pub(crate) fn open_devices(
                 Err(Closed::Failed(reason)) => return Err(unusable(reason)),
             }
         }
-        overridable.extend(unlike_within(&vdev.kind, &leaves));
+        unlike.extend(unlike_within(&vdev.kind, &leaves));
         devices.add(vdev, leaves)?;
     }
-    let past = refuse_taken(claims, force, destination)?;
+    let past = refuse_taken(claims, allowed.in_use, destination)?;
     if !small.is_empty() {
         return Err(unusable(format!(
             "one or more devices is less than the minimum size (64M): {}",
             small.join(", ")
         )));
     }
-    if !force {
-        overridable.splice(0..0, past);
-        overridable.extend(mismatch);
-        if !overridable.is_empty() {
-            return Err(ControlError::DevicesRefused {
-                devices: overridable,
-                is_forced: false,
-            });
-        }
+    let mut overridable = Vec::new();
+    if !allowed.in_use {
+        overridable.extend(past);
     }
-    Ok(devices)
+    if !allowed.replication_mismatch {
+        overridable.extend(unlike);
+        overridable.extend(mismatch);
+    }
+    match overridable.is_empty() {
+        true => Ok(devices),
+        false => Err(ControlError::DevicesRefused {
+            devices: overridable,
+            is_forced: false,
+        }),
+    }
 }
 
 /// Whether a pool can have a device as a spare that other pools have as one.

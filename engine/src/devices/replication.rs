@@ -66,13 +66,24 @@ impl Replication {
         })
     }
 
-    /// Of a raidz and a mirror, in this order: what may be lost of each.
+    /// Of a vdev with parity and a mirror, in this order: what may be lost of each.
     fn unlike(&self, other: &Self) -> Option<(u64, usize)> {
         match (self.kind, other.kind) {
-            ("raidz", "mirror") => Some((self.parity, other.children)),
-            ("mirror", "raidz") => Some((other.parity, self.children)),
+            ("raidz" | "draid", "mirror") => Some((self.parity, other.children)),
+            ("mirror", "raidz" | "draid") => Some((other.parity, self.children)),
             _ => None,
         }
+    }
+
+    /// Whether kinds go together that lose as many devices: raidz and dRAID do.
+    fn has_like_kind(&self, other: &Self) -> bool {
+        self.kind == other.kind || self.parity > 0 && other.parity > 0
+    }
+
+    /// Whether the widths differ where that matters. The data of a dRAID is in groups, which do not
+    /// depend on how many devices it has.
+    fn has_other_width(&self, other: &Self) -> bool {
+        self.kind == other.kind && self.kind != "draid" && self.children != other.children
     }
 }
 
@@ -84,18 +95,23 @@ pub(crate) fn mismatch_within(new: &[NewVdev]) -> Option<String> {
         let text = match first.unlike(&other) {
             Some((parity, children)) if parity as usize + 1 == children => return None,
             Some((parity, children)) => format!(
-                "raidz and mirror vdevs with different redundancy, \
+                "{} and mirror vdevs with different redundancy, \
                  {parity} vs. {} ({children}-way) are present",
+                if first.parity > 0 {
+                    first.kind
+                } else {
+                    other.kind
+                },
                 children.saturating_sub(1)
             ),
-            None if first.kind != other.kind => {
+            None if !first.has_like_kind(&other) => {
                 format!("both {} and {} vdevs are present", first.kind, other.kind)
             }
             None if first.parity != other.parity => format!(
                 "both {} and {} device parity {} vdevs are present",
                 first.parity, other.parity, first.kind
             ),
-            None if first.children != other.children => format!(
+            None if first.has_other_width(&other) => format!(
                 "both {}-way and {}-way {} vdevs are present",
                 first.children, other.children, first.kind
             ),
@@ -125,14 +141,14 @@ pub(crate) fn mismatch_with(pool: &[VdevConfig], new: &[NewVdev]) -> Option<Stri
             added.kind,
             children.saturating_sub(1)
         ),
-        None if current.kind != added.kind => {
+        None if !current.has_like_kind(&added) => {
             format!("pool uses {} and new vdev is {}", current.kind, added.kind)
         }
         None if current.parity != added.parity => format!(
             "pool uses {} device parity and new vdev uses {}",
             current.parity, added.parity
         ),
-        None if current.children != added.children => format!(
+        None if current.has_other_width(&added) => format!(
             "pool uses {}-way {} and new vdev uses {}-way {}",
             current.children, current.kind, added.children, added.kind
         ),
@@ -163,6 +179,20 @@ mod tests {
         assert_eq!(text(&[disk(), disk()]), "");
         assert_eq!(text(&[raidz(2, 4), mirror(Special, 3)]), "");
         assert_eq!(text(&[raidz(2, 4), mirror(Log, 2)]), "");
+        let draid = |parity, children| {
+            let kind = NewVdevKind::Draid {
+                parity,
+                data: None,
+                children: None,
+                spares: 0,
+            };
+            vdev(Normal, kind, children)
+        };
+        // These were refused.
+        assert_eq!(text(&[draid(1, 3), mirror(Normal, 2)]), "");
+        assert_eq!(text(&[draid(1, 3), raidz(1, 4), draid(1, 5)]), "");
+        assert!(text(&[draid(2, 4), mirror(Normal, 2)]).contains("draid and mirror vdevs"));
+        assert!(text(&[raidz(1, 3), draid(2, 4)]).contains("1 and 2 device parity"));
         assert!(text(&[raidz(2, 4), mirror(Special, 2)]).ends_with("2 vs. 1 (2-way) are present"));
         assert!(text(&[raidz(2, 4), raidz(1, 4)]).contains("2 and 1 device parity raidz"));
         assert!(text(&[raidz(1, 4), raidz(1, 3)]).contains("both 4-way and 3-way raidz"));

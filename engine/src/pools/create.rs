@@ -22,7 +22,9 @@ use crate::mounts::table::Mounts;
 use crate::registry::approvals::said;
 use crate::registry::imported::Imported;
 use crate::values::{number_of, setting};
-use cenote_control::model::{ControlError, MountOptions, NewPool, Pair, Response, StoreRefusal};
+use cenote_control::model::{
+    AllowedVdevs, ControlError, MountOptions, NewPool, Pair, Response, StoreRefusal,
+};
 use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::{Setting, feature_needed};
@@ -55,7 +57,7 @@ pub(crate) fn create_pool(
 ) -> Result<Response, ControlError> {
     let mismatch = mismatch_within(&new.vdevs);
     check_new(&new.vdevs, false)?;
-    let trial = (new.force, new.dry_run);
+    let trial = (AllowedVdevs::all(new.force), new.dry_run);
     let devices = open_devices(context, &new.vdevs, mismatch, trial, Destination::NewPool)?;
     let name = new.temporary_name.as_ref().unwrap_or(&new.name);
     if context.registry.pool(name).is_ok() {

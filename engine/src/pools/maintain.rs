@@ -69,7 +69,11 @@ pub(crate) fn upgrade_pool(
 }
 
 /// Writes all of the named pools, or of all, to disk.
-pub(crate) fn sync_pools(registry: &Registry, pools: &[String]) -> Result<Response, ControlError> {
+pub(crate) fn sync_pools(
+    registry: &Registry,
+    pools: &[String],
+    force: bool,
+) -> Result<Response, ControlError> {
     let (found, failures) = registry.named(pools);
     if let Some((_, error)) = failures.into_iter().next() {
         return Err(error);
@@ -80,7 +84,10 @@ pub(crate) fn sync_pools(registry: &Registry, pools: &[String]) -> Result<Respon
             let pool = imported.name().to_owned();
             return Err(ControlError::Suspended { pool });
         }
-        let synced = imported.pool.sync();
+        let synced = match force {
+            true => imported.pool.sync_labels(),
+            false => imported.pool.sync(),
+        };
         synced.map_err(|error| of_sync(imported.name(), error))?;
     }
     Ok(Response::Done)

@@ -66,9 +66,11 @@ pub(crate) fn change_snapshots(
             to,
             recursive,
         } => rename_snapshots(registry, mounts, &from, &to, recursive, by),
-        SnapshotChange::Bookmark { source, bookmark } => {
-            create_bookmark(registry, &source, &bookmark, by)
-        }
+        SnapshotChange::Bookmark {
+            source,
+            bookmark,
+            recursive,
+        } => create_bookmark(registry, &source, &bookmark, recursive, by),
         SnapshotChange::DestroyBookmarks { names } => destroy_bookmarks(registry, &names, by),
     }
 }

@@ -26,19 +26,17 @@ use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::{NvList, NvValue};
 use std::sync::Arc;
 
-/// What only the contents or the keys of a dataset say, or what follows from them.
-const NOT_STORED: [&str; 10] = [
-    "version",
+/// What only the contents of a dataset say. It comes with the stream in any case.
+const OF_CONTENTS: [&str; 6] = [
+    VERSION,
     "utf8only",
     "normalization",
     "casesensitivity",
     "volsize",
     "volblocksize",
-    "encryption",
-    "keyformat",
-    "pbkdf2iters",
-    "origin",
 ];
+/// What only the keys of a dataset say, or what follows from the stream.
+const NOT_STORED: [&str; 4] = ["encryption", "keyformat", "pbkdf2iters", "origin"];
 /// What would limit the contents that are still to come.
 const REF_QUOTA: &str = "refquota";
 const KEY_FORMAT: &str = "keyformat";
@@ -81,8 +79,11 @@ impl Session<'_> {
             at_creation: false,
         };
         let given = &self.asked.properties;
-        if let Some((name, _)) = given.iter().find(|(name, _)| name == VERSION) {
-            return Err(bad(name, "the version comes with the stream"));
+        let mut names = given.iter().map(|(name, _)| name);
+        let mut excluded = self.asked.excluded.iter();
+        let of_contents = excluded.find(|name| OF_CONTENTS.contains(&name.as_str()));
+        if let Some(name) = names.find(|name| *name == VERSION).or(of_contents) {
+            return Err(bad(name, "it comes with the stream"));
         }
         // A new key is stored with its location.
         let has_key = given.iter().any(|(name, _)| name == KEY_FORMAT);
@@ -253,7 +254,10 @@ impl Session<'_> {
         for (name, value) in list.iter() {
             let name = String::from_utf8_lossy(name).into_owned();
             let is_of_key = name == KEY_LOCATION;
-            if NOT_STORED.contains(&name.as_str()) || is_of_key && !has_own_key(plan)? {
+            if OF_CONTENTS.contains(&name.as_str())
+                || NOT_STORED.contains(&name.as_str())
+                || is_of_key && !has_own_key(plan)?
+            {
                 continue;
             }
             match judged(&name, value, purpose) {

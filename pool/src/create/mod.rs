@@ -133,6 +133,9 @@ pub enum CreateError {
         /// How many devices there are.
         children: usize,
     },
+    /// The pool's vdevs have one allocation unit, and the new ones another.
+    #[error("adding devices with different physical sector sizes is not allowed")]
+    AshiftMismatch,
     /// There is no vdev for data.
     #[error("a pool needs a device for data")]
     NoVdevs,

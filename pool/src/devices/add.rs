@@ -15,10 +15,10 @@ use cenote_base::{Guid, VdevId};
 use cenote_device::Device;
 use cenote_dsl::write::{SyncContext, SyncTask};
 use cenote_dsl::{DslError, directory_keys as keys};
-use cenote_ondisk::VdevConfig;
 use cenote_ondisk::features;
 use cenote_ondisk::features::by_guid;
 use cenote_ondisk::pool_config::PoolState;
+use cenote_ondisk::{VdevConfig, VdevKind};
 use cenote_vdev::{AllocationClass, format_labels};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -98,6 +98,26 @@ pub struct AddRequest {
     pub cache_devices: Vec<NewLeaf>,
     /// log2 of the allocation unit; `None` to choose by the devices.
     pub ashift: Option<u32>,
+    /// Whether a pool whose vdevs all have the same allocation unit may get others.
+    pub is_mixed: bool,
+}
+
+/// The allocation unit of all vdevs of a pool that hold data, as log2, if they share one.
+fn ashift_of_all(root: &VdevConfig) -> Option<u32> {
+    let holds_data = |top: &&VdevConfig| {
+        let is_gone = matches!(
+            top.kind,
+            VdevKind::Indirect | VdevKind::Hole | VdevKind::Missing
+        );
+        !top.is_log && !is_gone
+    };
+    let mut shifts = root
+        .children
+        .iter()
+        .filter(holds_data)
+        .filter_map(|top| top.ashift);
+    let first = shifts.next()?;
+    shifts.all(|shift| shift == first).then_some(first)
 }
 
 /// The features that vdevs need, which the pool must have.
@@ -142,6 +162,10 @@ impl Pool {
         for vdev in &request.vdevs {
             // Which place is free is known when it is put there.
             tops.push(top(vdev, VdevId(0), request.ashift, env, txg)?);
+        }
+        let shift = ashift_of_all(&self.vdev_tree()).filter(|_| !request.is_mixed);
+        if shift.is_some() && tops.iter().any(|top| top.ashift != shift) {
+            return Err(CreateError::AshiftMismatch);
         }
         let devices = devices_by_guid(&tops, &request.vdevs);
         for (_, device) in &devices {

@@ -10,8 +10,9 @@
 //! block pointers (format/1c). The labels change with the group that removes the device. The device
 //! is cleared after that group is on disk: if the pool crashes before, it still has the device.
 //!
-//! Spares and cache devices are in separate lists. A spare keeps its label: another pool may list
-//! it, too, here or elsewhere, and it can be used for anything else without force.
+//! Spares and cache devices are in separate lists. They keep their labels, as in OpenZFS: another
+//! pool may list a spare, too, here or elsewhere. Such a label names no pool, so the device can be
+//! used for anything else without force.
 //!
 //! **Not implemented**: removal of data vdevs, whose blocks would have to be copied elsewhere.
 
@@ -27,9 +28,6 @@ use cenote_base::{Guid, ObjectId, VdevId};
 use cenote_dsl::write::{SyncContext, SyncTask};
 use cenote_dsl::{DslError, directory_keys as keys};
 use cenote_ondisk::VdevConfig;
-use cenote_ondisk::pool_config::PoolState;
-use cenote_vdev::{DeviceLabels, clear_labels};
-use std::path::Path;
 use std::sync::Arc;
 
 /// Groups to wait for until replayed logs are freed: the end of a log takes two.
@@ -332,7 +330,7 @@ impl Pool {
         }
     }
 
-    /// Removes a spare or cache device. The label of a cache device is taken off.
+    /// Removes a spare or cache device.
     ///
     /// # Errors
     /// If the pool has no such device or uses it.
@@ -342,8 +340,6 @@ impl Pool {
         (actor, command): (&Actor, &str),
     ) -> Result<(), ChangeError> {
         let vdev = self.check_remove_auxiliary(list, device)?;
-        let place = self.found_devices().remove(&device).map(|found| found.path);
-        let place = place.or_else(|| vdev.path.clone());
         let task = RemoveAuxiliary {
             syncer: Arc::clone(self.writer()?),
             list,
@@ -355,27 +351,6 @@ impl Pool {
         if self.run_task(task)?.is_refused {
             return Err(ChangeError::SpareInUse);
         }
-        match place {
-            Some(place) if list == Auxiliary::Cache => self.blank_cache(device, &place),
-            _ => Ok(()),
-        }
-    }
-
-    /// Takes the label off a cache device that was removed, if it is still what it was. One that is
-    /// not there keeps its label, which then belongs to no pool's list.
-    fn blank_cache(&self, device: Guid, place: &Path) -> Result<(), ChangeError> {
-        let Ok(opened) = self.options().opener.open_writable(place) else {
-            return Ok(());
-        };
-        let labels = DeviceLabels::read(opened.as_ref());
-        let label = labels.newest_config();
-        let config = label.and_then(|label| label.config.as_ref());
-        let is_own = |config: &&cenote_ondisk::PoolConfig| {
-            config.guid == Some(device) && config.state == PoolState::CacheDevice
-        };
-        match config.filter(is_own) {
-            Some(_) => Ok(clear_labels(opened.as_ref())?),
-            None => Ok(()),
-        }
+        Ok(())
     }
 }

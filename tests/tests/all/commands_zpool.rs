@@ -5,10 +5,11 @@
 use anyhow::{Result, ensure};
 use cenote_tests::patience::wait_until;
 use cenote_tests::pool;
+use cenote_tests::program::{Limits, run};
 use cenote_tests::random::Random;
 use cenote_tests::site::Site;
 use std::fs::{self, File};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 
 /// A file for a device beside those of the site.
 fn device(site: &Site, name: &str) -> Result<String> {
@@ -32,10 +33,10 @@ fn has(text: &str, part: &str) -> Result<()> {
 #[test]
 fn vdevs_of_all_kinds_are_added() -> Result<()> {
     let site = Site::create("mirror", 128, "")?;
-    let names = ["c", "d", "e", "f", "g", "h", "i"];
+    let names = ["c", "d", "e", "f", "g", "h", "i", "j"];
     let paths = names.map(|name| device(&site, name));
     let paths = paths.into_iter().collect::<Result<Vec<_>>>()?;
-    let [c, d, e, f, log, cache, spare] = paths.as_slice() else {
+    let [c, d, e, f, log, cache, spare, used] = paths.as_slice() else {
         unreachable!("as many as names");
     };
     let refused = site.fails(&format!("zpool add tank {c}"))?;
@@ -55,8 +56,15 @@ fn vdevs_of_all_kinds_are_added() -> Result<()> {
         !site.ok("zpool status tank")?.contains("mirror-1"),
         "-n added"
     );
-    let command = format!("zpool add tank mirror {c} {d} special mirror {e} {f}");
+    checks_are_left_out_one_by_one(&site, (c, d, e), used)?;
+    site.ok(&format!("zpool add tank mirror {c} {d}"))?;
+    let command =
+        format!("zpool add --allow-ashift-mismatch -o ashift=13 tank special mirror {e} {f}");
     site.ok(&command)?;
+    // As in OpenZFS, only vdevs with data are numbered here.
+    let preview = site.ok(&format!("zpool add -n tank spare {spare}"))?;
+    has(&preview, &format!("\t  mirror-1\n\t    {c}\n"))?;
+    has(&preview, &format!("\tspecial\n\t  mirror\n\t    {e}\n"))?;
     site.ok(&format!(
         "zpool add tank log {log} cache {cache} spare {spare}"
     ))?;
@@ -65,6 +73,7 @@ fn vdevs_of_all_kinds_are_added() -> Result<()> {
     for part in ["mirror-1", "special", "mirror-2", "logs", "cache", "AVAIL"] {
         has(&status, part)?;
     }
+    scripts_add_columns(&site, spare)?;
     let again = site.fails(&format!("zpool add -f tank {c}"))?;
     has(&again.stderr, "is part of active pool 'tank'")?;
     site.export()?;
@@ -72,6 +81,84 @@ fn vdevs_of_all_kinds_are_added() -> Result<()> {
     let listed = site.ok("zpool list -Hv tank")?;
     ensure!(!listed.contains("UNAVAIL"), "{listed}");
     site.finish()
+}
+
+/// `zpool status -c`: a column of a script, in the table and in JSON.
+fn scripts_add_columns(site: &Site, spare: &str) -> Result<()> {
+    let scripts = site.cenote().subdirectory("scripts")?;
+    let script = scripts.join("place");
+    fs::write(&script, "#!/bin/sh\necho end=${VDEV_PATH##*/}.\n")?;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))?;
+    let status = |words: &[&str], enabled: &str| {
+        let mut command = site.cenote().command("zpool", words);
+        command.env("ZPOOL_SCRIPTS_PATH", &scripts);
+        command.env("ZPOOL_SCRIPTS_AS_ROOT", "yes");
+        command.env("ZPOOL_SCRIPTS_ENABLED", enabled);
+        run(command, b"", Limits::default())
+    };
+    let shown = status(&["status", "-c", "place", "tank"], "1")?.success()?;
+    let text = shown.text();
+    has(&text, "CKSUM      end\n")?;
+    for (device, value) in [("d0.img ", "     0  d0.img."), (spare, "AVAIL          i.")] {
+        let mut rows = text.lines().filter(|line| line.contains(device));
+        let is_shown = rows.any(|line| line.ends_with(value));
+        ensure!(is_shown, "{device}: {text}");
+    }
+    let is_group_blank = text
+        .lines()
+        .any(|line| line.ends_with("     0     0     0"));
+    ensure!(is_group_blank, "{text}");
+    let json = status(&["status", "-j", "-c", "place", "tank"], "1")?.success()?;
+    has(&json.text(), "\"end\":\"d1.img.\"")?;
+    has(
+        &status(&["status", "-c"], "1")?.success()?.text(),
+        "  place",
+    )?;
+    let refused = status(&["status", "-c", "place"], "0")?;
+    has(&refused.stderr, "disabled by ZPOOL_SCRIPTS_ENABLED")?;
+    ensure!(refused.code == Some(1), "{}", refused.report());
+    Ok(())
+}
+
+/// Each `--allow-…` leaves out one check of `zpool add`, and no other. The pool has a mirror;
+/// `used` becomes a device of an exported pool.
+fn checks_are_left_out_one_by_one(
+    site: &Site,
+    (c, d, e): (&str, &str, &str),
+    used: &str,
+) -> Result<()> {
+    site.ok(&format!("zpool create -O mountpoint=none other {used}"))?;
+    site.ok("zpool export other")?;
+    let (in_use, unlike) = (
+        "is part of exported pool 'other'",
+        "mismatched replication level",
+    );
+    let size = "adding devices with different physical sector sizes is not allowed";
+    let cases = [
+        (format!("-n tank mirror {c} {used}"), Some(in_use)),
+        (
+            format!("-n --allow-replication-mismatch tank mirror {c} {used}"),
+            Some(in_use),
+        ),
+        (format!("-n --allow-in-use tank mirror {c} {used}"), None),
+        (format!("-n --allow-in-use tank {c}"), Some(unlike)),
+        (format!("-n --allow-ashift-mismatch tank {c}"), Some(unlike)),
+        (format!("-n --allow-replication-mismatch tank {c}"), None),
+        (format!("-o ashift=13 tank mirror {c} {d}"), Some(size)),
+        (
+            format!("--allow-in-use --allow-replication-mismatch -o ashift=13 tank {e}"),
+            Some(size),
+        ),
+    ];
+    for (words, reason) in cases {
+        let line = format!("zpool add {words}");
+        match reason {
+            Some(reason) => has(&site.fails(&line)?.stderr, reason)?,
+            None => drop(site.ok(&line)?),
+        }
+    }
+    site.ok(&format!("zpool labelclear -f {used}"))?;
+    Ok(())
 }
 
 #[test]
@@ -123,7 +210,7 @@ fn free_space_is_trimmed_and_initialized() -> Result<()> {
         for name in &names {
             ensure!(stored(&site, name)? > 20, "{name} has no data");
         }
-        site.ok("zpool trim -w tank")?;
+        site.ok("zpool trim -a -w")?;
         for name in &names {
             ensure!(stored(&site, name)? < 8, "{layout}: {name} was not trimmed");
         }
@@ -267,7 +354,7 @@ fn labels_guids_and_features_change() -> Result<()> {
     ensure!(!listed.contains("other"), "{listed}");
     has(
         &site.ok("zpool upgrade -v")?,
-        "27   Improved snapshot creation performance",
+        " 9   refquota and refreservation properties\n 10  Cache devices\n",
     )?;
     has(
         &site.ok("zpool upgrade tank")?,
@@ -295,6 +382,20 @@ fn labels_guids_and_features_change() -> Result<()> {
         site.ok("zpool get -Hpovalue guid tank")? != guid,
         "the same guid"
     );
+    // A program may print a GUID as a signed number.
+    site.ok("zpool reguid -g -1 tank")?;
+    let largest = site.ok("zpool get -Hpovalue guid tank")?;
+    ensure!(largest.trim() == u64::MAX.to_string(), "{largest}");
+    // `-f` writes a group although nothing has changed since the last one.
+    let uberblocks = || -> Result<Vec<u8>> {
+        let mut ring = vec![0; 128 << 10];
+        File::open(&a)?.read_exact_at(&mut ring, 128 << 10)?;
+        Ok(ring)
+    };
+    site.ok("zpool sync tank")?;
+    let before = uberblocks()?;
+    site.ok("zpool sync -f tank")?;
+    ensure!(uberblocks()? != before, "no group was written");
     site.ok("zpool reguid -g 4711 tank")?;
     ensure!(site.ok("zpool get -Hpovalue guid tank")?.trim() == "4711");
     let history = history(&site)?;
@@ -314,7 +415,14 @@ fn labels_guids_and_features_change() -> Result<()> {
         "use '-f' to override the following error:\n",
     )?;
     has(&exported.stderr, "is a member of exported pool \"other\"")?;
+    // Only labels are cleared. Here something else has the place of the first two.
+    let other = vec![7; 4 << 20];
+    let file = File::options().read(true).write(true).open(&b)?;
+    file.write_all_at(&other, 0)?;
     site.ok(&format!("zpool labelclear -f {b}"))?;
+    let mut kept = vec![0; other.len()];
+    file.read_exact_at(&mut kept, 0)?;
+    ensure!(kept == other, "labelclear wrote where no label was");
     site.fails(&format!("zpool labelclear -f {b}"))?;
     fs::remove_file(&b)?;
     site.finish()

@@ -120,6 +120,17 @@ fn what_cannot_be_mounted_is_told() -> Result<()> {
     // `zfs mount` itself calls it so.
     try_to("tank/by-itself AT -o zfsutil")?.success()?;
     site.ok(&format!("cenote unmount {at}"))?;
+    // A device of the pool stands for its root file system.
+    site.ok("zfs unmount -a")?;
+    let device = site.devices().join("d0.img");
+    let line = format!("-o zfsutil,abc -s {} {at}", device.display());
+    helper(&site, &line)?.success()?;
+    let listed = site.ok("zfs mount")?;
+    ensure!(
+        listed.contains(&format!("tank                            {at}\n")),
+        "{listed}"
+    );
+    site.ok(&format!("cenote unmount {at}"))?;
     site.finish()
 }
 

@@ -347,7 +347,13 @@ fn properties_come_with_the_contents() -> Result<()> {
     receive(&site, options, half)?;
     unchanged()?;
     // Impossible options are refused before the contents come.
-    for wrong in ["-o quota=1K", "-o version=4", "-o casesensitivity=mixed"] {
+    for wrong in [
+        "-o quota=1K",
+        "-o version=4",
+        "-x version",
+        "-x normalization",
+        "-o casesensitivity=mixed",
+    ] {
         let refused = receive(&site, &format!("-u {wrong} tank/copy"), &stream)?;
         ensure!(refused.code == Some(1), "{}", refused.report());
     }

@@ -173,6 +173,9 @@ const OF_POOLS: &[Refusal] = &[
     ),
     ("zpool upgrade -V 99 tank", 2, "invalid version '99'"),
     ("zpool reguid -g x tank", 2, "invalid GUID: x"),
+    ("zpool reguid -g -x tank", 2, "invalid GUID: -x"),
+    ("zpool sync -? tank", 2, "invalid option '?'\nusage:\n"),
+    ("zfs get -h all tank", 2, "invalid option 'h'\nusage:\n"),
     (
         "zpool reguid -g 0 tank",
         255,
@@ -231,6 +234,37 @@ const OF_DATASETS: &[Refusal] = &[
         "zfs create -b 8k tank/c",
         2,
         "'-s' and '-b' can only be used when creating a volume",
+    ),
+    (
+        "zfs create -V 8M -u tank/c",
+        2,
+        "'-u' can only be used when creating a file system",
+    ),
+    (
+        "zfs create -o utf8only=off -o normalization=formC tank/c",
+        1,
+        "cannot create 'tank/c': 'utf8only' must be set 'on' if normalization chosen",
+    ),
+    // The first made it and then failed; so the second succeeded.
+    (
+        "zfs create -o volsize=8M tank/c",
+        1,
+        "cannot create 'tank/c': 'volsize' does not apply to datasets of this type",
+    ),
+    (
+        "zfs create -p -o volsize=8M tank/c",
+        1,
+        "cannot create 'tank/c': 'volsize' does not apply to datasets of this type",
+    ),
+    (
+        "zfs create -V 8M -o userquota@0=1M tank/c",
+        1,
+        "cannot create 'tank/c': 'userquota@0' does not apply to datasets of this type",
+    ),
+    (
+        "zfs get all tank/c",
+        1,
+        "cannot open 'tank/c': dataset does not exist",
     ),
     (
         "zfs create -o copies=01 tank/c",

@@ -63,6 +63,9 @@ fn logs_spares_and_caches_leave_for_good() -> Result<()> {
     site.ok(&format!("zpool detach tank {l2}"))?;
     site.ok(&format!("zpool remove tank {l1} {c}"))?;
     site.ok(&format!("zpool remove -w tank {s}"))?;
+    // It kept its label.
+    site.ok(&format!("zpool labelclear {c}"))?;
+    site.fails(&format!("zpool labelclear {c}"))?;
     let status = site.ok("zpool status tank")?;
     ensure!(
         !status.contains("cache") && !status.contains("spares"),

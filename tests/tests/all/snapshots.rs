@@ -323,6 +323,36 @@ fn told_space_comes_back(site: &Site) -> Result<()> {
     Ok(())
 }
 
+/// `zfs bookmark -r` of a tree in which one dataset lacks the snapshot.
+fn bookmarked_with_those_below(site: &Site) -> Result<()> {
+    for name in ["tank/b", "tank/b/fs", "tank/bb"] {
+        site.ok(&format!("zfs create {name}"))?;
+    }
+    site.ok("zfs create -V 8M tank/b/volume")?;
+    site.ok("zfs snapshot -r tank/b@one")?;
+    site.ok("zfs snapshot tank/bb@one")?;
+    site.ok("zfs create tank/b/newer")?;
+    site.ok("zfs bookmark -r tank/b@one #one")?;
+    let marks = || site.ok("zfs list -H -t bookmark -o name -r tank/b tank/bb");
+    let made = "tank/b#one\ntank/b/fs#one\ntank/b/volume#one\n";
+    ensure!(marks()? == made, "{}", marks()?);
+    // All or none: the one of the volume is there.
+    site.ok("zfs destroy tank/b#one")?;
+    site.ok("zfs destroy tank/b/fs#one")?;
+    site.fails("zfs bookmark -r tank/b@one tank/b#one")?;
+    ensure!(marks()? == "tank/b/volume#one\n", "{}", marks()?);
+    for wrong in [
+        "tank/b/volume#one #two",
+        "tank/b@one tank/b/fs#two",
+        "tank/b@no #two",
+    ] {
+        site.fails(&format!("zfs bookmark -r {wrong}"))?;
+    }
+    site.ok("zfs destroy -r tank/b")?;
+    site.ok("zfs destroy -r tank/bb")?;
+    Ok(())
+}
+
 /// Rolling back, past newer snapshots and bookmarks on request.
 fn rolled_back(site: &Site, root: &Path) -> Result<()> {
     write(&root.join("file"), "too much")?;
@@ -332,6 +362,7 @@ fn rolled_back(site: &Site, root: &Path) -> Result<()> {
     site.ok("zfs snapshot tank/a@newer")?;
     site.ok("zfs bookmark tank/a@newer #mark")?;
     ensure!(site.ok("zfs list -H -t bookmark -o name -r tank/a")?.trim() == "tank/a#mark");
+    bookmarked_with_those_below(site)?;
     let refused = site.fails("zfs rollback tank/a@last")?;
     let text = refused.stderr;
     ensure!(

@@ -5,6 +5,7 @@ use crate::support::{
 };
 use cenote_base::{Guid, Txg, VdevId};
 use cenote_device::{Device, FaultyDevice, MemoryDevice};
+use cenote_ondisk::label::LABEL_SIZE;
 use cenote_ondisk::uberblock::{MULTIHOST_MAGIC, UBERBLOCK_WORDS};
 use cenote_ondisk::{Dva, NvList, NvValue, Uberblock, VdevConfig};
 use cenote_vdev::IoContext;
@@ -425,8 +426,17 @@ fn labels_and_uberblocks_are_found_again() {
         assert_eq!(fitting.txg(), Txg(4));
     }
     for device in devices.values() {
-        clear_labels(device.as_ref()).expect("writable");
+        // What is in the place of a label stays.
+        let other = vec![7; LABEL_SIZE as usize];
+        device.write_at(LABEL_SIZE, &other).expect("writable");
+        let labels = DeviceLabels::read(device.as_ref());
+        labels.clear(device.as_ref()).expect("writable");
+        let kept = device.read_vec(LABEL_SIZE, other.len()).expect("readable");
+        assert!(kept == other, "no label was there");
         assert!(!DeviceLabels::read(device.as_ref()).is_member());
+        clear_labels(device.as_ref()).expect("writable");
+        let cleared = device.read_vec(LABEL_SIZE, other.len()).expect("readable");
+        assert!(cleared.iter().all(|byte| *byte == 0));
     }
 }
 

@@ -68,6 +68,7 @@ const OPERANDS: &[&[&str]] = &[
     &["tank/fs", "tank/new"],
     &["tank/fs@a2", "tank/fs@new"],
     &["tank/fs@a2", "tank/new"],
+    &["tank/fs@a2", "tank/fs#new"],
     &["tag", "tank/fs@a2"],
     &["compression", "tank/fs"],
     &["compression=on", "tank/fs"],

@@ -19,7 +19,7 @@ fn completed(name: &str, other: &str) -> String {
     }
 }
 
-/// `zfs bookmark SNAPSHOT|BOOKMARK BOOKMARK`
+/// `zfs bookmark [-r] SNAPSHOT|BOOKMARK BOOKMARK`
 pub fn create(parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
     let [source, bookmark] = parsed.operands.as_slice() else {
         return usage("too many arguments");
@@ -36,11 +36,21 @@ pub fn create(parsed: &Parsed, command: String, context: &mut Context) -> Outcom
             "invalid bookmark name '{bookmark}': must contain a '#'"
         ));
     }
+    let recursive = parsed.has("r");
+    if recursive && !source.contains('@') {
+        return usage(format!(
+            "invalid source name '{source}': -r needs a snapshot"
+        ));
+    }
     // The reference answers a missing source with the usage.
     if super::select::require(std::slice::from_ref(&source), context).is_err() {
         return usage("");
     }
-    let change = Change::Snapshots(SnapshotChange::Bookmark { source, bookmark });
+    let change = Change::Snapshots(SnapshotChange::Bookmark {
+        source,
+        bookmark,
+        recursive,
+    });
     match ask(change, command, context) {
         Ok(_) => Ok(0),
         Err(error) => failed(with_context(&what, &error)),

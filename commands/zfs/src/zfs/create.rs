@@ -32,6 +32,9 @@ pub fn create(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
     if volume.is_none() && (parsed.has("s") || parsed.has("b")) {
         return usage("'-s' and '-b' can only be used when creating a volume");
     }
+    if volume.is_some() && parsed.given("u") {
+        return usage("'-u' can only be used when creating a file system");
+    }
     let dry_run = parsed.has("n");
     let mut new = NewDataset {
         name: name.clone(),

@@ -84,21 +84,36 @@ fn list(as_json: bool, context: &mut Context) -> Outcome {
 }
 
 fn mount_many(parsed: &Parsed, options: MountOptions, context: &mut Context) -> Outcome {
-    let below = match (parsed.has("R"), parsed.operands.as_slice()) {
-        (false, []) => None,
+    let mut roots = Vec::new();
+    match (parsed.has("R"), parsed.operands.as_slice()) {
+        (false, []) => {}
         (false, _) => return usage("too many arguments"),
         (true, []) => return usage("Missing dataset argument"),
-        (true, [name]) => match resolve(name, KindSet::HEADS, false, context) {
-            Ok(name) => Some(name),
-            Err(message) => return failed(message),
-        },
-        (true, _) => return usage("too many arguments"),
-    };
-    let mut code = 0;
-    if parsed.has("l") {
-        let roots: Vec<String> = below.iter().cloned().collect();
-        code = keys::load_all(&roots, context);
+        (true, names) => {
+            for name in names {
+                match resolve(name, KindSet::HEADS, false, context) {
+                    Ok(name) => roots.push(name),
+                    Err(message) => return failed(message),
+                }
+            }
+        }
     }
+    let mut code = match parsed.has("l") {
+        true => keys::load_all(&roots, context),
+        false => 0,
+    };
+    if roots.is_empty() {
+        return mount_below(None, options, context).map(|failed| code.max(failed));
+    }
+    for root in roots {
+        code = code.max(mount_below(Some(root), options.clone(), context)?);
+    }
+    Ok(code)
+}
+
+/// Mounts a dataset and all below it, or all datasets.
+fn mount_below(below: Option<String>, options: MountOptions, context: &mut Context) -> Outcome {
+    let mut code = 0;
     let request = Request::MountAll {
         below: below.clone(),
         options,

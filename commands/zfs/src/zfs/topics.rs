@@ -138,7 +138,9 @@ pub const GROUPS: &[&[Topic]] = &[&[
     }),
     topic("bookmark", &["bookmark <snapshot|bookmark> <newbookmark>"],
         "Make a bookmark of a snapshot",
-        "An incremental send can start from a bookmark when the snapshot is gone.", flags! {}),
+        "An incremental send can start from a bookmark when the snapshot is gone.", flags! {
+        'r' "" _ "also of all datasets below that have such a snapshot" hidden;
+    }),
     topic("program", &[
         "program [-jn] [-t <instruction limit>] [-m <memory limit (b)>]",
         "    <pool> <program file> [lua args...]",

@@ -1,6 +1,7 @@
 //! `zpool trim`, `zpool initialize` and `zpool wait`.
 
 use super::names::{Schedule, stamp};
+use super::writes::all_pools;
 use cenote_control::model::{
     Change, CheckpointState, Condition, ControlError, PoolStatus, PropertySelection, Request,
     Response, RunState, ScanKind, Treatment, TreatmentCommand, TreatmentKind, TreatmentState, Vdev,
@@ -21,7 +22,7 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 /// How many transaction groups to wait for the removal of a replaced device.
 const GROUPS_WAITED_MAX: u32 = 3;
 
-/// `zpool trim [-dw] [-r RATE] [-c | -s] POOL [DEVICE…]`
+/// `zpool trim [-dw] [-r RATE] [-c | -s] <-a | POOL [DEVICE…]>`
 pub fn trim(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
     let parsed = line.parse()?;
     let rate = match parsed
@@ -45,21 +46,20 @@ pub fn trim(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
     treat(&parsed, TreatmentKind::Trim, rate, context)
 }
 
-/// `zpool initialize [-c | -s | -u] [-w] POOL [DEVICE…]`
+/// `zpool initialize [-c | -s | -u] [-w] <-a | POOL [DEVICE…]>`
 pub fn initialize(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
     let parsed = line.parse()?;
     treat(&parsed, TreatmentKind::Initialize, 0, context)
 }
 
 fn treat(parsed: &Parsed, kind: TreatmentKind, rate: u64, context: &mut Context) -> Outcome {
-    let Some((pool, devices)) = parsed.operands.split_first() else {
-        return usage("missing pool name argument");
+    let (pools, devices) = match (parsed.has("a"), parsed.operands.split_first()) {
+        (true, None) => (all_pools(context)?, &[][..]),
+        (true, Some(_)) => return usage("the pool shouldn't be specified with -a"),
+        (false, Some((pool, devices))) => (vec![pool.clone()], devices),
+        (false, None) => return usage("missing pool name argument"),
     };
     let waits = parsed.has("w");
-    let verb = match kind {
-        TreatmentKind::Trim => "trim",
-        TreatmentKind::Initialize => "initialize",
-    };
     let commands = [
         ("c", TreatmentCommand::Cancel),
         ("s", TreatmentCommand::Suspend),
@@ -76,36 +76,60 @@ fn treat(parsed: &Parsed, kind: TreatmentKind, rate: u64, context: &mut Context)
         (Some((_, command)), None) => *command,
         (None, _) => TreatmentCommand::Start { rate },
     };
+    let mut code = 0;
+    for pool in &pools {
+        code = code.max(treat_pool(pool, devices, (kind, wanted), context));
+    }
+    if waits && code == 0 {
+        for pool in &pools {
+            wait_for_treatments(pool, verb(kind), devices, context)?;
+        }
+    }
+    match code {
+        0 => Ok(0),
+        code => Err(Stop::Code(code)),
+    }
+}
+
+fn verb(kind: TreatmentKind) -> &'static str {
+    match kind {
+        TreatmentKind::Trim => "trim",
+        TreatmentKind::Initialize => "initialize",
+    }
+}
+
+/// Requests the treatment of one pool. Returns the exit code, after reporting what was refused.
+fn treat_pool(
+    pool: &str,
+    devices: &[String],
+    (kind, wanted): (TreatmentKind, TreatmentCommand),
+    context: &mut Context,
+) -> u8 {
+    let verb = verb(kind);
     let change = Change::Treat {
-        pool: pool.clone(),
+        pool: pool.to_owned(),
         devices: devices.to_vec(),
         kind,
         command: wanted,
     };
     let command = context.command.clone();
-    let failures = match context.ask(Request::Change { change, command }) {
-        Ok(Response::Failures { failures, .. }) => failures,
-        Ok(_) => return failed(with_context(&format!("cannot {verb}"), &mismatch())),
-        Err(error @ ControlError::NoSuchPool { .. }) => {
-            context.complain(&cannot_open(pool, &error));
-            return Err(Stop::Code(255));
+    let (text, code) = match context.ask(Request::Change { change, command }) {
+        Ok(Response::Failures { failures, .. }) => {
+            for (device, error) in &failures {
+                let what = match device.as_str() {
+                    "" => format!("cannot {verb}"),
+                    device => format!("cannot {verb} '{device}'"),
+                };
+                context.complain(&with_context(&what, error));
+            }
+            return if failures.is_empty() { 0 } else { 255 };
         }
-        Err(error) => return failed(with_context(&format!("cannot {verb} '{pool}'"), &error)),
+        Ok(_) => (with_context(&format!("cannot {verb}"), &mismatch()), 1),
+        Err(error @ ControlError::NoSuchPool { .. }) => (cannot_open(pool, &error), 255),
+        Err(error) => (with_context(&format!("cannot {verb} '{pool}'"), &error), 1),
     };
-    for (device, error) in &failures {
-        let what = match device.as_str() {
-            "" => format!("cannot {verb}"),
-            device => format!("cannot {verb} '{device}'"),
-        };
-        context.complain(&with_context(&what, error));
-    }
-    if waits && failures.is_empty() {
-        wait_for_treatments(pool, verb, devices, context)?;
-    }
-    match failures.is_empty() {
-        true => Ok(0),
-        false => Err(Stop::Code(255)),
-    }
+    context.complain(&text);
+    code
 }
 
 /// The activities to wait for, in the order of the columns.
@@ -289,6 +313,7 @@ pub(super) fn wait_for_devices(pool: &str, context: &mut Context) -> Result<(), 
     for _ in 0..GROUPS_WAITED_MAX {
         let change = Change::SyncPools {
             pools: vec![pool.to_owned()],
+            force: false,
         };
         let command = String::new();
         // Users with read-only access cannot request a sync. The pool may also be exported; both

@@ -4,14 +4,15 @@ use super::create::{properties, refusal};
 use super::unused::note_new;
 use super::{layout, vdev_spec};
 use cenote_control::model::{
-    AddedVdevs, Change, ControlError, PropertySelection, Request, Response, VdevNaming, VdevTree,
+    AddedVdevs, AllowedVdevs, Change, ControlError, PropertySelection, Request, Response,
+    VdevNaming, VdevTree,
 };
 use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use cenote_words::getopt::Parsed;
 use cenote_words::program::CommandLine;
 use cenote_words::texts::{cannot_open, check_pool_name, with_context};
 
-/// `zpool add [-fgLnP] [-o ashift=N] POOL VDEV…`
+/// `zpool add [-fgLnP] [--allow-…]… [-o ashift=N] POOL VDEV…`
 pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
     let parsed = line.parse()?;
     let (pool, words) = match parsed.operands.as_slice() {
@@ -30,7 +31,7 @@ pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
         pool: pool.clone(),
         vdevs: vdevs.clone(),
         properties,
-        force: parsed.has("f"),
+        allowed: allowed(&parsed),
         dry_run,
     };
     let command = context.command.clone();
@@ -49,6 +50,16 @@ pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
         }
     }
     Ok(0)
+}
+
+/// The checks that are left out.
+fn allowed(parsed: &Parsed) -> AllowedVdevs {
+    let all = AllowedVdevs::all(parsed.has("f"));
+    AllowedVdevs {
+        in_use: all.in_use | parsed.has("allow-in-use"),
+        replication_mismatch: all.replication_mismatch | parsed.has("allow-replication-mismatch"),
+        ashift_mismatch: all.ashift_mismatch | parsed.has("allow-ashift-mismatch"),
+    }
 }
 
 /// How to name vdevs.

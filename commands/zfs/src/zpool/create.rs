@@ -360,11 +360,12 @@ fn set_of_vdev(
     }
 }
 
-/// `zpool sync [POOL…]`
+/// `zpool sync [-f] [POOL…]`
 pub fn sync(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
     let parsed = line.parse()?;
     let change = Change::SyncPools {
         pools: parsed.operands.clone(),
+        force: parsed.has("f"),
     };
     let command = String::new();
     match context.ask(Request::Change { change, command }) {

@@ -1,7 +1,7 @@
 //! A layout for `-n`: the vdevs that a pool has and those that it would get, by class.
 
 use cenote_control::model::{NewVdev, NewVdevKind, NewVdevRole, VdevNaming, VdevTree};
-use cenote_words::vdev_rows::{Section, rows};
+use cenote_words::vdev_rows::{Row, Section, rows};
 use std::os::unix::fs::FileTypeExt;
 
 /// The lines below "… layout:", starting with the pool's name.
@@ -23,12 +23,12 @@ pub fn lines(
     for (section, role) in sections {
         let mut found = Vec::new();
         for row in tree.map_or_else(Vec::new, |tree| rows(section, tree, naming)) {
-            found.push(format!(
-                "\t{:indent$}{}",
-                "",
-                row.name,
-                indent = 2 * row.depth
-            ));
+            let name = match section {
+                Section::Normal => row.name.as_str(),
+                _ => without_number(&row),
+            };
+            let indent = 2 * row.depth;
+            found.push(format!("\t{:indent$}{name}", ""));
         }
         for vdev in new.iter().filter(|vdev| vdev.role == role) {
             found.extend(group(vdev, naming));
@@ -39,6 +39,14 @@ pub fn lines(
         lines.append(&mut found);
     }
     lines
+}
+
+/// The name of a group without its number, which OpenZFS shows here only for vdevs with data.
+fn without_number<'a>(row: &'a Row<'_>) -> &'a str {
+    match row.name.rsplit_once('-') {
+        Some((group, _)) if !row.vdev.kind.is_leaf() => group,
+        _ => &row.name,
+    }
 }
 
 fn group(vdev: &NewVdev, naming: VdevNaming) -> Vec<String> {

@@ -11,6 +11,7 @@ use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use cenote_words::getopt::Parsed;
 use cenote_words::program::CommandLine;
 use cenote_words::texts::{cannot_open, check_pool_name, with_context};
+use std::num::ParseIntError;
 use std::path::Path;
 
 /// `zpool labelclear [-f] DEVICE`
@@ -129,7 +130,7 @@ pub fn reguid(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
         [pool] => pool.clone(),
         _ => return usage("too many arguments"),
     };
-    let guid = match parsed.last("g").map(|text| (text, text.parse::<u64>())) {
+    let guid = match parsed.last("g").map(|text| (text, guid_of(text))) {
         None => None,
         Some((_, Ok(guid))) if guid > 0 => Some(guid),
         Some((_, Ok(_))) => {
@@ -150,6 +151,14 @@ pub fn reguid(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
         Ok(_) => Ok(0),
         Err(error @ ControlError::NoSuchPool { .. }) => failed(cannot_open(&pool, &error)),
         Err(error) => failed(with_context(&format!("cannot reguid '{pool}'"), &error)),
+    }
+}
+
+/// A GUID as it is written: with its sign, if it comes from a program that prints signed numbers.
+fn guid_of(text: &str) -> Result<u64, ParseIntError> {
+    match text.starts_with('-') {
+        true => text.parse().map(i64::cast_unsigned),
+        false => text.parse(),
     }
 }
 
@@ -384,7 +393,7 @@ fn supported(context: &mut Context) {
     context.line("VER  DESCRIPTION");
     context.line("---  --------------------------------------------------------");
     for (index, words) in LEGACY.iter().enumerate() {
-        context.line(&format!("{:2}   {words}", index + 1));
+        context.line(&format!(" {:<2}  {words}", index + 1));
     }
     context.line(
         "\nFor more information on a particular version, including supported\n\

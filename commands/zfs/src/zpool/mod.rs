@@ -20,6 +20,7 @@ mod maintain;
 mod names;
 mod numbers;
 mod remove;
+mod scripts;
 mod scrub;
 mod split;
 mod status;

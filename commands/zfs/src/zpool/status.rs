@@ -3,13 +3,14 @@
 use cenote_control::model::{IntentLogReport, PoolStatus, Request, Response, SpareUse, Vdev};
 
 use super::names::{self, Schedule};
+use super::scripts::{self, Scripts};
 use super::status_dedup;
 use super::status_options::{Options, error_place};
 use super::status_scan::{self, Clock};
 use super::status_texts::{article, paragraph, status};
 use super::status_treatment;
 use super::unused;
-use cenote_words::context::{Context, Outcome, mismatch, usage};
+use cenote_words::context::{Context, Outcome, mismatch};
 use cenote_words::format::json::document;
 use cenote_words::format::number::{nicebytes, nicenum};
 use cenote_words::missing;
@@ -20,18 +21,27 @@ use cenote_words::vdev_rows::{
     Row, Section, aux_words, healthy, rows, shown_in_status, spare_word, state_word,
 };
 
+use std::collections::BTreeMap;
+
 /// The minimum width of the name column.
 const NAME_WIDTH_MIN: usize = 10;
 
 /// `zpool status`.
 pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
+    if line.words.last().is_some_and(|last| last == "-c") {
+        scripts::list("status", context);
+        return Ok(0);
+    }
     let mut parsed = line.parse()?;
     names::check_json(&parsed)?;
-    if parsed.has("c") {
-        return usage("scripts (-c) are not run by this zpool");
-    }
     let schedule = Schedule::take(&mut parsed)?;
-    let options = Options {
+    let scripts = match parsed.last("c") {
+        Some(names) => Some(Scripts::find(names, context)?),
+        None => None,
+    };
+    let mut options = Options {
+        scripts,
+        said: BTreeMap::new(),
         verbose: parsed.has("v"),
         dedup: parsed.has("D"),
         only_unhealthy: parsed.has("x"),
@@ -48,11 +58,11 @@ pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
         style: names::style(&parsed, context),
         zone: context.zone.clone(),
     };
-    let mut report = |context: &mut Context, _| report(&parsed.operands, &options, context);
+    let mut report = |context: &mut Context, _| report(&parsed.operands, &mut options, context);
     Ok(schedule.repeat(context, &mut report))
 }
 
-fn report(operands: &[String], options: &Options, context: &mut Context) -> u8 {
+fn report(operands: &[String], options: &mut Options, context: &mut Context) -> u8 {
     let (names, bad) = super::names::names_to_ask(operands, context);
     if names.is_empty() && !operands.is_empty() {
         return 1;
@@ -80,6 +90,14 @@ fn report(operands: &[String], options: &Options, context: &mut Context) -> u8 {
     if options.json && code != 0 {
         // As in OpenZFS: no JSON document if a part failed.
         return code;
+    }
+    let trees = pools.iter().map(|pool| &pool.vdevs);
+    let vdevs = trees.flat_map(|tree| {
+        let auxiliary = tree.cache.iter().chain(&tree.spares);
+        [&tree.root].into_iter().chain(auxiliary)
+    });
+    if let Some(scripts) = &options.scripts {
+        options.said = scripts.run_below(vdevs);
     }
     if options.json {
         let json = super::status_json::pools(&pools, options, &context.zone);
@@ -213,6 +231,9 @@ fn config_table(pool: &PoolStatus, options: &Options) -> String {
     for column in columns {
         text.push_str(&format!(" {column:>5}"));
     }
+    for (name, width) in scripts::widths(&options.said) {
+        text.push_str(&format!("  {name:>width$}"));
+    }
     text.push('\n');
     push_row(&mut text, &root, Section::Normal, width, pool, options);
     push_section(&mut text, Section::Normal, width, pool, options);
@@ -295,6 +316,14 @@ fn push_row(
         }
         if options.direct {
             text.push_str(&format!(" {:>5}", counters.direct_errors));
+        }
+    }
+    // As in OpenZFS, only devices have these columns, not the groups.
+    if let Some(said) = options.said.get(&vdev.guid) {
+        for (name, width) in scripts::widths(&options.said) {
+            let said = said.iter().find(|(column, _)| *column == name);
+            let value = said.map_or("-", |(_, value)| value.as_str());
+            text.push_str(&format!("  {value:>width$}"));
         }
     }
     text.push_str(&notes(vdev, spare, pool, options));

@@ -376,6 +376,9 @@ fn json_vdev(
     numbers: &Numbers<'_>,
 ) -> Object {
     let mut object = vdev_identity(vdev, section, options.naming, numbers.style);
+    for (name, value) in options.said.get(&vdev.guid).into_iter().flatten() {
+        object.put(name, value.as_str());
+    }
     if section == Section::Spares {
         let state = match (&vdev.spare, vdev.state) {
             (Some(SpareUse::InUse | SpareUse::InUseBy(_)), _) => "INUSE",

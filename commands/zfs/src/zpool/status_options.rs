@@ -1,11 +1,16 @@
 //! The options of `zpool status`, and the names of damaged files in both of its formats.
 
+use super::scripts::{Said, Scripts};
 use cenote_control::model::{DataErrorPlace, VdevNaming};
 use cenote_words::format::property::Style;
 use jiff::tz::TimeZone;
+use std::collections::BTreeMap;
 
 /// What to show.
 pub struct Options {
+    pub scripts: Option<Scripts>,
+    /// The output of the scripts for each device.
+    pub said: BTreeMap<u64, Said>,
     pub verbose: bool,
     pub dedup: bool,
     pub only_unhealthy: bool,

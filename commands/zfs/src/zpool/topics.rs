@@ -43,7 +43,10 @@ pub const GROUPS: &[&[Topic]] = &[&[
 ], &[
     topic("add", &["add [-afgLnP] [-o property=value] <pool> <vdev> ..."],
         "Add vdevs to a pool", VDEVS, flags! {
-        'f' "" _ "use devices that seem to be in use, and vdevs with different redundancy";
+        'f' "" _ "all three of --allow-...";
+        _ "allow-in-use" _ "use devices that seem to be in use" hidden;
+        _ "allow-replication-mismatch" _ "add vdevs with different redundancy" hidden;
+        _ "allow-ashift-mismatch" _ "add vdevs with another ashift than those of the pool" hidden;
         'g' "" _ "show GUIDs of vdevs instead of device names";
         'L' "" _ "show where symbolic links of device names lead";
         'n' "" _ "print the layout that the pool would have and change nothing";
@@ -127,7 +130,7 @@ pub const GROUPS: &[&[Topic]] = &[&[
         'v' "" _ "name the files with permanent errors";
         'x' "" _ "show only pools with problems";
         'e' "" _ "show only vdevs with problems";
-        'c' "" "SCRIPT[,...]" "not supported: scripts are not run";
+        'c' "" "SCRIPT[,...]" "add what these scripts print for each vdev";
         'D' "" _ "print statistics of the dedup table";
         'd' "" _ "print how many O_DIRECT writes failed their check";
         'i' "" _ "print the state of initializing";
@@ -202,6 +205,7 @@ pub const GROUPS: &[&[Topic]] = &[&[
 ], &[
     topic("initialize", &["initialize [-c | -s | -u] [-w] <pool> [<device> ...]"],
         "Write to all free space of devices", "", flags! {
+        'a' "all" _ "all pools" hidden;
         'c' "cancel" _ "cancel; the next run starts at the beginning";
         's' "suspend" _ "pause; the next run continues here";
         'u' "uninit" _ "forget that the devices were initialized";
@@ -222,6 +226,7 @@ pub const GROUPS: &[&[Topic]] = &[&[
     }),
     topic("trim", &["trim [-dw] [-r <rate>] [-c | -s] <pool> [<device> ...]"],
         "Tell devices which space is free", "", flags! {
+        'a' "all" _ "all pools" hidden;
         'd' "secure" _ "make the devices erase the free space";
         'r' "rate" "BYTES" "trim at most this many bytes a second on each device";
         'c' "cancel" _ "cancel; the next run starts at the beginning";
@@ -311,7 +316,9 @@ pub const GROUPS: &[&[Topic]] = &[&[
     ], "Set a property of a pool or a vdev", "", flags! {}),
     topic("sync", &["sync [pool] ..."],
         "Write all changes to disk now",
-        "Returns when they are on disk, as sync(2) should for a mount.", flags! {}),
+        "Returns when they are on disk, as sync(2) should for a mount.", flags! {
+        'f' "" _ "write labels and uberblocks even if nothing has changed" hidden;
+    }),
 ], &[
     topic("wait", &["wait [-Hp] [-T d|u] [-t <activity>[,...]] <pool> [interval]"],
         "Wait until work on a pool is complete", "", flags! {

@@ -17,7 +17,7 @@ pub fn parse(words: &[String]) -> Result<Vec<NewVdev>, String> {
         if let Some(found) = role_of(word) {
             role = found;
             check_once(word, role, &vdevs)?;
-            if words.peek().is_none_or(|next| role_of(next).is_some()) {
+            if !is_followed(role, words.peek())? {
                 return Err(format!(
                     "invalid vdev specification: '{word}' requires at least 1 devices"
                 ));
@@ -34,6 +34,9 @@ pub fn parse(words: &[String]) -> Result<Vec<NewVdev>, String> {
             });
             continue;
         };
+        if ends_with_group(role) {
+            role = NewVdevRole::Normal;
+        }
         check_role(word, role)?;
         let mut devices = Vec::new();
         while let Some(next) = words.peek() {
@@ -51,6 +54,21 @@ pub fn parse(words: &[String]) -> Result<Vec<NewVdev>, String> {
         });
     }
     Ok(vdevs)
+}
+
+/// Whether a group ends the list of devices of a role: spares and cache devices are single devices,
+/// and the group after them holds data.
+fn ends_with_group(role: NewVdevRole) -> bool {
+    matches!(role, NewVdevRole::Spare | NewVdevRole::Cache)
+}
+
+/// Whether the word after that of a role begins something that has the role.
+fn is_followed(role: NewVdevRole, next: Option<&&String>) -> Result<bool, String> {
+    Ok(match next {
+        None => false,
+        Some(next) if role_of(next).is_some() => false,
+        Some(next) => !ends_with_group(role) || kind_of(next)?.is_none(),
+    })
 }
 
 /// Each of logs, caches and spares must be listed in one place.
@@ -127,15 +145,12 @@ fn draid(word: &str, rest: &str) -> Result<Option<NewVdevKind>, String> {
 }
 
 fn check_role(word: &str, role: NewVdevRole) -> Result<(), String> {
-    let problem = match role {
-        NewVdevRole::Spare => "spare",
-        NewVdevRole::Cache => "cache",
-        NewVdevRole::Log if word != "mirror" => "log",
-        _ => return Ok(()),
-    };
-    Err(format!(
-        "invalid vdev specification: unsupported '{problem}' device: {word}"
-    ))
+    match role == NewVdevRole::Log && word != "mirror" {
+        true => Err(format!(
+            "invalid vdev specification: unsupported 'log' device: {word}"
+        )),
+        false => Ok(()),
+    }
 }
 
 fn check_count(word: &str, kind: &NewVdevKind, count: usize) -> Result<(), String> {
@@ -197,6 +212,30 @@ mod tests {
         ];
         assert_eq!(shape, expected);
         assert_eq!(vdevs[1].kind, NewVdevKind::Raidz { parity: 2 });
+    }
+
+    /// `mirror a b spare c mirror d e` was refused: a group ends the list of spares.
+    #[test]
+    fn a_group_ends_the_spares() {
+        let vdevs = read("spare /a /b mirror /c /d cache /e raidz /f /g").expect("a layout");
+        let shape: Vec<_> = vdevs
+            .iter()
+            .map(|vdev| (vdev.role, vdev.devices.len()))
+            .collect();
+        use NewVdevRole::{Cache, Normal, Spare};
+        let expected = [(Spare, 1), (Spare, 1), (Normal, 2), (Cache, 1), (Normal, 2)];
+        assert_eq!(shape, expected);
+        let error = read("/a spare mirror /b /c").expect_err("no spares");
+        assert!(
+            error.ends_with("'spare' requires at least 1 devices"),
+            "{error}"
+        );
+        let error = read("/a log raidz /b /c").expect_err("logs are mirrors");
+        assert!(
+            error.ends_with("unsupported 'log' device: raidz"),
+            "{error}"
+        );
+        assert!(read("spare /a mirror /b /c spare /d").is_err());
     }
 
     #[test]

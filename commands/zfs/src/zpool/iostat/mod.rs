@@ -9,7 +9,6 @@
 mod columns;
 mod histograms;
 mod requests;
-mod scripts;
 
 use cenote_control::model::{
     Counters, PoolRow, PropertySelection, Request, Response, Vdev, VdevNaming,
@@ -17,6 +16,7 @@ use cenote_control::model::{
 use std::collections::{BTreeMap, HashMap};
 
 use super::names::{self, Schedule};
+use super::scripts::{self, Said, Scripts};
 use cenote_words::context::{Context, Outcome, Stop, mismatch, usage};
 use cenote_words::format::number::nicenum;
 use cenote_words::getopt::Parsed;
@@ -26,7 +26,6 @@ use cenote_words::vdev_rows::{Row, Section, rows, shown_in_status};
 use columns::{Group, LATENCIES, PLAIN, QUEUES, Unit, latencies, nicetime, queues, title};
 use histograms::{Form, Style};
 use requests::Requests;
-use scripts::{Said, Scripts};
 
 /// The minimum width of the name column.
 const NAME_WIDTH_MIN: usize = 10;
@@ -183,7 +182,7 @@ fn is_named(row: &Row<'_>, name: &str) -> bool {
 /// `zpool iostat`.
 pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
     if line.words.last().is_some_and(|last| last == "-c") {
-        scripts::list(context);
+        scripts::list("iostat", context);
         return Ok(0);
     }
     let mut parsed = line.parse()?;
@@ -244,21 +243,9 @@ fn wanted(operands: &[String], naming: VdevNaming, context: &mut Context) -> Res
 
 /// The output of scripts for each device.
 fn said(scripts: Option<&Scripts>, pools: &[PoolRow]) -> BTreeMap<u64, Said> {
-    let Some(scripts) = scripts else {
-        return BTreeMap::new();
-    };
-    let mut devices = Vec::new();
     let trees = pools.iter().filter_map(|pool| pool.vdevs.as_ref());
-    let mut stack: Vec<&Vdev> = trees
-        .flat_map(|tree| [&tree.root].into_iter().chain(&tree.cache))
-        .collect();
-    while let Some(vdev) = stack.pop() {
-        if let Some(path) = vdev.path.as_ref().filter(|_| vdev.kind.is_leaf()) {
-            devices.push((vdev.guid, path.clone()));
-        }
-        stack.extend(&vdev.children);
-    }
-    scripts.run(&devices)
+    let vdevs = trees.flat_map(|tree| [&tree.root].into_iter().chain(&tree.cache));
+    scripts.map_or_else(BTreeMap::new, |scripts| scripts.run_below(vdevs))
 }
 
 /// Pools with their vdevs, and whether some names are not pools.

@@ -1,8 +1,9 @@
-//! `-c`: columns that scripts print for each device.
+//! `-c` of `zpool iostat` and `zpool status`: columns that scripts print for each device.
 //!
 //! Scripts are programs that an administrator has put into certain directories. Names with slashes
 //! are refused, so that nothing else can run. As root they run only if `ZPOOL_SCRIPTS_AS_ROOT`
-//! allows it. A script has five seconds; after that it is killed, and its columns are empty.
+//! allows it. A script has twenty seconds, since one that OpenZFS ships takes ten; after that it is
+//! killed, and its columns are empty.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -10,10 +11,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use cenote_control::model::Vdev;
 use cenote_words::context::{Context, Stop, failed};
 
 /// The time limit of a script.
-const TIME_MAX: Duration = Duration::from_secs(5);
+const TIME_MAX: Duration = Duration::from_secs(20);
 /// How many bytes of a script's output to read.
 const OUTPUT_MAX: u64 = 64 << 10;
 /// Maximum number of columns of one script.
@@ -42,14 +44,21 @@ fn directories(context: &Context) -> Vec<PathBuf> {
         .collect()
 }
 
+/// Whether a variable switches something on; `None` if it is not set.
+fn is_on(variable: &str, context: &Context) -> Option<bool> {
+    let value = (context.variable)(variable)?.to_lowercase();
+    let is_number = value.parse::<i64>().is_ok_and(|number| number != 0);
+    Some(is_number || ["yes", "on"].contains(&value.as_str()))
+}
+
 fn is_program(file: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;
     let metadata = file.metadata();
     metadata.is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
 }
 
-/// Lists the available scripts.
-pub fn list(context: &mut Context) {
+/// Lists the scripts that a subcommand can run.
+pub fn list(subcommand: &str, context: &mut Context) {
     let mut names = BTreeMap::new();
     for directory in directories(context) {
         for entry in std::fs::read_dir(&directory)
@@ -75,7 +84,7 @@ pub fn list(context: &mut Context) {
         ));
         return;
     }
-    context.line("Available 'zpool iostat -c' commands:");
+    context.line(&format!("Available 'zpool {subcommand} -c' commands:"));
     for (name, directory) in names {
         context.line(&format!("  {name:<16} {}", directory.join(&name).display()));
     }
@@ -87,9 +96,11 @@ impl Scripts {
     /// # Errors
     /// If one of them cannot be run.
     pub fn find(names: &str, context: &Context) -> Result<Self, Stop> {
-        if rustix::process::geteuid().is_root()
-            && (context.variable)("ZPOOL_SCRIPTS_AS_ROOT").is_none_or(|value| value != "1")
-        {
+        if is_on("ZPOOL_SCRIPTS_ENABLED", context) == Some(false) {
+            return failed("Can't run -c, disabled by ZPOOL_SCRIPTS_ENABLED.");
+        }
+        let is_allowed = is_on("ZPOOL_SCRIPTS_AS_ROOT", context) == Some(true);
+        if rustix::process::geteuid().is_root() && !is_allowed {
             return failed(
                 "Can't run -c as root: scripts run with your rights. \
                  Set ZPOOL_SCRIPTS_AS_ROOT=1 to allow it",
@@ -112,6 +123,19 @@ impl Scripts {
             found.push(script);
         }
         Ok(Self(found))
+    }
+
+    /// Runs all scripts for the devices among these vdevs and those below them.
+    pub fn run_below<'a>(&self, vdevs: impl Iterator<Item = &'a Vdev>) -> BTreeMap<u64, Said> {
+        let mut devices = Vec::new();
+        let mut stack: Vec<&Vdev> = vdevs.collect();
+        while let Some(vdev) = stack.pop() {
+            if let Some(path) = vdev.path.as_ref().filter(|_| vdev.kind.is_leaf()) {
+                devices.push((vdev.guid, path.clone()));
+            }
+            stack.extend(&vdev.children);
+        }
+        self.run(&devices)
     }
 
     /// Runs all scripts for these devices, and collects their output.
@@ -216,6 +240,18 @@ fn values(output: &str) -> Said {
     said
 }
 
+/// The columns of all outputs with their widths.
+pub fn widths(said: &BTreeMap<u64, Said>) -> Vec<(String, usize)> {
+    let length = |text: &str| text.chars().count();
+    let width = |name: &String| {
+        let own = said.values().flatten().filter(|(column, _)| column == name);
+        let longest = own.map(|(_, value)| length(value)).max();
+        longest.unwrap_or(0).max(length(name)).max(1)
+    };
+    let columns = columns(said).into_iter();
+    columns.map(|name| (name.clone(), width(&name))).collect()
+}
+
 /// The columns of all outputs, in the order of first appearance.
 pub fn columns(said: &BTreeMap<u64, Said>) -> Vec<String> {
     let mut columns: Vec<String> = Vec::new();
@@ -230,6 +266,8 @@ pub fn columns(said: &BTreeMap<u64, Said>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::reference::Canned;
+    use cenote_words::testing::ran;
 
     #[test]
     fn output_is_read_up_to_what_is_no_value() {
@@ -244,6 +282,29 @@ mod tests {
         assert!(values("").is_empty());
         let said = BTreeMap::from([(1, values("a=1\nb=2\n")), (2, values("b=3\nc=4\n"))]);
         assert_eq!(columns(&said), ["a", "b", "c"]);
+    }
+
+    /// `ZPOOL_SCRIPTS_ENABLED=0` had no effect.
+    #[test]
+    fn scripts_can_be_disabled() {
+        for (value, is_on) in [("0", false), ("off", false), ("1", true), ("YES", true)] {
+            let variable: fn(&str) -> Option<String> = match value {
+                "0" => |_| Some("0".to_owned()),
+                "off" => |_| Some("off".to_owned()),
+                "1" => |_| Some("1".to_owned()),
+                _ => |_| Some("YES".to_owned()),
+            };
+            let ran = ran(Canned::tank(), |context| {
+                context.variable = variable;
+                crate::zpool::run(&["iostat", "-c", ""].map(str::to_owned), context)
+            });
+            assert_eq!(
+                ran.err.contains("disabled by ZPOOL_SCRIPTS_ENABLED"),
+                !is_on,
+                "{value}"
+            );
+            assert_eq!(ran.code, u8::from(!is_on), "{value}: {}", ran.err);
+        }
     }
 
     #[test]
