@@ -10,6 +10,8 @@
 //!
 //! Errors are also recorded ([`Journal`]), for later questions.
 
+#![forbid(unsafe_code)]
+
 mod alarm;
 mod courier;
 mod death;

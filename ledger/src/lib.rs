@@ -30,6 +30,8 @@
 //! Deliberately absent: users, groups and projects, which only the contents of a file system know,
 //! and sync tasks, which look at the figures of the group that they run in.
 
+#![forbid(unsafe_code)]
+
 use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_base::{ObjectId, Txg};
 use cenote_ondisk::dsl_dataset::DslDataset;

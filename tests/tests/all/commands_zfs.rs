@@ -318,6 +318,20 @@ fn one_that_is_used_keeps_its_siblings(site: &Site) -> Result<()> {
     Ok(())
 }
 
+/// `zfs mount -R` takes any number of file systems, and mounts no others.
+fn trees_are_mounted_by_name(site: &Site, other: &Path) -> Result<()> {
+    site.ok("zfs create -p tank/c/d")?;
+    site.ok("zfs create tank/e")?;
+    let (c, e) = (site.path("tank/c"), site.path("tank/e"));
+    site.ok("zfs unmount -a")?;
+    site.ok("zfs mount -R tank/c tank/e")?;
+    ensure!(is_mounted(&c.join("d"))? && is_mounted(&e)? && !is_mounted(other)?);
+    site.ok("zfs destroy -r tank/c")?;
+    site.ok("zfs destroy tank/e")?;
+    site.ok("zfs mount -a")?;
+    Ok(())
+}
+
 #[test]
 fn mounts_follow_their_properties() -> Result<()> {
     if !pool::can_mount() {
@@ -349,16 +363,7 @@ fn mounts_follow_their_properties() -> Result<()> {
         is_mounted(&a)? && !is_mounted(&a.join("b"))?,
         "noauto is mounted by name only"
     );
-    // `zfs mount -R` takes any number of file systems.
-    site.ok("zfs create -p tank/c/d")?;
-    site.ok("zfs create tank/e")?;
-    let (c, e) = (site.path("tank/c"), site.path("tank/e"));
-    site.ok("zfs unmount -a")?;
-    site.ok("zfs mount -R tank/c tank/e")?;
-    ensure!(is_mounted(&c.join("d"))? && is_mounted(&e)? && !is_mounted(&a)?);
-    site.ok("zfs destroy -r tank/c")?;
-    site.ok("zfs destroy tank/e")?;
-    site.ok("zfs mount -a")?;
+    trees_are_mounted_by_name(&site, &a)?;
     site.ok("zfs mount -o ro tank/a/b")?;
     is(&site, "readonly", "tank/a/b", "on", "temporary")?;
     is(&site, "readonly", "tank/a", "off", "default")?;

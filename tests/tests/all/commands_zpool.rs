@@ -340,6 +340,33 @@ fn freed_space_is_trimmed_by_itself() -> Result<()> {
     site.finish()
 }
 
+/// `-f` writes a group although nothing has changed since the last one.
+fn a_forced_sync_writes_a_group(site: &Site, device: &str) -> Result<()> {
+    let uberblocks = || -> Result<Vec<u8>> {
+        let mut ring = vec![0; 128 << 10];
+        File::open(device)?.read_exact_at(&mut ring, 128 << 10)?;
+        Ok(ring)
+    };
+    site.ok("zpool sync tank")?;
+    let before = uberblocks()?;
+    site.ok("zpool sync -f tank")?;
+    ensure!(uberblocks()? != before, "no group was written");
+    Ok(())
+}
+
+/// Here something else has the place of the first two labels.
+fn only_labels_are_cleared(site: &Site, device: &str) -> Result<()> {
+    let other = vec![7; 4 << 20];
+    let file = File::options().read(true).write(true).open(device)?;
+    file.write_all_at(&other, 0)?;
+    site.ok(&format!("zpool labelclear -f {device}"))?;
+    let mut kept = vec![0; other.len()];
+    file.read_exact_at(&mut kept, 0)?;
+    ensure!(kept == other, "labelclear wrote where no label was");
+    site.fails(&format!("zpool labelclear -f {device}"))?;
+    Ok(())
+}
+
 #[test]
 fn labels_guids_and_features_change() -> Result<()> {
     let site = Site::new("tank")?;
@@ -386,16 +413,7 @@ fn labels_guids_and_features_change() -> Result<()> {
     site.ok("zpool reguid -g -1 tank")?;
     let largest = site.ok("zpool get -Hpovalue guid tank")?;
     ensure!(largest.trim() == u64::MAX.to_string(), "{largest}");
-    // `-f` writes a group although nothing has changed since the last one.
-    let uberblocks = || -> Result<Vec<u8>> {
-        let mut ring = vec![0; 128 << 10];
-        File::open(&a)?.read_exact_at(&mut ring, 128 << 10)?;
-        Ok(ring)
-    };
-    site.ok("zpool sync tank")?;
-    let before = uberblocks()?;
-    site.ok("zpool sync -f tank")?;
-    ensure!(uberblocks()? != before, "no group was written");
+    a_forced_sync_writes_a_group(&site, &a)?;
     site.ok("zpool reguid -g 4711 tank")?;
     ensure!(site.ok("zpool get -Hpovalue guid tank")?.trim() == "4711");
     let history = history(&site)?;
@@ -415,15 +433,7 @@ fn labels_guids_and_features_change() -> Result<()> {
         "use '-f' to override the following error:\n",
     )?;
     has(&exported.stderr, "is a member of exported pool \"other\"")?;
-    // Only labels are cleared. Here something else has the place of the first two.
-    let other = vec![7; 4 << 20];
-    let file = File::options().read(true).write(true).open(&b)?;
-    file.write_all_at(&other, 0)?;
-    site.ok(&format!("zpool labelclear -f {b}"))?;
-    let mut kept = vec![0; other.len()];
-    file.read_exact_at(&mut kept, 0)?;
-    ensure!(kept == other, "labelclear wrote where no label was");
-    site.fails(&format!("zpool labelclear -f {b}"))?;
+    only_labels_are_cleared(&site, &b)?;
     fs::remove_file(&b)?;
     site.finish()
 }
