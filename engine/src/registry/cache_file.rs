@@ -81,7 +81,7 @@ pub(crate) struct Recorded {
     pub devices: Vec<PathBuf>,
 }
 
-/// The pools in a cache file, from this daemon or another.
+/// All pools in a cache file, those of other systems too.
 pub(crate) fn recorded(file: &Path) -> Result<Recorded, ControlError> {
     fs::metadata(file).map_err(|error| io(file, error))?;
     let mut recorded = Recorded::default();

@@ -252,7 +252,7 @@ fn a_trim_can_be_suspended_and_goes_on_after_an_import() -> Result<()> {
         &site.ok("zpool status -t tank")?,
         "trimmed, suspended, started at",
     )?;
-    // It keeps its rate, unless another is given: it went on at full speed.
+    // It keeps its rate, unless another is given: it resumed at full speed.
     site.ok("zpool trim tank")?;
     site.ok("zpool sync tank")?;
     has(&site.ok("zpool status -t tank")?, "trimmed, started at")?;
