@@ -98,7 +98,7 @@ pub struct AddRequest {
     pub cache_devices: Vec<NewLeaf>,
     /// log2 of the allocation unit; `None` to choose by the devices.
     pub ashift: Option<u32>,
-    /// Whether a pool whose vdevs all have the same allocation unit may get others.
+    /// Whether a pool whose data vdevs all have the same allocation unit may get others.
     pub is_mixed: bool,
 }
 
@@ -164,7 +164,9 @@ impl Pool {
             tops.push(top(vdev, VdevId(0), request.ashift, env, txg)?);
         }
         let shift = ashift_of_all(&self.vdev_tree()).filter(|_| !request.is_mixed);
-        if shift.is_some() && tops.iter().any(|top| top.ashift != shift) {
+        // Logs are written and freed whole, and can be removed whatever their unit is.
+        let mut data = tops.iter().filter(|top| !top.is_log);
+        if shift.is_some() && data.any(|top| top.ashift != shift) {
             return Err(CreateError::AshiftMismatch);
         }
         let devices = devices_by_guid(&tops, &request.vdevs);
