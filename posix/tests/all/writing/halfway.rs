@@ -401,6 +401,10 @@ fn legacy_files_change_as_a_whole() {
     fail_all(4, XattrStorage::Directory, ATTRIBUTES);
 }
 
+/// Names of 12 bytes with the same hash that fit into a leaf of 16 KiB: it has 638 chunks, and an
+/// entry takes three.
+const OF_ONE_HASH: u32 = 638 / 3;
+
 #[test]
 fn names_of_one_hash_fill_one_leaf() {
     let params = FormatParams {
@@ -423,11 +427,11 @@ fn names_of_one_hash_fill_one_leaf() {
         (0..12).map(upper).collect()
     };
     let file = world.file(other, "file");
-    for number in 0..2047 {
+    for number in 0..OF_ONE_HASH {
         world.fs.link(file, top, &name(number)).expect("has room");
     }
     let before = facts(&world.fs, true);
-    let (fs, last) = (&world.fs, name(2047));
+    let (fs, last) = (&world.fs, name(OF_ONE_HASH));
     let new = NewFile::new(FileKind::Regular, 0o644);
     assert_eq!(errno(fs.create(top, &last, &new)), 28);
     let new = NewFile::new(FileKind::Directory, 0o755);
@@ -443,7 +447,8 @@ fn names_of_one_hash_fill_one_leaf() {
     let on_disk = world.reopened();
     assert!(facts(&on_disk, true) == before);
     check(&on_disk);
-    // Room comes back with a name that goes.
+    // Names with another hash have room, and room comes back with a name that goes.
+    fs.link(file, top, b"another").expect("has room");
     fs.unlink(top, &name(7)).expect("removes");
     fs.link(file, top, &last).expect("has room");
     check(&world.reopened());
