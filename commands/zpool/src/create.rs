@@ -2,7 +2,6 @@
 
 use super::unused::note_new;
 use super::{compatibility, layout, vdev_spec};
-use crate::zfs::named_twice;
 use cenote_control::model::properties::{
     ACCOUNTING, DATASET, POOL, find, is_user_property, pool_effect, vdev_effect,
 };
@@ -14,6 +13,7 @@ use cenote_words::context::{Context, Outcome, Stop, failed, usage};
 use cenote_words::getopt::{OptionError, Parsed};
 use cenote_words::program::CommandLine;
 use cenote_words::texts::{cannot_open, check_new_pool_name, property_question, with_context};
+use cenote_zfs_commands::zfs::{self, named_twice};
 
 /// `EINVAL`: the exit code of `zpool set` for a missing pool or vdev.
 const INVALID: u8 = 22;
@@ -53,11 +53,11 @@ pub fn create(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
         dry_run: parsed.has("n"),
         key: None,
     };
-    if !pool.dry_run && crate::zfs::wants_key(&pool.dataset_properties) {
+    if !pool.dry_run && zfs::wants_key(&pool.dataset_properties) {
         if let Err(error) = try_out(&pool, context) {
             return failed(refusal(&what, &error));
         }
-        pool.key = crate::zfs::new_key(&name, &pool.dataset_properties, context)?;
+        pool.key = zfs::new_key(&name, &pool.dataset_properties, context)?;
     }
     let preview = pool
         .dry_run
@@ -79,7 +79,7 @@ pub fn create(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
             for (name, value) in &given {
                 tell_of_kept(name, value, context);
             }
-            crate::zfs::tell_of_kept(&given_below, context);
+            zfs::tell_of_kept(&given_below, context);
             if let Some(lines) = preview {
                 let lead = format!("would create '{name}' with the following layout:\n");
                 context.line(&lead);
@@ -120,7 +120,7 @@ fn dataset_properties(parsed: &Parsed) -> Result<Vec<(String, String)>, Stop> {
         let Some((name, value)) = word.split_once('=') else {
             return failed("missing '=' for -O option");
         };
-        pairs.push((crate::zfs::full_name(name), value.to_owned()));
+        pairs.push((zfs::full_name(name), value.to_owned()));
     }
     if let Some(path) = parsed.last("m") {
         pairs.push(("mountpoint".to_owned(), path.to_owned()));

@@ -3,10 +3,11 @@
 use cenote_control::model::{MountOptions, Request, Response};
 use cenote_words::context::Context;
 use cenote_words::texts::with_context;
+use cenote_zfs_commands::zfs;
 
 /// Loads all keys of the pool, then mounts its file systems.
 pub fn load_and_mount(pool: &str, context: &mut Context) -> u8 {
-    let loaded = crate::zfs::load_keys_below(pool, context);
+    let loaded = zfs::load_keys_below(pool, context);
     let request = Request::MountAll {
         below: Some(pool.to_owned()),
         options: MountOptions::default(),

@@ -20,6 +20,7 @@ use cenote_words::format::date::{Form, date};
 use cenote_words::getopt::Parsed;
 use cenote_words::program::CommandLine;
 use cenote_words::texts::{cannot_import, diagnosis_line, with_context};
+use cenote_zfs_commands::zfs;
 
 /// Our import property: replay the intent log in memory.
 const REPLAY: &str = "cenote:replay";
@@ -133,7 +134,7 @@ fn options(parsed: &Parsed, search: &mut Search) -> Result<ImportOptions, Stop> 
         .into_iter()
         .chain(given.map(|(name, _)| full_name(name)))
         .collect();
-    if let Some(problem) = crate::zfs::named_twice(&given) {
+    if let Some(problem) = zfs::named_twice(&given) {
         return failed(problem);
     }
     for word in parsed.all("o") {
@@ -278,7 +279,7 @@ fn import(
         report_rewind(&pools, named.as_deref(), &rewound, dry_run, context);
     }
     if !pools.is_empty() && !dry_run {
-        crate::zfs::tell_of_unshared(&pools, "warning: not shared:", context);
+        zfs::tell_of_unshared(&pools, "warning: not shared:", context);
     }
     let mut code = u8::from(!failures.is_empty());
     if parsed.has("l") {

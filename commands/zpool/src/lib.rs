@@ -1,4 +1,11 @@
-//! `zpool`: finds the subcommand, its usage, its exit code.
+//! OpenZFS's command `zpool`: finds the subcommand, its usage, its exit code.
+//!
+//! Names, options, output and exit codes are OpenZFS's. The commands get everything about pools
+//! from the daemon, as types of `cenote_control`; of the on-disk format they have only tables. What
+//! they have in common with `zfs` is in its crate. The module `reference` compares the output of
+//! both programs with OpenZFS's transcripts, byte by byte.
+
+#![forbid(unsafe_code)]
 
 mod activity;
 mod add;
@@ -19,6 +26,8 @@ mod load_and_mount;
 mod maintain;
 mod names;
 mod numbers;
+#[cfg(test)]
+mod reference;
 mod remove;
 mod scripts;
 mod scrub;

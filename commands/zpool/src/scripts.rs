@@ -296,7 +296,7 @@ mod tests {
             };
             let ran = ran(Canned::tank(), |context| {
                 context.variable = variable;
-                crate::zpool::run(&["iostat", "-c", ""].map(str::to_owned), context)
+                crate::run(&["iostat", "-c", ""].map(str::to_owned), context)
             });
             assert_eq!(
                 ran.err.contains("disabled by ZPOOL_SCRIPTS_ENABLED"),

@@ -5,11 +5,11 @@ use cenote_control::model::{
 };
 use jiff::tz::TimeZone;
 
-use crate::accounts::Accounts;
 use cenote_words::context::{Context, Outcome, failed, mismatch};
 use cenote_words::format::date::{Form, date};
 use cenote_words::program::CommandLine;
 use cenote_words::texts::{cannot_open, with_context};
+use cenote_zfs_commands::accounts::Accounts;
 
 /// `zpool history [-il] [POOL]...`
 pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {

@@ -7,12 +7,13 @@ use cenote_words::command::Table;
 use cenote_words::completion::complete;
 use cenote_words::context::Daemon;
 use cenote_words::testing::ran;
+use cenote_zfs_commands::{mount_helper, zfs};
 use std::ffi::OsString;
 
 const TABLE: Table = Table {
     own: &[],
-    programs: &[&crate::zpool::PROGRAM, &crate::zfs::PROGRAM],
-    others: &[&crate::mount_helper::OTHER],
+    programs: &[&crate::PROGRAM, &zfs::PROGRAM],
+    others: &[&mount_helper::OTHER],
 };
 
 fn found_by(daemon: impl Daemon + 'static, line: &str) -> Vec<String> {

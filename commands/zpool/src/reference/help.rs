@@ -6,6 +6,7 @@ use cenote_control::protocol::{CallError, Interrupt};
 use cenote_words::completion::operands::of_synopsis;
 use cenote_words::context::Daemon;
 use cenote_words::program::ELSEWHERE;
+use cenote_zfs_commands::zfs;
 
 /// Neither help nor an unknown word needs a daemon.
 struct Nobody;
@@ -51,7 +52,7 @@ fn every_subcommand_explains_itself() {
 /// the exit code.
 #[test]
 fn letters_for_help_are_no_options() {
-    for program in [&crate::zpool::PROGRAM, &crate::zfs::PROGRAM] {
+    for program in [&crate::PROGRAM, &zfs::PROGRAM] {
         let name = program.name;
         assert_eq!(run(&format!("{name} -?"), Nobody).code, 0);
         for topic in program.topics() {
@@ -139,7 +140,7 @@ fn wrong_words_get_the_nearest_right_one() {
 #[test]
 fn words_of_the_other_program_are_its_alone() {
     for (name, words) in ELSEWHERE {
-        for program in [&crate::zpool::PROGRAM, &crate::zfs::PROGRAM] {
+        for program in [&crate::PROGRAM, &zfs::PROGRAM] {
             for word in words {
                 let is_there = program.topic(word).is_some();
                 assert_eq!(is_there, program.name == name, "{name} {word}");
@@ -154,7 +155,7 @@ fn synopses_are_understood() {
     let without = [
         "version", "import", "events", "history", "program", "upgrade", "zone", "unzone",
     ];
-    for program in [&crate::zpool::PROGRAM, &crate::zfs::PROGRAM] {
+    for program in [&crate::PROGRAM, &zfs::PROGRAM] {
         for topic in program
             .topics()
             .filter(|topic| !without.contains(&topic.name))

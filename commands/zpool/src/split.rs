@@ -12,6 +12,7 @@ use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use cenote_words::getopt::Parsed;
 use cenote_words::program::CommandLine;
 use cenote_words::texts::with_context;
+use cenote_zfs_commands::zfs;
 
 /// `zpool split [-gLlnP] [-o OPTION|PROPERTY=VALUE]… [-R ROOT] POOL NEW [DEVICE…]`
 pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
@@ -90,7 +91,7 @@ fn options(parsed: &Parsed, imports: bool) -> Result<(Vec<Pair>, Vec<String>), S
             None => mount_options.extend(word.split(',').map(str::to_owned)),
         }
     }
-    match crate::zfs::named_twice(properties.iter().map(|(name, _)| name)) {
+    match zfs::named_twice(properties.iter().map(|(name, _)| name)) {
         Some(problem) => usage(problem),
         None => Ok((properties, mount_options)),
     }

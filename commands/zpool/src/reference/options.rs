@@ -6,6 +6,7 @@
 //! (`getopt`). An option that no run looks up does nothing. And no command may succeed if it has
 //! ignored a given option.
 
+use cenote_zfs_commands::zfs;
 use std::fmt::Write;
 
 use cenote_control::model::{Part, Request, Response};
@@ -108,7 +109,7 @@ const ARGUMENTS: &[&str] = &[
     "posixuser",
 ];
 
-const PROGRAMS: [&Program; 2] = [&crate::zpool::PROGRAM, &crate::zfs::PROGRAM];
+const PROGRAMS: [&Program; 2] = [&crate::PROGRAM, &zfs::PROGRAM];
 
 /// The subcommands of both programs that are not refused as a whole.
 fn subcommands() -> impl Iterator<Item = (&'static str, &'static Topic)> {

@@ -20,6 +20,7 @@ pub use world::Canned;
 
 use cenote_words::context::Daemon;
 use cenote_words::testing::{Ran, ran};
+use cenote_zfs_commands::zfs;
 
 /// Runs a command line (`zfs list -H`) against `daemon`.
 fn run(command: &str, daemon: impl Daemon + 'static) -> Ran {
@@ -31,8 +32,8 @@ fn run(command: &str, daemon: impl Daemon + 'static) -> Ran {
 fn run_words(words: &[&str], daemon: impl Daemon + 'static) -> Ran {
     let arguments: Vec<String> = words[1..].iter().map(|&word| word.to_owned()).collect();
     ran(daemon, |context| match words[0] {
-        "zpool" => crate::zpool::run(&arguments, context),
-        "zfs" => crate::zfs::run(&arguments, context),
+        "zpool" => crate::run(&arguments, context),
+        "zfs" => zfs::run(&arguments, context),
         other => panic!("{other} is not under test here"),
     })
 }
