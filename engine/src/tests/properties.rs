@@ -12,8 +12,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where properties are obeyed.
-const PLACES: [&str; 16] = [
+const PLACES: [&str; 17] = [
     "engine/src",
+    "registry/src",
     "dsl/src",
     "pool/src",
     "posix/src",
@@ -36,7 +37,6 @@ const LISTS: [&str; 12] = [
     "commands/words/src/manual",
     "dsl/src/property",
     "engine/src/tests",
-    "engine/src/values.rs",
     "engine/src/pools/settings.rs",
     "engine/src/pools/properties.rs",
     "engine/src/devices/settings.rs",
@@ -45,6 +45,7 @@ const LISTS: [&str; 12] = [
     "engine/src/streams/properties.rs",
     "commands/zfs/src/zfs/writes.rs",
     "commands/zpool/src/reference",
+    "registry/src/values.rs",
 ];
 
 /// Text for people: showing it is its only effect.

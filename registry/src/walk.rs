@@ -55,7 +55,7 @@ pub fn is_within(name: &DatasetName, top: &DatasetName) -> bool {
 }
 
 /// Reads by a handle, or by name if the tree changed; `None` if what it is about is gone.
-pub(crate) fn read_or_gone<T>(
+pub fn read_or_gone<T>(
     dsl: &Dsl,
     by_handle: impl FnOnce() -> Result<T, ControlError>,
     by_name: impl FnMut() -> Result<T, ControlError>,

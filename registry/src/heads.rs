@@ -93,7 +93,7 @@ enum Entry {
 
 /// Open heads by their dataset.
 #[derive(Debug, Default)]
-pub(crate) struct OpenHeads {
+pub struct OpenHeads {
     entries: Mutex<HashMap<ObjectId, Entry>, ranks::OpenHeads>,
     /// A turn ended.
     settled: Condvar,
@@ -122,7 +122,7 @@ impl Drop for Turn<'_> {
 
 impl OpenHeads {
     /// Waits until no other thread opens, changes or closes a head, and excludes others.
-    pub fn turn(&self, id: ObjectId) -> Turn<'_> {
+    pub(crate) fn turn(&self, id: ObjectId) -> Turn<'_> {
         let mut entries = self.entries.lock();
         while matches!(entries.get(&id), Some(Entry::Taken)) {
             entries = self.settled.wait(entries);
@@ -139,7 +139,7 @@ impl OpenHeads {
     }
 
     /// What is in a head, which `open` opens if it is not open yet.
-    pub fn open<E>(
+    pub(crate) fn open<E>(
         &self,
         id: ObjectId,
         open: impl FnOnce() -> Result<Contents, E>,
@@ -154,7 +154,7 @@ impl OpenHeads {
     }
 
     /// The objects of a head that are held, with a name or without.
-    pub fn held(&self, id: ObjectId) -> Vec<HeldObject> {
+    pub(crate) fn held(&self, id: ObjectId) -> Vec<HeldObject> {
         match &self.turn(id).contents {
             Some(Contents::Files(files)) => files.held(),
             Some(Contents::Volume(_)) | None => Vec::new(),
@@ -165,7 +165,7 @@ impl OpenHeads {
     ///
     /// # Errors
     /// If it stays in use for a while; then nothing has changed.
-    pub fn close(&self, pool: &Pool, id: ObjectId) -> Result<(), StaysOpen> {
+    pub(crate) fn close(&self, pool: &Pool, id: ObjectId) -> Result<(), StaysOpen> {
         let env = pool.env();
         let until = env.monotonic() + LETTING_GO;
         loop {
@@ -187,7 +187,7 @@ impl OpenHeads {
     ///
     /// # Errors
     /// If it is a volume in use: its users cannot be held back.
-    pub fn close_held(&self, id: ObjectId) -> Result<(), StaysOpen> {
+    pub(crate) fn close_held(&self, id: ObjectId) -> Result<(), StaysOpen> {
         let mut turn = self.turn(id);
         let is_held = |contents: &mut Contents| match contents {
             Contents::Files(_) => true,
@@ -201,7 +201,7 @@ impl OpenHeads {
     }
 
     /// Closes a head even if it is in use: its users can make no more changes.
-    pub fn cut_off(&self, id: ObjectId) -> Result<(), SyncError> {
+    pub(crate) fn cut_off(&self, id: ObjectId) -> Result<(), SyncError> {
         let mut turn = self.turn(id);
         match turn.contents.take() {
             Some(contents) => end(&contents),
@@ -221,7 +221,7 @@ impl OpenHeads {
 
     /// Writes the changes of heads to disk, and closes the unused ones; they cannot be opened
     /// meanwhile.
-    pub fn close_idle(&self, pool: &Pool, ids: &[ObjectId]) -> Result<(), SyncError> {
+    pub(crate) fn close_idle(&self, pool: &Pool, ids: &[ObjectId]) -> Result<(), SyncError> {
         let mut ids = ids.to_vec();
         ids.sort_unstable();
         ids.dedup();
@@ -251,7 +251,7 @@ impl OpenHeads {
     }
 
     /// The datasets that are open, or are being opened or closed.
-    pub fn ids(&self) -> Vec<ObjectId> {
+    pub(crate) fn ids(&self) -> Vec<ObjectId> {
         self.entries.lock().keys().copied().collect()
     }
 }
@@ -320,4 +320,33 @@ pub(crate) fn settings_of(dataset: &Dataset) -> Result<Settings, ControlError> {
         avoids_log_devices: number(Property::LogBias).map_err(of_dsl)? == THROUGHPUT,
         files,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cenote_base::rt;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    /// One table lock was held while heads were opened and closed, for as long as devices took: all
+    /// mounts of the pool waited for each other.
+    #[test]
+    fn who_opens_a_head_keeps_others_from_that_head_alone() {
+        let heads = OpenHeads::default();
+        let (one, two) = (ObjectId(1), ObjectId(2));
+        let turn = heads.turn(one);
+        let has_turn = AtomicBool::new(false);
+        rt::scope(|scope| {
+            let waiter = scope.spawn(|| {
+                drop(heads.turn(one));
+                assert!(has_turn.load(Ordering::SeqCst), "it waited");
+            });
+            drop(heads.turn(two));
+            assert_eq!(heads.ids(), [one], "of the other nothing stays");
+            has_turn.store(true, Ordering::SeqCst);
+            drop(turn);
+            waiter.join().expect("no panic");
+        });
+        assert_eq!(heads.ids(), []);
+    }
 }

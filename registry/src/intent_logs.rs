@@ -12,7 +12,7 @@ impl Imported {
     /// The contents of the datasets' intent logs after a crash, which are read once, and the
     /// results of their replays so far. Replayed logs are reported only if the replay stopped
     /// early.
-    pub(crate) fn intent_logs(&self) -> Vec<IntentLogReport> {
+    pub fn intent_logs(&self) -> Vec<IntentLogReport> {
         let found = self.replays.found.get_or_init(|| {
             let mut reports = Vec::new();
             walk_heads(self.dsl(), |head| reports.extend(self.intent_log(head)));
@@ -43,7 +43,7 @@ impl Imported {
 
     /// The logs whose replay stops early; those of unopened datasets are replayed in memory to find
     /// out. Datasets without loaded keys are left out.
-    pub(crate) fn logs_cut_short(&self) -> Vec<IntentLogReport> {
+    pub fn logs_cut_short(&self) -> Vec<IntentLogReport> {
         if self.pool.is_writable() {
             let mut logs = self.intent_logs();
             logs.retain(|log| log.stopped.is_some());

@@ -24,51 +24,52 @@ pub struct Imported {
     /// The pool.
     pub pool: Arc<Pool>,
     /// Mount points are put below this directory.
-    pub(crate) altroot: Option<PathBuf>,
+    pub altroot: Option<PathBuf>,
     /// Options of all mounts of this import.
-    pub(crate) mount_options: Vec<String>,
+    pub mount_options: Vec<String>,
     /// The cache file named at import.
     cache_file: Mutex<Option<String>, ranks::CacheFileName>,
     /// The cache file of pools that name none.
-    pub(crate) default_cache_file: Option<PathBuf>,
+    pub default_cache_file: Option<PathBuf>,
     /// Where in each device the pool's begins, in bytes.
-    pub(crate) offset: u64,
+    pub offset: u64,
     /// When it was imported, by the pool's clock.
-    pub(crate) since: Duration,
+    pub since: Duration,
     /// Names this import.
     pub load_guid: u64,
     /// Damage met since the import.
     pub damage: Arc<DamageLog>,
     /// Heads that are open for writing.
-    pub(crate) heads: OpenHeads,
+    pub heads: OpenHeads,
     /// Whether the daemon ends when devices are lost: `failmode=panic`.
     pub panics: AtomicBool,
     /// The end of what devices missed when a resilver was begun for just that: what it could not
     /// bring, another one cannot.
-    pub(crate) resilver_tried: AtomicU64,
+    pub resilver_tried: AtomicU64,
     /// Whether its devices are watched: `autoexpand`.
-    pub(crate) growth: Job,
+    pub growth: Job,
     /// The intent logs that the import found, and the results of their replays.
     pub(crate) replays: Replays,
     /// Snapshots that must stay while they are sent.
-    pub(crate) sent: SentSnapshots,
+    pub sent: SentSnapshots,
     /// Clients that have volumes open.
     pub served: Served,
     /// Values that wait for the administrator's approval.
-    pub(crate) waiting: Waiting,
+    pub waiting: Waiting,
     /// Trees that sites have open.
     pub trees: OpenTrees,
     /// What early releases left in encrypted datasets, once it was looked for: keys of the version
     /// 0, snapshots without a number for their set of IVs.
-    pub(crate) encryption_errata: OnceLock<(bool, bool)>,
+    pub encryption_errata: OnceLock<(bool, bool)>,
     /// Held while the pool is exported, which may take as long as an upload.
-    pub(crate) leaving: Mutex<(), ranks::Leaving>,
+    pub leaving: Mutex<(), ranks::Leaving>,
     /// The registry does not have it any more.
     pub(crate) has_left: AtomicBool,
 }
 
 impl Imported {
-    pub(crate) fn new(pool: Pool, altroot: Option<PathBuf>, load_guid: u64) -> Self {
+    /// A pool that was just imported, with the number of its import.
+    pub fn new(pool: Pool, altroot: Option<PathBuf>, load_guid: u64) -> Self {
         Self {
             since: pool.env().monotonic(),
             damage: DamageLog::of(&pool),
@@ -95,12 +96,13 @@ impl Imported {
     }
 
     /// The property `cachefile`; `None` if it is not set.
-    pub(crate) fn cache_file(&self) -> Option<String> {
+    pub fn cache_file(&self) -> Option<String> {
         let file = self.cache_file.lock();
         file.clone()
     }
 
-    pub(crate) fn set_cache_file(&self, file: Option<String>) {
+    /// Names the cache file, without writing any.
+    pub fn set_cache_file(&self, file: Option<String>) {
         let mut own = self.cache_file.lock();
         *own = file;
     }
@@ -116,14 +118,14 @@ impl Imported {
     }
 
     /// Whether intent logs are replayed in memory.
-    pub(crate) fn replays_in_memory(&self) -> bool {
+    pub fn replays_in_memory(&self) -> bool {
         self.pool.options().replay_in_memory
     }
 
     /// Refuses what would destroy a snapshot that is being sent, that is open as a volume, or that
     /// clients of a site read. Until the answer is dropped no site opens one, and none becomes a
     /// disk.
-    pub(crate) fn free_snapshots(
+    pub fn free_snapshots(
         &self,
         names: &[DatasetName],
     ) -> Result<(DisksHeld<'_>, TreesHeld<'_>), ControlError> {
@@ -177,7 +179,7 @@ impl Imported {
     }
 
     /// Where a mount point lies with the alternative root before it.
-    pub(crate) fn place(&self, mount_point: &str) -> PathBuf {
+    pub fn place(&self, mount_point: &str) -> PathBuf {
         match &self.altroot {
             Some(root) => {
                 let below = mount_point.trim_start_matches('/');
@@ -197,7 +199,7 @@ impl Imported {
     }
 
     /// A pool's health, as `zpool list` words it.
-    pub(crate) fn health(&self) -> PoolHealth {
+    pub fn health(&self) -> PoolHealth {
         if self.pool.suspended().is_some() {
             return PoolHealth::Suspended;
         }
@@ -212,7 +214,7 @@ impl Imported {
     }
 
     /// The pool without properties and vdevs.
-    pub(crate) fn row(&self) -> PoolRow {
+    pub fn row(&self) -> PoolRow {
         let pool = &self.pool;
         PoolRow {
             name: pool.name().to_owned(),

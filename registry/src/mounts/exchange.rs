@@ -8,7 +8,7 @@ use super::mounter::Mounted;
 use super::table::{Entry, Mounts};
 use super::unmount::{Elsewhere, end_elsewhere, unmount_dataset};
 use crate::errors::of_dsl;
-use crate::registry::imported::Imported;
+use crate::imported::Imported;
 use cenote_base::ObjectId;
 use cenote_control::model::ControlError;
 use cenote_dsl::DatasetName;
@@ -23,7 +23,7 @@ type Own = [(String, Arc<dyn Mounted>)];
 /// same state: in place, or unmounted.
 ///
 /// With `force` mounts that cannot stay are ended although they are in use.
-pub(crate) fn exchange_contents(
+pub fn exchange_contents(
     mounts: &Mounts,
     imported: &Arc<Imported>,
     (head, id, force): (&DatasetName, ObjectId, bool),
@@ -69,7 +69,7 @@ pub(crate) fn exchange_contents(
 
 /// Lets `change` make a volume of a file system, or the other way round. Nothing of it stays
 /// mounted; what is mounted below it is mounted again.
-pub(crate) fn replace_contents(
+pub fn replace_contents(
     mounts: &Mounts,
     imported: &Arc<Imported>,
     (head, id): (&DatasetName, ObjectId),

@@ -17,14 +17,14 @@ use std::sync::atomic::Ordering;
 pub struct Registry {
     pools: RwLock<BTreeMap<String, Arc<Imported>>, ranks::Registry>,
     /// The files that say what is imported.
-    pub(crate) cache_files: CacheFiles,
+    pub cache_files: CacheFiles,
     /// Which values of properties may act on this machine.
-    pub(crate) approvals: Approvals,
+    pub approvals: Approvals,
 }
 
 impl Registry {
     /// No pools yet; those to come are in these files.
-    pub(crate) fn new(cache_files: CacheFiles, approvals: Approvals) -> Self {
+    pub fn new(cache_files: CacheFiles, approvals: Approvals) -> Self {
         Self {
             pools: RwLock::default(),
             cache_files,
@@ -43,7 +43,8 @@ impl Registry {
         self.approvals.of_pool(imported)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
+    /// Whether no pool is imported.
+    pub fn is_empty(&self) -> bool {
         let pools = self.pools.read();
         pools.is_empty()
     }
@@ -61,7 +62,7 @@ impl Registry {
     }
 
     /// The pool with this name, refused when it is only read or takes no changes now.
-    pub(crate) fn writable_pool(&self, name: &str) -> Result<Arc<Imported>, ControlError> {
+    pub fn writable_pool(&self, name: &str) -> Result<Arc<Imported>, ControlError> {
         let found = self.pool(name)?;
         let pool = name.to_owned();
         match found.pool.is_writable() {
@@ -72,7 +73,7 @@ impl Registry {
     }
 
     /// The pool with this name or guid.
-    pub(crate) fn pool_or_guid(&self, pool: &str) -> Result<Arc<Imported>, ControlError> {
+    pub fn pool_or_guid(&self, pool: &str) -> Result<Arc<Imported>, ControlError> {
         let guid = pool.parse::<u64>().ok();
         let has_guid = |imported: &Arc<Imported>| Some(imported.pool.guid().0) == guid;
         let by_guid = || self.all().into_iter().find(has_guid);
@@ -80,12 +81,12 @@ impl Registry {
     }
 
     /// Whether a pool with this guid is imported.
-    pub(crate) fn has_guid(&self, guid: u64) -> bool {
+    pub fn has_guid(&self, guid: u64) -> bool {
         self.all().iter().any(|pool| pool.pool.guid().0 == guid)
     }
 
     /// Takes a pool in; refused when its name is taken.
-    pub(crate) fn insert(&self, mut imported: Imported) -> Result<Arc<Imported>, ControlError> {
+    pub fn insert(&self, mut imported: Imported) -> Result<Arc<Imported>, ControlError> {
         imported
             .default_cache_file
             .clone_from(&self.cache_files.default);
@@ -99,7 +100,8 @@ impl Registry {
         Ok(imported)
     }
 
-    pub(crate) fn remove(&self, name: &str) {
+    /// Takes a pool out: it has left.
+    pub fn remove(&self, name: &str) {
         let mut pools = self.pools.write();
         if let Some(gone) = pools.remove(name) {
             gone.has_left.store(true, Ordering::Release);
@@ -108,7 +110,7 @@ impl Registry {
 
     /// The pool that a dataset's name begins with; a name whose pool is not here is that of no
     /// dataset.
-    pub(crate) fn pool_of(&self, name: &DatasetName) -> Result<Arc<Imported>, ControlError> {
+    pub fn pool_of(&self, name: &DatasetName) -> Result<Arc<Imported>, ControlError> {
         self.pool(name.pool()).map_err(|_| match name.kind() {
             NameKind::Bookmark => ControlError::NoSuchBookmark {
                 bookmark: name.as_str().to_owned(),
@@ -131,7 +133,7 @@ impl Registry {
 
     /// The result of reading a dataset; an I/O error becomes "no such dataset" if it was destroyed
     /// meanwhile.
-    pub(crate) fn unless_gone<T>(
+    pub fn unless_gone<T>(
         &self,
         name: &DatasetName,
         read: Result<T, ControlError>,
@@ -145,10 +147,7 @@ impl Registry {
     }
 
     /// The named pools, or all; and those that are not here.
-    pub(crate) fn named(
-        &self,
-        names: &[String],
-    ) -> (Vec<Arc<Imported>>, Vec<(String, ControlError)>) {
+    pub fn named(&self, names: &[String]) -> (Vec<Arc<Imported>>, Vec<(String, ControlError)>) {
         if names.is_empty() {
             return (self.all(), Vec::new());
         }
@@ -164,7 +163,7 @@ impl Registry {
     }
 
     /// A dataset, and with `recursive` all heads below it, parents first.
-    pub(crate) fn names_below(
+    pub fn names_below(
         &self,
         name: &str,
         recursive: bool,

@@ -37,7 +37,7 @@ fn io(place: &Path, error: impl std::fmt::Display) -> ControlError {
 }
 
 /// Refuses what is no value of `cachefile`.
-pub(crate) fn check(value: &str) -> Result<(), ControlError> {
+pub fn check(value: &str) -> Result<(), ControlError> {
     match value.is_empty() || value == "none" || value.starts_with('/') {
         true => Ok(()),
         false => Err(ControlError::BadValue {
@@ -74,7 +74,7 @@ fn devices(file: &Path, config: &NvList) -> Result<Vec<PathBuf>, ControlError> {
 
 /// What a cache file says of pools.
 #[derive(Debug, Default)]
-pub(crate) struct Recorded {
+pub struct Recorded {
     /// Their guids.
     pub pools: BTreeSet<Guid>,
     /// Where their devices were.
@@ -82,7 +82,7 @@ pub(crate) struct Recorded {
 }
 
 /// All pools in a cache file, those of other systems too.
-pub(crate) fn recorded(file: &Path) -> Result<Recorded, ControlError> {
+pub fn recorded(file: &Path) -> Result<Recorded, ControlError> {
     fs::metadata(file).map_err(|error| io(file, error))?;
     let mut recorded = Recorded::default();
     for (_, value) in read(file)?.iter() {
@@ -201,7 +201,7 @@ impl Imported {
     }
 
     /// Whether it is in the default cache file, from which it is imported when the machine starts.
-    pub(crate) fn is_lasting(&self, files: &CacheFiles) -> bool {
+    pub fn is_lasting(&self, files: &CacheFiles) -> bool {
         let own = self.own_cache_file(files);
         own.is_some() && own == files.default
     }
@@ -222,7 +222,7 @@ impl Registry {
     }
 
     /// The same where the change itself is done already: a failure is only reported.
-    pub(crate) fn note_in_cache_file(&self, imported: &Arc<Imported>) {
+    pub fn note_in_cache_file(&self, imported: &Arc<Imported>) {
         if let Err(error) = self.renew_cache_file(imported) {
             log::warn!(
                 "pool '{}' is not in its cache file, and will not be imported when the machine \
@@ -234,7 +234,7 @@ impl Registry {
 
     /// A pool was exported or destroyed: it comes back in no file, also if it was in the default
     /// one from an earlier import.
-    pub(crate) fn leave_cache_files(&self, imported: &Arc<Imported>) {
+    pub fn leave_cache_files(&self, imported: &Arc<Imported>) {
         self.note_in_cache_file(imported);
         let own = imported.own_cache_file(&self.cache_files);
         let default = self.cache_files.default.clone();
@@ -252,7 +252,7 @@ impl Registry {
     }
 
     /// Puts a pool into another cache file, or into none.
-    pub(crate) fn set_cache_file(
+    pub fn set_cache_file(
         &self,
         imported: &Arc<Imported>,
         value: &str,

@@ -11,9 +11,9 @@ use super::places::{check_within, is_derived, own_mount_point, prepare};
 use super::snapshot_names::SnapshotNames;
 use super::table::{Entry, Mounts};
 use crate::errors::{of_dsl, parse_name};
-use crate::registry::imported::Imported;
-use crate::registry::table::Registry;
-use crate::registry::walk::{is_within, walk_heads_aloud};
+use crate::imported::Imported;
+use crate::table::Registry;
+use crate::walk::{is_within, walk_heads_aloud};
 use cenote_control::model::{ControlError, MountOptions, Response};
 use cenote_dsl::{Dataset, DatasetName, DatasetType, DslError, KeyStatus, Property};
 use std::os::fd::OwnedFd;
@@ -30,16 +30,17 @@ const RECORD_SIZE: u64 = 128 << 10;
 const OWN_NAMESPACE: &str = "/proc/self/ns/mnt";
 
 /// Failures by name, and how many succeeded.
-pub(crate) type Outcomes = (Vec<(String, ControlError)>, u64);
+pub type Outcomes = (Vec<(String, ControlError)>, u64);
 
-pub(crate) fn mount_list(mounts: &Mounts) -> Response {
+/// All mounts, as an answer.
+pub fn mount_list(mounts: &Mounts) -> Response {
     Response::Mounts {
         mounts: mounts.list(),
     }
 }
 
 /// Mounts a dataset, at a place that a process names if it is not its own.
-pub(crate) fn mount(
+pub fn mount(
     registry: &Registry,
     mounts: &Mounts,
     dataset: &str,
@@ -63,7 +64,8 @@ pub(crate) fn mount(
     Ok(Response::Done)
 }
 
-pub(crate) fn mount_all(
+/// Mounts what is mounted automatically, of all pools or from one dataset downwards.
+pub fn mount_all(
     registry: &Registry,
     mounts: &Mounts,
     below: Option<&str>,
@@ -102,7 +104,7 @@ fn namespace_of(process: i32) -> Option<OwnedFd> {
 }
 
 /// Mounts the datasets that are mounted automatically, parents first.
-pub(crate) fn mount_below(
+pub fn mount_below(
     mounts: &Mounts,
     imported: &Arc<Imported>,
     below: Option<&DatasetName>,

@@ -5,7 +5,7 @@
 
 use super::snapshot_changes::{SnapshotChanges, SnapshotNameChange};
 use super::table::Mounts;
-use crate::registry::imported::Imported;
+use crate::imported::Imported;
 use cenote_base::hostname;
 use cenote_base::{ObjectId, settings};
 use cenote_control::model::ControlError;

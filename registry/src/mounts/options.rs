@@ -4,7 +4,7 @@ use cenote_control::model::{ControlError, MountOptions};
 use cenote_dsl::{Dataset, Property, PropertyValue};
 
 use super::mounter::MountSwitches;
-use crate::registry::imported::Imported;
+use crate::imported::Imported;
 
 /// Mount options that are obeyed, or that have no effect (cli/contract-zfs 7).
 const OPTIONS: [&str; 22] = [
@@ -33,7 +33,7 @@ const OPTIONS: [&str; 22] = [
 ];
 
 /// Refuses options that would be passed over.
-pub(crate) fn check_options(options: &[String]) -> Result<(), ControlError> {
+pub fn check_options(options: &[String]) -> Result<(), ControlError> {
     let is_label = |word: &str| word.contains("context=");
     let known = |word: &str| OPTIONS.contains(&word) || word.is_empty() || is_label(word);
     match options.iter().find(|word| !known(word)) {

@@ -5,14 +5,14 @@ use super::options::text_of;
 use super::places::has_place_of;
 use super::table::{Entry, Mounts};
 use crate::errors::{of_dsl, parse_name};
-use crate::registry::imported::Imported;
-use crate::registry::table::Registry;
+use crate::imported::Imported;
+use crate::table::Registry;
 use cenote_control::model::{ControlError, MountOptions};
 use cenote_dsl::{Dataset, DatasetName, Property};
 use std::sync::Arc;
 
 /// Unmounts these datasets from their own places, or none; those are below `name`.
-pub(crate) fn unmount_for_change(
+pub fn unmount_for_change(
     mounts: &Mounts,
     imported: &Arc<Imported>,
     name: &DatasetName,
@@ -30,7 +30,7 @@ pub(crate) fn unmount_for_change(
 }
 
 /// What is mounted of a dataset and all below it where that follows from its mountpoint.
-pub(crate) fn mounted_by_place_of(
+pub fn mounted_by_place_of(
     mounts: &Mounts,
     imported: &Arc<Imported>,
     name: &DatasetName,
@@ -52,12 +52,12 @@ pub(crate) fn mounted_by_place_of(
 }
 
 /// The datasets from one downwards that are mounted at their own places.
-pub(crate) fn mounted_below(mounts: &Mounts, name: &DatasetName) -> Vec<String> {
+pub fn mounted_below(mounts: &Mounts, name: &DatasetName) -> Vec<String> {
     mounts.names_below(name.as_str())
 }
 
 /// Unmounts what is mounted of a dataset and all below it, and mounts it again.
-pub(crate) fn remount_below(
+pub fn remount_below(
     mounts: &Mounts,
     imported: &Arc<Imported>,
     name: &DatasetName,
@@ -68,7 +68,7 @@ pub(crate) fn remount_below(
 }
 
 /// Mounts datasets at their own places again, as far as that can be.
-pub(crate) fn mount_these(registry: &Registry, mounts: &Mounts, datasets: &[String]) {
+pub fn mount_these(registry: &Registry, mounts: &Mounts, datasets: &[String]) {
     for dataset in datasets.iter().rev() {
         let found = parse_name(dataset).and_then(|name| {
             let (imported, _) = registry.dataset(&name)?;
@@ -88,7 +88,7 @@ pub(crate) fn mount_these(registry: &Registry, mounts: &Mounts, datasets: &[Stri
 /// Mounts again those of a dataset and its descendants that were mounted `before`, if they still
 /// should be. With `others`, also mounts datasets whose mountpoint derives from this one, if that
 /// is possible: as by OpenZFS, what was not mounted before may stay so.
-pub(crate) fn mount_back(
+pub fn mount_back(
     mounts: &Mounts,
     imported: &Arc<Imported>,
     name: &DatasetName,

@@ -18,7 +18,7 @@ pub const DISK: &str = "cenote:ublk";
 pub const UPSTREAM: &str = "cenote:upstream";
 
 /// Parses a value that a user gave. Errors are in the words of the clients.
-pub(crate) fn setting(pair: &Pair, purpose: Purpose) -> Result<Setting, ControlError> {
+pub fn setting(pair: &Pair, purpose: Purpose) -> Result<Setting, ControlError> {
     if let Effect::Refused(reason) = dataset_effect(&pair.0)
         && pair.1 != "off"
     {
@@ -38,11 +38,12 @@ pub(crate) fn setting(pair: &Pair, purpose: Purpose) -> Result<Setting, ControlE
 }
 
 /// A value that came with a stream: it is stored even if it is not obeyed.
-pub(crate) fn received_setting(pair: &Pair, purpose: Purpose) -> Result<Setting, ControlError> {
+pub fn received_setting(pair: &Pair, purpose: Purpose) -> Result<Setting, ControlError> {
     parse_setting(&pair.0, &pair.1, purpose).map_err(|error| bad_setting(&pair.0, &error))
 }
 
-pub(crate) fn bad_setting(name: &str, error: &SettingError) -> ControlError {
+/// Why a value is refused, in the words of the clients.
+pub fn bad_setting(name: &str, error: &SettingError) -> ControlError {
     match error {
         SettingError::Unknown(property) => ControlError::NoSuchProperty {
             property: property.clone(),
@@ -62,7 +63,8 @@ pub(crate) fn bad_setting(name: &str, error: &SettingError) -> ControlError {
     }
 }
 
-pub(crate) fn purpose_of(dataset: &Dataset) -> Result<Purpose, ControlError> {
+/// The purpose of a setting of an existing head.
+pub fn purpose_of(dataset: &Dataset) -> Result<Purpose, ControlError> {
     let kinds = match dataset.dataset_type().map_err(of_dsl)? {
         DatasetType::Filesystem => Kinds::FILESYSTEM,
         DatasetType::Volume => Kinds::VOLUME,
@@ -74,7 +76,7 @@ pub(crate) fn purpose_of(dataset: &Dataset) -> Result<Purpose, ControlError> {
 }
 
 /// Takes a number out of the settings: it is stored elsewhere.
-pub(crate) fn take_number(settings: &mut Vec<Setting>, name: &str) -> Option<u64> {
+pub fn take_number(settings: &mut Vec<Setting>, name: &str) -> Option<u64> {
     let at = settings.iter().position(|setting| setting.name == name)?;
     match settings.remove(at).value {
         Some(Stored::Number(number)) => Some(number),
@@ -83,7 +85,7 @@ pub(crate) fn take_number(settings: &mut Vec<Setting>, name: &str) -> Option<u64
 }
 
 /// A number among the settings.
-pub(crate) fn number_of(settings: &[Setting], name: &str) -> Option<u64> {
+pub fn number_of(settings: &[Setting], name: &str) -> Option<u64> {
     let found = settings.iter().find(|setting| setting.name == name)?;
     match found.value {
         Some(Stored::Number(number)) => Some(number),

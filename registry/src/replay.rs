@@ -58,7 +58,7 @@ impl Imported {
     ///
     /// # Errors
     /// If one cannot be replayed, for example without its dataset's key.
-    pub(crate) fn replay_waiting(&self, names: &[DatasetName]) -> Result<(), ControlError> {
+    pub fn replay_waiting(&self, names: &[DatasetName]) -> Result<(), ControlError> {
         let waiting = self.pool.waiting_logs();
         if waiting.is_empty() {
             return Ok(());
@@ -128,7 +128,7 @@ impl Imported {
     }
 
     /// Logs that the import discarded, or of which it kept only the beginning.
-    pub(crate) fn discarded_logs(&self) -> Vec<IntentLogReport> {
+    pub fn discarded_logs(&self) -> Vec<IntentLogReport> {
         let heads = self.pool.discarded_logs().iter();
         let named = heads.filter_map(|head| self.dsl().dataset_of(*head).ok());
         let report = |head: Dataset| IntentLogReport {
@@ -145,7 +145,7 @@ impl Imported {
     }
 
     /// Replays the logs of all volumes whose keys are there; what failed.
-    pub(crate) fn replay_volumes(&self) -> Vec<(String, ControlError)> {
+    pub fn replay_volumes(&self) -> Vec<(String, ControlError)> {
         let mut volumes = Vec::new();
         if self.pool.is_writable() {
             walk_heads(self.dsl(), |head| {

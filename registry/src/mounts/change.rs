@@ -3,7 +3,7 @@
 use super::options::{check_options, switches, temporary};
 use super::table::{Mounts, Place};
 use crate::errors::{of_dsl, parse_name};
-use crate::registry::imported::Imported;
+use crate::imported::Imported;
 use cenote_control::model::{ControlError, MountOptions, Response};
 use cenote_dsl::DatasetName;
 use std::path::Path;
@@ -81,7 +81,7 @@ fn check_writable(
 /// now; options that were given for one at its own place are forgotten, as by OpenZFS.
 ///
 /// Returns whether all could be changed where they are.
-pub(crate) fn refresh_mounts(
+pub fn refresh_mounts(
     mounts: &Mounts,
     imported: &Arc<Imported>,
     name: &DatasetName,

@@ -14,9 +14,12 @@ use std::sync::Arc;
 
 /// A value, and the dataset that has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub struct Found {
+    /// The dataset.
     pub dataset: ObjectId,
+    /// The property.
     pub property: &'static str,
+    /// The value, in words.
     pub value: String,
 }
 
@@ -31,10 +34,10 @@ struct State {
 
 /// Those of a pool.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting(Mutex<State, ranks::WaitingValues>);
+pub struct Waiting(Mutex<State, ranks::WaitingValues>);
 
 /// A command that stores values and their approvals, until this is dropped.
-pub(crate) struct Storing<'a>(&'a Waiting);
+pub struct Storing<'a>(&'a Waiting);
 
 impl Drop for Storing<'_> {
     fn drop(&mut self) {
@@ -77,7 +80,7 @@ impl Waiting {
 }
 
 /// A value with the name of its dataset; `None` if that is gone.
-pub(crate) fn named(dsl: &Arc<Dsl>, found: Found) -> Option<WaitingValue> {
+pub fn named(dsl: &Arc<Dsl>, found: Found) -> Option<WaitingValue> {
     let dataset = dsl.dataset_of(found.dataset).ok()?;
     Some(WaitingValue {
         dataset: dataset.name().as_str().to_owned(),

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 use std::path::{Component, Path, PathBuf};
 
 use super::options::text_of;
-use crate::registry::imported::Imported;
+use crate::imported::Imported;
 
 /// Whether a dataset's place follows from its name.
 pub(crate) fn is_derived(dataset: &Dataset) -> Result<bool, ControlError> {
@@ -32,7 +32,7 @@ pub(crate) fn has_place_of(dataset: &Dataset, name: &DatasetName) -> Result<bool
 }
 
 /// Takes away directories that were there for mounts only; one with files in it stays.
-pub(crate) fn remove_places(places: &[PathBuf]) {
+pub fn remove_places(places: &[PathBuf]) {
     for place in places {
         // A directory that cannot be removed is harmless.
         let _ = std::fs::remove_dir(place);

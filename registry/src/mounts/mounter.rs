@@ -5,7 +5,7 @@
 //! finds that the mount has ended.
 
 use super::snapshot_changes::SnapshotChanges;
-use crate::registry::damage::DamageLog;
+use crate::damage::DamageLog;
 use cenote_base::ObjectId;
 use cenote_base::metrics::Distribution;
 use cenote_control::model::ControlError;
@@ -99,7 +99,7 @@ pub struct MountFigures {
 
 impl MountFigures {
     /// Adds what another mount of the same dataset did.
-    pub(crate) fn add(&mut self, other: &Self) {
+    pub fn add(&mut self, other: &Self) {
         if self.operations.is_empty() {
             self.operations.clone_from(&other.operations);
         } else {

@@ -26,7 +26,7 @@ impl Imported {
     ///
     /// # Errors
     /// [`ControlError::DatasetBusy`] with the volume in use.
-    pub(crate) fn free_below(
+    pub fn free_below(
         &self,
         top: &DatasetName,
         force: bool,
@@ -35,7 +35,7 @@ impl Imported {
     }
 
     /// The same for the dataset and its snapshots alone.
-    pub(crate) fn free_dataset(
+    pub fn free_dataset(
         &self,
         dataset: &DatasetName,
         force: bool,
@@ -44,18 +44,18 @@ impl Imported {
     }
 
     /// The same for all volumes of the pool.
-    pub(crate) fn free_all(&self, force: bool) -> Result<DisksHeld<'_>, ControlError> {
+    pub fn free_all(&self, force: bool) -> Result<DisksHeld<'_>, ControlError> {
         self.free_where(force, |_| true)
     }
 
     /// The same for clients alone.
-    pub(crate) fn free_of_clients(&self, force: bool) -> Result<(), ControlError> {
+    pub fn free_of_clients(&self, force: bool) -> Result<(), ControlError> {
         self.free_clients_where(force, |_| true)
     }
 
     /// Ends the disks for which `is_meant` holds, unless they are open. No disk of this pool is
     /// made until the returned value is dropped.
-    pub(crate) fn free_unused_disks(&self, is_meant: impl Fn(ObjectId) -> bool) -> DisksHeld<'_> {
+    pub fn free_unused_disks(&self, is_meant: impl Fn(ObjectId) -> bool) -> DisksHeld<'_> {
         let held = self.served.hold();
         for (id, disk) in self.served.disks() {
             // A disk that is open stays as it is.

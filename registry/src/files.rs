@@ -51,7 +51,7 @@ impl Imported {
     ///
     /// # Errors
     /// If the pool was imported for reading only.
-    pub(crate) fn access(&self) -> Result<Access, SyncError> {
+    pub fn access(&self) -> Result<Access, SyncError> {
         Ok(Access {
             dsl: Arc::clone(self.dsl()),
             gate: Arc::clone(self.pool.gate()?),
@@ -130,7 +130,7 @@ impl Imported {
     }
 
     /// Starts the accounting of just enabled features in open file systems.
-    pub(crate) fn complete_all_accounts(&self) {
+    pub fn complete_all_accounts(&self) {
         for id in self.heads.ids() {
             let turn = self.heads.turn(id);
             if let Some(Contents::Files(files)) = &turn.contents
@@ -143,7 +143,7 @@ impl Imported {
     }
 
     /// Lets open datasets go by the properties as they are now.
-    pub(crate) fn refresh_settings(&self) {
+    pub fn refresh_settings(&self) {
         for id in self.heads.ids() {
             let turn = self.heads.turn(id);
             let Some(contents) = &turn.contents else {
@@ -157,7 +157,7 @@ impl Imported {
     }
 
     /// Closes the unused heads of an encryption root, so that its key can be unloaded.
-    pub(crate) fn close_idle_heads(&self, root: ObjectId) -> Result<(), ControlError> {
+    pub fn close_idle_heads(&self, root: ObjectId) -> Result<(), ControlError> {
         let mut of_root = Vec::new();
         for id in self.heads.ids() {
             let dataset = self.dsl().dataset_of(id).map_err(of_dsl)?;
@@ -179,7 +179,7 @@ impl Imported {
     ///
     /// # Errors
     /// If one of them is used. With `force` it is closed anyway, as [`Self::end_head`] does.
-    pub(crate) fn close_all_heads(&self, force: bool) -> Result<(), ControlError> {
+    pub fn close_all_heads(&self, force: bool) -> Result<(), ControlError> {
         for id in self.heads.ids() {
             self.end_head(id, force)?;
         }
@@ -188,7 +188,7 @@ impl Imported {
 
     /// Closes a head whose mounts are gone. With `force` also one that is still in use: the session
     /// of a mount that was cut off keeps the files, but no request reaches them.
-    pub(crate) fn end_head(&self, id: ObjectId, force: bool) -> Result<(), ControlError> {
+    pub fn end_head(&self, id: ObjectId, force: bool) -> Result<(), ControlError> {
         match self.close_head(id) {
             Err(ControlError::DatasetBusy { .. }) if force => {
                 let closed = self.heads.cut_off(id);
@@ -202,7 +202,7 @@ impl Imported {
     ///
     /// # Errors
     /// If it is used.
-    pub(crate) fn close_head(&self, id: ObjectId) -> Result<(), ControlError> {
+    pub fn close_head(&self, id: ObjectId) -> Result<(), ControlError> {
         let closed = self.heads.close(&self.pool, id);
         closed.map_err(|error| self.stays_open(id, error))
     }
@@ -223,7 +223,7 @@ impl Imported {
     ///
     /// # Errors
     /// If it is a volume in use.
-    pub(crate) fn close_held_head(&self, id: ObjectId) -> Result<(), ControlError> {
+    pub fn close_held_head(&self, id: ObjectId) -> Result<(), ControlError> {
         let closed = self.heads.close_held(id);
         closed.map_err(|error| self.stays_open(id, error))
     }

@@ -98,7 +98,7 @@ pub struct Served {
 /// Keeps disks from being made until it is dropped.
 #[derive(Debug)]
 #[must_use]
-pub(crate) struct DisksHeld<'a>(&'a Served);
+pub struct DisksHeld<'a>(&'a Served);
 
 impl Drop for DisksHeld<'_> {
     fn drop(&mut self) {

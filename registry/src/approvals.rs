@@ -49,13 +49,13 @@ pub const VISIBLE: &str = "visible";
 
 /// What a pool does if its devices fail. It belongs to the pool, and counts as a property of its
 /// root dataset.
-pub(crate) const FAIL_MODE: &str = "failmode";
+pub const FAIL_MODE: &str = "failmode";
 /// The daemon ends.
 pub(crate) const PANIC: &str = "panic";
 const PANIC_NUMBER: Stored = Stored::Number(2);
 
 /// The properties of datasets that need a yes.
-pub(crate) const ACTING: [&str; 5] = [SERVED, DISK, UPSTREAM, SNAPSHOTS, VOLUME_MODE];
+pub const ACTING: [&str; 5] = [SERVED, DISK, UPSTREAM, SNAPSHOTS, VOLUME_MODE];
 
 /// Whether this machine does more with this value than without it.
 fn acts(property: &str, value: &str) -> bool {
@@ -81,7 +81,7 @@ fn words(property: &str, stored: &Stored) -> String {
 }
 
 /// What settings say that needs a yes; `None` for values that are removed.
-pub(crate) fn said(settings: &[Setting]) -> Vec<(String, Option<String>)> {
+pub fn said(settings: &[Setting]) -> Vec<(String, Option<String>)> {
     let meant = settings.iter();
     let meant = meant.filter(|setting| ACTING.contains(&setting.name.as_str()));
     let said = meant.map(|setting| {
@@ -172,7 +172,7 @@ struct State {
 
 /// The values that may act.
 #[derive(Debug, Default)]
-pub(crate) struct Approvals {
+pub struct Approvals {
     /// The file of the record. Without it, the approvals are in memory only.
     file: Option<PathBuf>,
     state: Mutex<State, ranks::Approvals>,
@@ -456,7 +456,7 @@ impl ApprovedIn<'_> {
     }
 
     /// Whether the daemon ends when the pool loses its devices.
-    pub(crate) fn may_panic(self, dsl: &Arc<Dsl>) -> bool {
+    pub fn may_panic(self, dsl: &Arc<Dsl>) -> bool {
         let approved = || self.is_approved(&dsl.root()?, FAIL_MODE, PANIC);
         says_panic(dsl) && (self.approvals.is_before(self.pool) || approved().unwrap_or(false))
     }
@@ -465,7 +465,7 @@ impl ApprovedIn<'_> {
     ///
     /// # Errors
     /// They cannot be read.
-    pub(crate) fn unapproved(self, head: &Dataset) -> Result<Vec<Found>, ControlError> {
+    pub fn unapproved(self, head: &Dataset) -> Result<Vec<Found>, ControlError> {
         let directory = head.directory();
         let mut found = Vec::new();
         for property in ACTING {

@@ -13,18 +13,19 @@ type Counts = HashMap<ObjectId, u64>;
 
 /// The snapshots of one pool that are being sent.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct SentSnapshots {
+pub struct SentSnapshots {
     counts: Arc<Mutex<Counts, ranks::SentSnapshots>>,
 }
 
 /// Keeps snapshots from being destroyed while it lives.
 #[derive(Debug)]
-pub(crate) struct Pins {
+pub struct Pins {
     counts: Arc<Mutex<Counts, ranks::SentSnapshots>>,
     pinned: Vec<ObjectId>,
 }
 
 impl SentSnapshots {
+    /// A keeper of snapshots, of none yet.
     pub fn pins(&self) -> Pins {
         Pins {
             counts: Arc::clone(&self.counts),
@@ -32,13 +33,14 @@ impl SentSnapshots {
         }
     }
 
-    pub fn is_sent(&self, snapshot: ObjectId) -> bool {
+    pub(crate) fn is_sent(&self, snapshot: ObjectId) -> bool {
         let counts = self.counts.lock();
         counts.contains_key(&snapshot)
     }
 }
 
 impl Pins {
+    /// Keeps this one, too.
     pub fn add(&mut self, snapshot: ObjectId) {
         let mut counts = self.counts.lock();
         *counts.entry(snapshot).or_default() += 1;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The daemon's part in cache files.
 #[derive(Debug, Default)]
-pub(crate) struct CacheFiles {
+pub struct CacheFiles {
     /// The file of pools whose property names none.
     pub default: Option<PathBuf>,
     /// The socket of the daemon.

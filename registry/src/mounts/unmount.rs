@@ -7,8 +7,8 @@ use super::options::text_of;
 use super::places::remove_places;
 use super::table::{Entry, KeptUnmounted, Mounts};
 use crate::errors::{of_dsl, parse_name};
-use crate::registry::imported::Imported;
-use crate::registry::table::Registry;
+use crate::imported::Imported;
+use crate::table::Registry;
 use cenote_base::ObjectId;
 use cenote_control::model::ControlError;
 use cenote_dsl::Property;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// Unmounts a dataset and what is below it, or what is at a place and below; which datasets. With
 /// `unload_key` nothing is unmounted if mounts that stay need a key that will be unloaded.
-pub(crate) fn unmount(
+pub fn unmount(
     registry: &Registry,
     mounts: &Mounts,
     target: &str,
@@ -126,7 +126,7 @@ fn is_legacy(registry: &Registry, dataset: &str) -> bool {
 }
 
 /// The result of unmounting everything.
-pub(crate) struct Unmounted {
+pub struct Unmounted {
     /// What is not mounted any more.
     pub datasets: Vec<String>,
     /// What is, or is not on disk yet, and why.
@@ -134,7 +134,7 @@ pub(crate) struct Unmounted {
 }
 
 /// Unmounts all file systems but those with `mountpoint=legacy`.
-pub(crate) fn unmount_all(registry: &Registry, mounts: &Mounts, force: bool) -> Unmounted {
+pub fn unmount_all(registry: &Registry, mounts: &Mounts, force: bool) -> Unmounted {
     let mut failures = Vec::new();
     let mut unmounted = Vec::new();
     let mut found = mounts.newest_first(|entry| !entry.dataset.contains('@'));
@@ -159,7 +159,7 @@ pub(crate) fn unmount_all(registry: &Registry, mounts: &Mounts, force: bool) -> 
 
 /// What to do about mounts that only other mount namespaces still have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Elsewhere {
+pub enum Elsewhere {
     /// Refuse the request. Only mounts that are there by accident and idle are ended.
     Refuse,
     /// End them unless something uses them: the dataset is being destroyed.
@@ -241,7 +241,7 @@ fn mounted_elsewhere(dataset: String, holder: Option<Holder>) -> ControlError {
 }
 
 /// Ends all mounts of a dataset; nothing uses it then.
-pub(crate) fn unmount_dataset(
+pub fn unmount_dataset(
     mounts: &Mounts,
     dataset: &str,
     (force, elsewhere): (bool, Elsewhere),
@@ -254,7 +254,7 @@ pub(crate) fn unmount_dataset(
 
 /// Unmounts everything of a pool, or nothing, and says what is busy; which datasets. Nothing of it
 /// is mounted until the second answer is dropped.
-pub(crate) fn unmount_pool<'a>(
+pub fn unmount_pool<'a>(
     registry: &Registry,
     mounts: &'a Mounts,
     imported: &Imported,

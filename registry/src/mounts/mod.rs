@@ -4,14 +4,14 @@
 //! bottom (`table`); `make`, `change`, `follow` and `unmount` use it, properties (`options`) and
 //! directories (`places`).
 
-pub(crate) mod change;
-pub(crate) mod exchange;
-pub(crate) mod follow;
-pub(crate) mod make;
+pub mod change;
+pub mod exchange;
+pub mod follow;
+pub mod make;
 pub mod mounter;
-pub(crate) mod options;
-pub(crate) mod places;
+pub mod options;
+pub mod places;
 pub mod snapshot_changes;
-pub(crate) mod snapshot_names;
-pub(crate) mod table;
-pub(crate) mod unmount;
+mod snapshot_names;
+pub mod table;
+pub mod unmount;

@@ -5,7 +5,7 @@
 //! namespace is remembered, too: its files are in use until it ends.
 
 use super::mounter::{MountFigures, Mounted, Mounter};
-use crate::registry::imported::Imported;
+use crate::imported::Imported;
 use cenote_base::rt::{Condvar, Mutex, MutexGuard, ranks};
 use cenote_control::model::{ControlError, MountEntry, MountOptions};
 use cenote_control::record::RecordedMount;
@@ -16,17 +16,22 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A mount that was made.
-pub(crate) struct Entry {
+pub struct Entry {
+    /// The pool's name.
     pub pool: String,
+    /// The name of the head or snapshot.
     pub dataset: String,
+    /// It is where the properties say, and not at a place that a command named.
     pub own_place: bool,
     /// Its directory derives from the dataset's name, so a rename moves it.
     pub is_derived: bool,
     /// The options of its mount, or of the last remount.
     pub options: MountOptions,
+    /// Nothing can be changed through it.
     pub read_only: bool,
     /// Properties that its options overrule, and what they are then.
     pub temporary: Vec<(&'static str, bool)>,
+    /// The mount itself.
     pub mounted: Arc<dyn Mounted>,
 }
 
@@ -39,7 +44,7 @@ pub(crate) struct Place {
 }
 
 /// The mounts in the order in which they were made.
-pub(crate) struct Mounts {
+pub struct Mounts {
     itself: Weak<Self>,
     entries: Mutex<Vec<Entry>, ranks::Mounts>,
     /// Those that only other mount namespaces have.
@@ -115,7 +120,7 @@ impl MountTurn<'_> {
 }
 
 /// Until this is dropped, nothing of a pool is mounted.
-pub(crate) struct KeptUnmounted<'a> {
+pub struct KeptUnmounted<'a> {
     mounts: &'a Mounts,
     import: u64,
 }
@@ -151,7 +156,7 @@ impl Mounts {
     ///
     /// # Errors
     /// The pool leaves or has left.
-    pub fn turn<'a>(
+    pub(crate) fn turn<'a>(
         &'a self,
         imported: &'a Imported,
         dataset: &str,
@@ -175,7 +180,7 @@ impl Mounts {
     ///
     /// So a caller that then unmounts what is in the table has unmounted all of the pool: a mount
     /// that is late is not added ([`MountTurn::add`]).
-    pub fn keep_unmounted(&self, imported: &Imported) -> KeptUnmounted<'_> {
+    pub(crate) fn keep_unmounted(&self, imported: &Imported) -> KeptUnmounted<'_> {
         let import = imported.load_guid;
         let mut being_made = self.being_made.lock();
         being_made.leaving.push(import);
@@ -189,7 +194,7 @@ impl Mounts {
     }
 
     /// The table, for those that outlive the request which made them.
-    pub fn itself(&self) -> Weak<Self> {
+    pub(crate) fn itself(&self) -> Weak<Self> {
         Weak::clone(&self.itself)
     }
 
@@ -344,7 +349,7 @@ impl Mounts {
 
     /// The mounts at a place, and those of what lies below a dataset that is at its own; the newest
     /// first.
-    pub fn at_and_below(&self, places: &[&Path]) -> Vec<(String, Arc<dyn Mounted>)> {
+    pub(crate) fn at_and_below(&self, places: &[&Path]) -> Vec<(String, Arc<dyn Mounted>)> {
         let is_there = |entry: &Entry| places.contains(&entry.mounted.mount_point());
         let own: Vec<String> = {
             let entries = self.lock();
@@ -360,7 +365,7 @@ impl Mounts {
     }
 
     /// The mounts of a dataset's head and of all below it.
-    pub fn places_below(&self, dataset: &str) -> Vec<Place> {
+    pub(crate) fn places_below(&self, dataset: &str) -> Vec<Place> {
         let below = format!("{dataset}/");
         let entries = self.lock();
         let found = entries
@@ -396,7 +401,7 @@ impl Mounts {
     }
 
     /// Changes the entry of a mount.
-    pub fn update(&self, mounted: &Arc<dyn Mounted>, change: impl FnOnce(&mut Entry)) {
+    pub(crate) fn update(&self, mounted: &Arc<dyn Mounted>, change: impl FnOnce(&mut Entry)) {
         let mut entries = self.lock();
         let mut found = entries.iter_mut();
         if let Some(entry) = found.find(|entry| Arc::ptr_eq(&entry.mounted, mounted)) {
@@ -412,7 +417,10 @@ impl Mounts {
     }
 
     /// Mounts for which `wanted` holds and that only other mount namespaces have.
-    pub fn elsewhere(&self, wanted: impl Fn(&Entry) -> bool) -> Vec<(String, Arc<dyn Mounted>)> {
+    pub(crate) fn elsewhere(
+        &self,
+        wanted: impl Fn(&Entry) -> bool,
+    ) -> Vec<(String, Arc<dyn Mounted>)> {
         let elsewhere = self.lock_elsewhere();
         let found = elsewhere.iter().filter(|entry| wanted(entry));
         found

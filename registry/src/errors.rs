@@ -11,7 +11,7 @@ use cenote_posix::PosixError;
 use cenote_volume::VolumeError;
 
 /// The fault of a name, as clients know it.
-pub(crate) fn name_fault(error: NameError) -> NameFault {
+pub fn name_fault(error: NameError) -> NameFault {
     match error {
         NameError::TooLong => NameFault::TooLong,
         NameError::LeadingSlash => NameFault::LeadingSlash,
@@ -87,7 +87,7 @@ pub fn of_dsl(error: DslError) -> ControlError {
 }
 
 /// A dataset's files cannot be opened or read.
-pub(crate) fn of_files(dataset: &str, error: &PosixError) -> ControlError {
+pub fn of_files(dataset: &str, error: &PosixError) -> ControlError {
     match error {
         PosixError::KeyNotLoaded { .. } => ControlError::KeyNotLoaded {
             dataset: dataset.to_owned(),
@@ -114,7 +114,7 @@ pub fn of_volume(error: VolumeError) -> ControlError {
 }
 
 /// Why a pool did not take a change, in the clients' terms.
-pub(crate) fn of_sync(pool: &str, error: SyncError) -> ControlError {
+pub fn of_sync(pool: &str, error: SyncError) -> ControlError {
     let pool = pool.to_owned();
     match error {
         SyncError::Dsl(error) => of_change(error),
@@ -228,7 +228,7 @@ fn of_snapshot_change(error: &DslError) -> Option<(String, String)> {
 }
 
 /// Why devices cannot become a pool, or part of one.
-pub(crate) fn of_create(error: CreateError) -> ControlError {
+pub fn of_create(error: CreateError) -> ControlError {
     match error {
         CreateError::Dsl(error) => of_change(error),
         error @ CreateError::AshiftMismatch => ControlError::BadValue {
@@ -246,13 +246,13 @@ pub(crate) fn of_create(error: CreateError) -> ControlError {
 }
 
 /// Why a pool does not change its devices.
-pub(crate) fn unchanged(reason: impl ToString) -> ControlError {
+pub fn unchanged(reason: impl ToString) -> ControlError {
     let reason = reason.to_string();
     DeviceRefusal::Unchanged { reason }.into()
 }
 
 /// What is there in a device's place and is not the pool's.
-pub(crate) fn outsider(outsider: impl ToString) -> ControlError {
+pub fn outsider(outsider: impl ToString) -> ControlError {
     let what = outsider.to_string();
     DeviceRefusal::Outsider { what }.into()
 }
