@@ -10,7 +10,7 @@ use std::process::Command;
 ///
 /// Commands stand as low as what they see: those of `zpool` and `zfs` see the protocol and tables
 /// of the format, and are compiled beside the crates that open pools.
-const LAYERS: [&str; 37] = [
+const LAYERS: [&str; 39] = [
     "base",
     "control",
     "advisor",
@@ -20,6 +20,7 @@ const LAYERS: [&str; 37] = [
     "codec",
     "commands/words",
     "commands/zfs",
+    "commands/zpool",
     "frontends/http",
     "commands/watch",
     "device",
@@ -43,6 +44,7 @@ const LAYERS: [&str; 37] = [
     "frontends/files",
     "frontends/nbd",
     "commands/own",
+    "registry",
     "engine",
     "frontends/ublk",
     "serve",
