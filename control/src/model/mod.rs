@@ -28,6 +28,7 @@ mod metrics;
 mod nbd;
 mod opened;
 mod pool;
+mod program;
 pub mod properties;
 mod receive;
 mod refusal;
@@ -81,6 +82,7 @@ pub use opened::{LoadedKey, OpenedPool};
 pub use pool::{
     DataError, DataErrorPlace, DedupBucket, DedupSum, DedupSummary, PoolHealth, PoolRow, PoolStatus,
 };
+pub use program::{Program, ProgramOutcome, ProgramValue};
 pub use receive::{Receive, ReceiveNaming, ReceiveNote};
 pub use refusal::{
     DeviceRefusal, HttpRefusal, KeyRefusal, NbdRefusal, PoolRefusal, Refusal, StoreRefusal,

@@ -8,6 +8,7 @@ use super::dataset::KindSet;
 use super::http::{DashboardAct, HttpAct};
 use super::import::{ImportOptions, ImportPick, Search};
 use super::nbd::NbdAct;
+use super::program::Program;
 use super::receive::Receive;
 use super::secret::Secret;
 use super::send::Send;
@@ -260,6 +261,13 @@ pub enum Request {
         /// What.
         options: VerifyOptions,
     },
+    /// Run a channel program. Answer: `Program`.
+    Program {
+        /// What and how.
+        program: Box<Program>,
+        /// The command line, for the pool's history.
+        command: String,
+    },
     /// Change something. Answer: what the change says.
     Change {
         /// What.
@@ -430,6 +438,7 @@ impl Request {
             | Request::LoadKey { .. }
             | Request::UnloadKey { .. }
             | Request::Change { .. }
+            | Request::Program { .. }
             | Request::Receive { .. }
             | Request::Noted { .. }
             | Request::SettingsSet { .. }
