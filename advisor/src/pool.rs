@@ -172,12 +172,20 @@ fn of_caches(status: &PoolStatus, found: &mut Vec<Finding>) {
             continue;
         }
         let name = cache.name(VdevNaming::default());
-        let what = "is a cache device that cannot be used; no data is lost";
         let word = shell_word(&name);
-        let advice = format!(
-            "{}, or run 'zpool remove {pool} {word}' and add another",
-            Means::of(cache).bring_back()
-        );
+        let (what, advice) = match cache.state {
+            VdevState::Offline => (
+                "is a cache device that was taken offline; no data is lost",
+                format!("run 'zpool online {pool} {word}'"),
+            ),
+            _ => (
+                "is a cache device that cannot be used; no data is lost",
+                format!(
+                    "{}, or run 'zpool remove {pool} {word}' and add another",
+                    Means::of(cache).bring_back()
+                ),
+            ),
+        };
         found.push(finding(Severity::Attention, &name, what.to_owned(), advice));
     }
 }
@@ -565,5 +573,8 @@ mod tests {
             severity == Severity::Attention && what.contains("no data is lost"),
             "{what}"
         );
+        status.vdevs.cache[0].state = VdevState::Offline;
+        let (_, what) = of(&status, "/disks/12").expect("told");
+        assert!(what.contains("was taken offline"), "{what}");
     }
 }

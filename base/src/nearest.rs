@@ -9,7 +9,8 @@ const NEAR_MAX: usize = 3;
 /// Longer words are not compared: no known word is so long.
 const LENGTH_MAX: usize = 300;
 
-/// The words nearest to `word`, all equally near, in order; none if none is near.
+/// The words nearest to `word`, all equally near, in order; none if none is near, or if the word
+/// itself is known: then something else is wrong with it.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
     if word.is_empty() || word.len() > LENGTH_MAX {
         return Vec::new();
@@ -24,9 +25,12 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<
         let found = distance(wrong.as_bytes(), right.as_bytes());
         (found <= allowed && found < right.len()).then_some(found)
     };
+    let known: Vec<&str> = known.into_iter().collect();
+    if known.contains(&word) {
+        return Vec::new();
+    }
     let mut found: Vec<(usize, &str)> = known
         .into_iter()
-        .filter(|known| *known != word)
         .filter_map(|known| {
             let is_part = wrong.len() >= 4 && known.to_ascii_lowercase().contains(&wrong);
             let found = distance_of(known).or(is_part.then_some(allowed));
@@ -94,7 +98,8 @@ mod tests {
         for far in ["", "frobnicate", "x", "q"] {
             assert_eq!(near(far), Vec::<&str>::new(), "{far}");
         }
-        assert_eq!(nearest("list", ["list"]), Vec::<&str>::new());
+        // A word that is known is right, however near others are.
+        assert_eq!(nearest("list", ["list", "lost"]), Vec::<&str>::new());
     }
 
     #[test]

@@ -229,6 +229,12 @@ pub enum DslError {
         /// The snapshot.
         name: DatasetName,
     },
+    /// The tag is the empty string.
+    #[error("'{name}': tag is empty")]
+    EmptyTag {
+        /// The snapshot.
+        name: DatasetName,
+    },
     /// The tag has too many bytes.
     #[error("'{name}': tag too long")]
     TagTooLong {

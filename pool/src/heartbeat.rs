@@ -204,7 +204,7 @@ impl Writer {
 ///
 /// If the labels say that there are heartbeats, this watches for as long as one may take: twenty
 /// seconds, by OpenZFS's defaults. An exported pool is not in use.
-pub fn is_in_use(candidate: &PoolCandidate, env: &dyn Env) -> bool {
+pub(crate) fn is_in_use(candidate: &PoolCandidate, env: &dyn Env) -> bool {
     let is_active = candidate.config.state == PoolState::Active;
     let best = candidate.uberblocks().into_iter().next();
     let promised = best.and_then(|best| best.multihost);

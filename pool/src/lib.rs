@@ -45,7 +45,7 @@ pub use devices::{
     waiting_spare,
 };
 pub use error::{ImportError, MissingVdev};
-pub use heartbeat::{is_device_in_use, is_in_use};
+pub use heartbeat::is_device_in_use;
 pub use import::candidate::{PoolCandidate, assemble};
 pub use import::import;
 pub use import::last_known::{Stranger, at_last_path};

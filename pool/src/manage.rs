@@ -20,10 +20,6 @@ struct ChangeConfig<F> {
 }
 
 impl<F: FnMut(&mut PoolConfig) + Send> SyncTask for ChangeConfig<F> {
-    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
-        Ok(())
-    }
-
     fn sync(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
         let mut config = self.syncer.config();
         (self.change)(&mut config.config);

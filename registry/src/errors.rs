@@ -213,6 +213,7 @@ fn of_snapshot_change(error: &DslError) -> Option<(String, String)> {
         DslError::ConflictingSnapshots { .. } => return Some((String::new(), full)),
         DslError::TagExists { name }
         | DslError::NoSuchTag { name }
+        | DslError::EmptyTag { name }
         | DslError::TagTooLong { name }
         | DslError::NotAClone { name }
         | DslError::MoreRecent { name }

@@ -59,9 +59,13 @@ fn program_mounts(tables: &[&'static [PropertyInfo]]) -> bool {
         .any(|table| find(table, "mountpoint").is_some())
 }
 
+/// Nothing for a name that exists: something else is wrong with it.
 fn of_property(name: &str, tables: &[&'static [PropertyInfo]]) -> String {
     if let Some(feature) = name.strip_prefix("feature@") {
         return question(feature, crate::FEATURES.iter().copied());
+    }
+    if tables.iter().any(|table| find(table, name).is_some()) {
+        return String::new();
     }
     let questions = tables.iter().map(|table| property_question(name, table));
     questions.collect()

@@ -279,6 +279,11 @@ pub fn import(condition: &ImportCondition, usable: bool) -> (String, String, Opt
             format!("Import '{by}'. To forget this pool, its old labels have to be overwritten."),
             None,
         ),
+        ImportCondition::OnlyReadable(reason) => (
+            format!("The pool can only be imported read-only: {reason}."),
+            "Import the pool with \"-o readonly=on\".".to_owned(),
+            None,
+        ),
         ImportCondition::Resilvering => plain("One or more devices were being resilvered.", None),
         ImportCondition::Errata(number) => {
             let (status, action) = errata(*number);

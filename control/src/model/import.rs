@@ -149,6 +149,8 @@ pub enum ImportCondition {
     UnsupportedRead(Vec<FeatureName>),
     /// Features needed to write.
     UnsupportedWrite(Vec<FeatureName>),
+    /// Only read-only imports work, and why.
+    OnlyReadable(String),
     /// Last used by another host and not exported.
     ForeignHost,
     /// In use by another host right now.

@@ -36,7 +36,7 @@ pub enum SettingError {
     NotOneOf { name: String, values: String },
     #[error("'{0}' must be power of 2 from 512B to 16M")]
     BadRecordSize(String),
-    #[error("'{0}' must be zero or up to 16M")]
+    #[error("'{0}' must be zero or a power of 2 from 512B to 16M")]
     BadSmallBlocks(String),
     #[error("mlslabels are unsupported")]
     NoLabels,
@@ -199,18 +199,21 @@ fn parse_number(info: &PropertyInfo, text: &str) -> Result<u64, SettingError> {
     }
     let number = parse_size(text)?;
     match info.property {
-        Property::RecordSize | Property::VolumeBlockSize => {
-            let range = RECORD_SIZE_MIN..=RECORD_SIZE_MAX;
-            match number.is_power_of_two() && range.contains(&number) {
-                true => Ok(number),
-                false => Err(SettingError::BadRecordSize(name())),
-            }
-        }
-        Property::SpecialSmallBlocks if number > RECORD_SIZE_MAX => {
+        Property::RecordSize | Property::VolumeBlockSize => match is_block_size(number) {
+            true => Ok(number),
+            false => Err(SettingError::BadRecordSize(name())),
+        },
+        // Pools of OpenZFS 2.4 may have other values, up to 16M, and keep them.
+        Property::SpecialSmallBlocks if number != 0 && !is_block_size(number) => {
             Err(SettingError::BadSmallBlocks(name()))
         }
         _ => Ok(number),
     }
+}
+
+fn is_block_size(number: u64) -> bool {
+    let range = RECORD_SIZE_MIN..=RECORD_SIZE_MAX;
+    number.is_power_of_two() && range.contains(&number)
 }
 
 fn parse_text(info: &PropertyInfo, text: &str) -> Result<String, SettingError> {
@@ -251,6 +254,14 @@ mod tests {
         assert_eq!(number("recordsize", "1M"), Ok(1 << 20));
         assert!(number("recordsize", "3000").is_err());
         assert_eq!(number("quota", "none"), Ok(0));
+        for (small_blocks, stored) in [("0", 0), ("512", 512), ("16M", 16 << 20)] {
+            assert_eq!(number("special_small_blocks", small_blocks), Ok(stored));
+        }
+        for wrong in ["1", "256", "48K", "32M"] {
+            let error = number("special_small_blocks", wrong).expect_err(wrong);
+            let words = "'special_small_blocks' must be zero or a power of 2 from 512B to 16M";
+            assert_eq!(error.to_string(), words);
+        }
         assert!(number("quota", "0").is_err());
         assert_eq!(number("acltype", "posixacl"), Ok(1));
         assert_eq!(number("copies", "3"), Ok(3));

@@ -174,7 +174,12 @@ impl PolicySource for HeadPolicy {
                 zstd_level: self.zstd_level,
                 copies: self.copies.min(copies_max),
                 dedup: self.dedup,
-                special_small_blocks: self.special_small_blocks,
+                special_small_blocks: match block.object_type {
+                    // The property is one of file systems, as in OpenZFS 2.3: 2.4 obeys it for
+                    // volumes, too.
+                    ObjectType::ZVOL => 0,
+                    _ => self.special_small_blocks,
+                },
                 ..common
             };
         }
@@ -200,6 +205,7 @@ impl PolicySource for HeadPolicy {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cenote_base::Level;
 
     #[test]
     fn functions_need_their_features() {
@@ -210,5 +216,39 @@ mod tests {
         assert!(!functions.allow(feature_of_compression(CompressionKind::Zstd)));
         let gzip = feature_of_compression(CompressionKind::Gzip(6));
         assert!(functions.allow(gzip));
+    }
+
+    /// A volume inherited `special_small_blocks` from its parent, and filled the special vdevs.
+    #[test]
+    fn only_blocks_of_files_are_small() {
+        let policy = HeadPolicy {
+            checksum: ChecksumKind::Fletcher4,
+            compression: CompressionKind::Off,
+            zstd_level: 0,
+            functions: Functions::of(|_| false),
+            metadata_compression: CompressionKind::Lz4,
+            copies: 1,
+            redundant_metadata: RedundantMetadata::from_number(0),
+            special_small_blocks: 32 << 10,
+            dedup: None,
+            encrypt: false,
+            hole_birth: true,
+            embed: false,
+            refreservation: 0,
+            refquota: 0,
+        };
+        let small = |object_type| {
+            let block = BlockKind {
+                object_type,
+                level: Level(0),
+                is_spill: false,
+                logical_size: 16 << 10,
+                checksum: None,
+                compression: None,
+            };
+            policy.policy(&block).special_small_blocks
+        };
+        assert_eq!(small(ObjectType::PLAIN_FILE), 32 << 10);
+        assert_eq!(small(ObjectType::ZVOL), 0);
     }
 }

@@ -99,22 +99,33 @@ fn offline(
     let mut failures = Vec::new();
     let mut done = 0;
     for name in devices {
-        let guid = match device_of(&imported, &tree, name) {
-            Ok(vdev) => Guid(vdev.guid),
-            Err(error) => {
-                failures.push((name.clone(), error));
-                continue;
-            }
-        };
-        match imported.pool.offline(guid, how, (&by.actor, "")) {
+        match offline_one(&imported, &tree, name, how, &by.actor) {
             Ok(()) => done += 1,
-            Err(error) => failures.push((name.clone(), unchanged(error))),
+            Err(error) => failures.push((name.clone(), error)),
         }
     }
     if done > 0 {
         note(&imported, by);
     }
     Ok(Response::Failures { failures, done })
+}
+
+fn offline_one(
+    imported: &Imported,
+    tree: &VdevTree,
+    name: &str,
+    how: Offline,
+    actor: &Actor,
+) -> Result<(), ControlError> {
+    let pool = &imported.pool;
+    let cache = tree.cache.iter().find(|cache| answers_to(cache, name));
+    if let Some(cache) = cache.filter(|_| !how.is_fault) {
+        let done = pool.rest_cache(Guid(cache.guid), Some(how));
+        return done.map_err(unchanged);
+    }
+    let device = device_of(imported, tree, name)?;
+    let done = pool.offline(Guid(device.guid), how, (actor, ""));
+    done.map_err(unchanged)
 }
 
 /// The `ashift` for a new device, if the command has one.

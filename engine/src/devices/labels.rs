@@ -45,6 +45,15 @@ pub(crate) fn clear_labels(
         Some(Claim::Active(claim) | Claim::Spare { text: claim, .. }) => {
             return Err(DeviceRefusal::Claimed { claim }.into());
         }
+        // The pool has only closed it: 'zpool online' uses it again.
+        Some(Claim::Absent {
+            pool,
+            returns: true,
+            ..
+        }) => {
+            let path = path.to_owned();
+            return Err(ControlError::DeviceInUse { path, pool });
+        }
         Some(Claim::Absent { text, .. }) if !force => {
             return Err(ControlError::DevicesRefused {
                 devices: vec![text],

@@ -47,18 +47,24 @@ fn found_again(pool: &Pool, guid: Guid) -> Result<Option<Returned>, ControlError
     }
 }
 
-/// Looks for a spare or cache device that does not serve in the tree; `None` if the pool has none
-/// of that name.
-fn auxiliary_online(pool: &Pool, device: &str) -> Option<VdevState> {
-    let state = |tree: VdevTree| {
+/// Looks for a spare or cache device that does not serve in the tree, and ends the rest of a cache
+/// device; `None` if the pool has none of that name.
+fn auxiliary_online(pool: &Pool, device: &str) -> Result<Option<VdevState>, ControlError> {
+    let find = |tree: VdevTree| {
         let mut all = tree.spares.into_iter().chain(tree.cache);
-        let found = all.find(|vdev| answers_to(vdev, device))?;
-        Some(found.state)
+        all.find(|vdev| answers_to(vdev, device))
     };
-    state(vdev_tree(pool))?;
+    let Some(found) = find(vdev_tree(pool)) else {
+        return Ok(None);
+    };
+    if found.state == VdevState::Offline {
+        let done = pool.rest_cache(Guid(found.guid), None);
+        done.map_err(unchanged)?;
+    }
     pool.find_auxiliary(Reach::Beside);
     // It may have been found by another name.
-    state(vdev_tree(pool)).or(Some(VdevState::Online))
+    let state = find(vdev_tree(pool)).map_or(VdevState::Online, |vdev| vdev.state);
+    Ok(Some(state))
 }
 
 fn online_device(
@@ -71,10 +77,8 @@ fn online_device(
     let found = all_vdevs(&tree)
         .into_iter()
         .find(|vdev| answers_to(vdev, device) && vdev.children.is_empty());
-    if let Some(state) = found
-        .is_none()
-        .then(|| auxiliary_online(&imported.pool, device))
-        .flatten()
+    if found.is_none()
+        && let Some(state) = auxiliary_online(&imported.pool, device)?
     {
         return Ok(state);
     }

@@ -39,6 +39,9 @@ pub(super) enum Claim {
     Absent {
         /// The pool's name.
         pool: String,
+        /// Whether the pool can use it again with what is on it. If not, what is on it is not the
+        /// pool's any more.
+        returns: bool,
         /// The message if it is to return to that pool.
         text: String,
         /// The message for any other use.
@@ -121,16 +124,19 @@ pub(super) fn claim_of_pool(
         .iter()
         .filter_map(|label| label.config.as_ref());
     let mut members = configs.filter_map(|config| member_of(registry, config));
-    match members.next() {
-        Some((pool, true)) => return Some(Claim::Active(text("active", &pool))),
-        Some((pool, false)) => {
-            let text = format!(
-                "{path} is a device of pool '{pool}' that is not in use there, with data of its own"
-            );
-            let others = self::active(path, &pool);
-            return Some(Claim::Absent { pool, text, others });
+    if let Some((imported, leaf)) = members.next() {
+        let pool = imported.name().to_owned();
+        if imported.pool.vdevs().is_open(leaf) {
+            return Some(Claim::Active(text("active", &pool)));
         }
-        None => {}
+        return Some(Claim::Absent {
+            returns: imported.pool.can_return(leaf, labels),
+            text: format!(
+                "{path} is a device of pool '{pool}' that is not in use there, with data of its own"
+            ),
+            others: active(path, &pool),
+            pool,
+        });
     }
     let config = labels.newest_config()?.config.as_ref()?;
     let Some(guid) = config.pool_guid else {
@@ -156,18 +162,15 @@ pub(super) fn claim_of_pool(
     Some(Claim::Past(text))
 }
 
-/// The imported pool whose configuration has the very device that a label is of, and whether the
-/// device is open there. One that is not rests, came back, or parted from the pool.
-fn member_of(registry: &Registry, config: &PoolConfig) -> Option<(String, bool)> {
+/// The imported pool whose configuration has the very device that a label is of, and the device. If
+/// it is not open there, it rests, came back, or parted from the pool.
+fn member_of(registry: &Registry, config: &PoolConfig) -> Option<(Arc<Imported>, Guid)> {
     let (pool, device) = (config.pool_guid?, config.guid?);
     let pools = registry.all();
     let imported = pools.iter().find(|imported| imported.pool.guid() == pool)?;
     let tree = imported.pool.vdev_tree();
     let is_member = tree.walk().any(|vdev| vdev.guid == device);
-    is_member.then(|| {
-        let is_open = imported.pool.vdevs().is_open(device);
-        (imported.name().to_owned(), is_open)
-    })
+    is_member.then(|| (Arc::clone(imported), device))
 }
 
 /// The imported pool that has the device at a path open.

@@ -435,6 +435,10 @@ fn auxiliary(pool: &Pool, key: &'static str) -> Vec<Vdev> {
         describe(&mut vdev, config);
         vdev.not_present = false;
         set_found(&mut vdev, config, pool);
+        let is_resting = config.state.offline || pool.is_cache_resting(config.guid);
+        if key == directory_keys::CACHE_DEVICES && is_resting {
+            (vdev.state, vdev.aux) = (VdevState::Offline, VdevAux::None);
+        }
         if key == directory_keys::SPARES {
             let found = pool.found_devices().remove(&config.guid);
             let user = found.and_then(|found| found.used_by);

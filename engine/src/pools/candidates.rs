@@ -1,8 +1,11 @@
 //! Pools that could be imported: `zpool import` without operands.
+//!
+//! Each pool is judged as an import for writing would judge it. If that refuses it, the vdevs are
+//! shown as far as they can be read, and the condition says what is in the way.
 
 use super::diagnosis::{diagnoses_in, diagnoses_of_missing, feature_name, not_used};
 use super::search::find;
-use super::trial::trial;
+use super::trial::{trial, trial_for_writing};
 use crate::context::Context;
 use crate::devices::tree::{state_of, tree_of, vdev_tree};
 use crate::host::hostid;
@@ -11,9 +14,8 @@ use cenote_control::model::{
     AllocationClass, ControlError, Diagnosis, Fault, ImportCandidate, ImportCondition, PoolHealth,
     Response, Search, Vdev, VdevAux, VdevKind, VdevState, VdevTree,
 };
-use cenote_dsl::Stored;
 use cenote_ondisk::pool_config::PoolState;
-use cenote_pool::{ImportError, MissingVdev, Pool, PoolCandidate, is_in_use};
+use cenote_pool::{ImportError, MissingVdev, Outsider, Pool, PoolCandidate};
 use cenote_vdev::{OpenOptions, Shape, Vdevs};
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -27,8 +29,8 @@ pub(crate) fn import_search(context: &Context, search: &Search) -> Result<Respon
         .filter(|candidate| !context.registry.has_guid(candidate.guid.0));
     let describe = |candidate: &PoolCandidate| {
         let mut described = describe(candidate, &context.env);
-        let is_usable = matches!(described.health, PoolHealth::Online | PoolHealth::Degraded);
-        if let Some(by) = found.sharers.get(&candidate.guid).filter(|_| !is_usable) {
+        let sharer = found.sharers.get(&candidate.guid);
+        if let Some(by) = sharer.filter(|_| !is_usable(described.health)) {
             let by = by.clone();
             described.condition = Some(ImportCondition::Overwritten { by });
         }
@@ -61,8 +63,11 @@ fn name_by_path(root: &mut Vdev) {
 }
 
 /// The states that a candidate's vdevs would have.
-fn open_tree(candidate: &PoolCandidate) -> Option<(Arc<Shape>, VdevTree)> {
-    let devices = candidate.devices();
+///
+/// Devices that are not what the pool left them as count as missing.
+fn open_tree(candidate: &PoolCandidate, parted: &[Outsider]) -> Option<(Arc<Shape>, VdevTree)> {
+    let mut devices = candidate.devices();
+    devices.retain(|leaf, _| parted.iter().all(|outsider| outsider.leaf != *leaf));
     let best = candidate.uberblocks().into_iter().next();
     let options = OpenOptions {
         reflow: best.and_then(|best| best.raidz_reflow()),
@@ -106,19 +111,28 @@ fn set_last_paths(root: &mut Vdev, missing: &[MissingVdev]) {
 
 fn describe(candidate: &PoolCandidate, env: &Arc<dyn Env>) -> ImportCandidate {
     let best = candidate.uberblocks().into_iter().next();
-    let tried = cenote_pool::import(candidate, &trial(), Arc::clone(env));
-    let opened = match &tried {
-        Ok(pool) => Some((pool.vdevs(), tree_of_pool(pool))),
-        Err(_) => open_tree(candidate),
+    let try_with = |options| cenote_pool::import(candidate, &options, Arc::clone(env));
+    let (readable, refusal) = match try_with(trial_for_writing()) {
+        Ok(pool) => (Some(pool), None),
+        Err(refusal) => (try_with(trial()).ok(), Some(refusal)),
+    };
+    let parted = match &refusal {
+        Some(ImportError::Parted { outsiders }) => outsiders.as_slice(),
+        _ => &[],
+    };
+    let opened = match readable.as_ref().filter(|_| parted.is_empty()) {
+        Some(pool) => Some((pool.vdevs(), tree_of_pool(pool))),
+        None => open_tree(candidate, parted),
     };
     let (mut health, mut vdevs) = match opened {
         Some((vdevs, tree)) => (health_of(state_of(vdevs.state().0)), tree),
         None => (PoolHealth::Unavail, empty_tree(candidate)),
     };
-    let obstacle = match &tried {
-        Ok(pool) => other_hosts(candidate, pool, env.as_ref()),
-        Err(error) => obstacle(error),
-    };
+    let refused = refusal.as_ref();
+    let obstacle = refused.and_then(|refusal| obstacle(refusal, readable.is_some()));
+    if refusal.is_some() && is_usable(health) {
+        health = PoolHealth::Unavail;
+    }
     if let Some((worse, condition)) = &obstacle {
         health = *worse;
         if *condition == ImportCondition::ActiveElsewhere {
@@ -127,14 +141,14 @@ fn describe(candidate: &PoolCandidate, env: &Arc<dyn Env>) -> ImportCandidate {
     }
     let config = &candidate.config;
     // The pool's own configuration knows all devices, a label only those of its top-level vdev.
-    let diagnoses = match &tried {
-        Ok(pool) => diagnoses_in(candidate, &pool.vdev_tree(), &pool.outsiders()),
-        Err(ImportError::Parted { outsiders }) => not_used(&candidate.tree, outsiders),
-        Err(ImportError::MissingDevices { missing }) => {
+    let diagnoses = match (&refusal, &readable) {
+        (Some(ImportError::Parted { outsiders }), _) => not_used(&candidate.tree, outsiders),
+        (Some(ImportError::MissingDevices { missing }), _) => {
             set_last_paths(&mut vdevs.root, missing);
             diagnoses_of_missing(candidate, missing)
         }
-        Err(_) => diagnoses_in(candidate, &candidate.tree, &candidate.outsiders),
+        (_, Some(pool)) => diagnoses_in(candidate, &pool.vdev_tree(), &pool.outsiders()),
+        (_, None) => diagnoses_in(candidate, &candidate.tree, &candidate.outsiders),
     };
     ImportCandidate {
         name: candidate.name().to_owned(),
@@ -155,37 +169,36 @@ fn describe(candidate: &PoolCandidate, env: &Arc<dyn Env>) -> ImportCandidate {
     }
 }
 
-/// What keeps a pool that several systems can reach from being imported by this one.
-fn other_hosts(
-    candidate: &PoolCandidate,
-    pool: &Pool,
-    env: &dyn Env,
-) -> Option<(PoolHealth, ImportCondition)> {
-    if is_in_use(candidate, env) {
-        return Some((PoolHealth::Unavail, ImportCondition::ActiveElsewhere));
-    }
-    let properties = pool.dsl().pool_properties().ok()?;
-    let is_shared = properties.get("multihost") == Some(&Stored::Number(1));
-    (is_shared && hostid() == 0).then_some((PoolHealth::Unavail, ImportCondition::HostIdRequired))
-}
-
-/// What keeps a pool from being opened although its devices are there.
-fn obstacle(error: &ImportError) -> Option<(PoolHealth, ImportCondition)> {
-    match error {
+/// What keeps a pool from being imported although its devices are there, perhaps as older copies.
+fn obstacle(refusal: &ImportError, is_readable: bool) -> Option<(PoolHealth, ImportCondition)> {
+    let unavailable = |condition| Some((PoolHealth::Unavail, condition));
+    match refusal {
+        ImportError::UnsupportedFeatures { features } => {
+            let features = features.iter().cloned().map(feature_name).collect();
+            unavailable(ImportCondition::UnsupportedRead(features))
+        }
+        ImportError::BadGuidSum { .. } => unavailable(ImportCondition::BadGuidSum),
+        ImportError::ActiveElsewhere { .. } => unavailable(ImportCondition::ActiveElsewhere),
+        ImportError::HostIdRequired => unavailable(ImportCondition::HostIdRequired),
+        ImportError::Parted { .. } => unavailable(ImportCondition::MissingDevices),
+        ImportError::NotWritable { reason } if is_readable => {
+            unavailable(ImportCondition::OnlyReadable(reason.clone()))
+        }
+        other if is_readable => unavailable(ImportCondition::OnlyReadable(other.to_string())),
         ImportError::Metadata(_)
         | ImportError::Config(_)
         | ImportError::Dsl(_)
-        | ImportError::NeededForWriting { .. } => {
+        | ImportError::NeededForWriting { .. }
+        | ImportError::DamagedTxg { .. }
+        | ImportError::PartOfGroup { .. } => {
             Some((PoolHealth::Faulted, ImportCondition::CorruptPool))
         }
-        ImportError::UnsupportedFeatures { features } => {
-            let features = features.iter().cloned().map(feature_name).collect();
-            let condition = ImportCondition::UnsupportedRead(features);
-            Some((PoolHealth::Unavail, condition))
-        }
-        ImportError::BadGuidSum { .. } => Some((PoolHealth::Unavail, ImportCondition::BadGuidSum)),
         _ => None,
     }
+}
+
+fn is_usable(health: PoolHealth) -> bool {
+    matches!(health, PoolHealth::Online | PoolHealth::Degraded)
 }
 
 fn empty_tree(candidate: &PoolCandidate) -> VdevTree {
@@ -242,6 +255,9 @@ fn condition(
     }
     if health == PoolHealth::Degraded {
         return Some(ImportCondition::OfflineDevices);
+    }
+    if !is_usable(health) {
+        return Some(ImportCondition::CorruptDevices);
     }
     if config.state == PoolState::Active && config.hostid != 0 && config.hostid != hostid() {
         return Some(ImportCondition::ForeignHost);

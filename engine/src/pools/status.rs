@@ -264,7 +264,8 @@ fn condition(
     if any(&failing) {
         return Some(Condition::FailingDevice);
     }
-    if leaf(&|vdev| vdev.state == VdevState::Offline) {
+    let resting_cache = |cache: &Vdev| cache.state == VdevState::Offline;
+    if leaf(&|vdev| vdev.state == VdevState::Offline) || tree.cache.iter().any(resting_cache) {
         return Some(Condition::OfflineDevice);
     }
     if leaf(&|vdev| vdev.state == VdevState::Removed) {

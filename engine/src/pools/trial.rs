@@ -1,5 +1,6 @@
 //! Looks at a pool without taking it: what an import would find.
 
+use crate::host::hostid;
 use cenote_control::model::Rewound;
 use cenote_pool::{Buffers, Pool, PoolCandidate};
 
@@ -16,6 +17,15 @@ pub(crate) fn trial() -> cenote_pool::ImportOptions {
         cache_bytes: TRIAL_CACHE_BYTES,
         buffers: Buffers::new(TRIAL_BUFFER_BYTES),
         ..cenote_pool::ImportOptions::default()
+    }
+}
+
+/// The same as an import for writing would judge it, so that no older copy of a device serves.
+pub(crate) fn trial_for_writing() -> cenote_pool::ImportOptions {
+    cenote_pool::ImportOptions {
+        dry_run: true,
+        hostid: hostid(),
+        ..trial()
     }
 }
 

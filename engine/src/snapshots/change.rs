@@ -7,7 +7,7 @@
 use super::bookmarks::{create_bookmark, destroy_bookmarks};
 use super::clones::{clone_snapshot, promote};
 use super::holds::{hold, release};
-use super::names::{in_each_pool, snapshots_by_pool, with_those_below};
+use super::names::{in_each_pool, snapshots_by_pool, with_complete_below};
 use crate::command::{By, NotedOnce, run};
 use crate::context::Context;
 use crate::errors::parse_name;
@@ -96,7 +96,7 @@ fn create_snapshots(
         let mut attempts = 0;
         loop {
             let all = match recursive {
-                true => with_those_below(registry, names)?,
+                true => with_complete_below(registry, names)?,
                 false => names.to_vec(),
             };
             imported.replay_waiting(&all)?;
@@ -107,8 +107,9 @@ fn create_snapshots(
             attempts += 1;
             match noted.change(names[0].as_str(), |by| run(&imported, task, by)) {
                 Ok(_) => return Ok(()),
-                // One of those below was destroyed since they were listed.
-                Err(ControlError::NoSuchDataset { .. }) if recursive && attempts < LISTED_MAX => {}
+                // One of those below was destroyed, or is being received again, since the listing.
+                Err(ControlError::NoSuchDataset { .. } | ControlError::DatasetBusy { .. })
+                    if recursive && attempts < LISTED_MAX => {}
                 Err(error) => return Err(error),
             }
         }

@@ -4,7 +4,7 @@ use crate::errors::parse_name;
 use crate::registry::table::Registry;
 use crate::registry::walk::{is_within, walk_heads};
 use cenote_control::model::{ControlError, NameFault, Response};
-use cenote_dsl::{DatasetName, NameKind};
+use cenote_dsl::{Dataset, DatasetName, NameKind};
 use std::collections::BTreeMap;
 
 /// Does the same in each pool; a failure names its snapshot, or the first one.
@@ -24,9 +24,27 @@ pub(super) fn in_each_pool(
 }
 
 /// The same snapshots of all datasets below theirs, too.
-pub(super) fn with_those_below(
+fn with_those_below(
     registry: &Registry,
     names: &[DatasetName],
+) -> Result<Vec<DatasetName>, ControlError> {
+    with_those_below_if(registry, names, |_| true)
+}
+
+/// The same, without those below whose first receive has not ended.
+///
+/// They cannot have snapshots yet. A dataset that is named itself stays, and is refused later.
+pub(super) fn with_complete_below(
+    registry: &Registry,
+    names: &[DatasetName],
+) -> Result<Vec<DatasetName>, ControlError> {
+    with_those_below_if(registry, names, |head| !head.is_inconsistent())
+}
+
+fn with_those_below_if(
+    registry: &Registry,
+    names: &[DatasetName],
+    is_wanted: impl Fn(&Dataset) -> bool,
 ) -> Result<Vec<DatasetName>, ControlError> {
     let mut all = Vec::new();
     for name in names {
@@ -35,7 +53,8 @@ pub(super) fn with_those_below(
         let (imported, _) = registry.dataset(&top)?;
         let mut failure = None;
         walk_heads(imported.dsl(), |head| {
-            if !is_within(head.name(), &top) {
+            let is_top = head.name() == &top;
+            if !is_within(head.name(), &top) || !(is_top || is_wanted(head)) {
                 return;
             }
             match parse_name(&format!("{}@{component}", head.name())) {

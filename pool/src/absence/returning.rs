@@ -158,6 +158,13 @@ impl Pool {
         Ok(())
     }
 
+    /// Whether a device with these labels can be used again as a leaf, with what is on it.
+    ///
+    /// A pool that takes no changes cannot judge that, so it keeps the device.
+    pub fn can_return(&self, leaf: Guid, labels: &DeviceLabels) -> bool {
+        self.syncer().is_none() || self.last_common(leaf, labels).is_ok()
+    }
+
     /// The last group of the pool that is on a device with these labels.
     fn last_common(&self, guid: Guid, labels: &DeviceLabels) -> Result<Txg, Parted> {
         let tree = self.vdev_tree();

@@ -11,7 +11,7 @@ pub(crate) use layout::{
     blank, devices_by_guid, distributed_spare_path, distributed_spares, found, leaf, random_guid,
     top,
 };
-pub(crate) use task::{VdevZaps, add_auxiliary, auxiliary, remove_auxiliary};
+pub(crate) use task::{VdevZaps, add_auxiliary, auxiliary, change_auxiliaries, remove_auxiliary};
 
 use crate::absence::away::Away;
 use crate::allocation::{Metaslab, Space, TopSpace};

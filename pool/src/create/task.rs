@@ -175,20 +175,11 @@ pub(crate) fn add_auxiliary(
     key: &'static str,
     vdevs: &[VdevConfig],
 ) -> Result<(), DslError> {
-    if vdevs.is_empty() {
-        return Ok(());
+    let new = vdevs.iter().map(|vdev| vdev.encode(Place::Mos));
+    match vdevs.is_empty() {
+        true => Ok(()),
+        false => change_auxiliaries(context, key, |lists| lists.extend(new)),
     }
-    let found = context.dsl.object_directory().object(key)?;
-    let mut lists: Vec<NvList> = Vec::new();
-    if let Some(object) = found {
-        let list = packed_list(context.mos(), object)?;
-        lists.extend_from_slice(list.get_list_array(key).unwrap_or_default());
-    }
-    lists.extend(vdevs.iter().map(|vdev| vdev.encode(Place::Mos)));
-    let mut list = NvList::new();
-    list.set(key, NvValue::ListArray(lists));
-    let object = store_packed(context, found, &list)?;
-    context.set_directory_number(key, object.0)
 }
 
 /// Takes a vdev from the pool's list of spares or cache devices.
@@ -197,16 +188,31 @@ pub(crate) fn remove_auxiliary(
     key: &'static str,
     vdev: Guid,
 ) -> Result<(), DslError> {
-    let Some(object) = context.dsl.object_directory().object(key)? else {
+    change_auxiliaries(context, key, |lists| {
+        lists.retain(|list| list.get_u64("guid") != Some(vdev.0));
+    })
+}
+
+/// Changes the pool's list of spares or cache devices. One without entries is not created.
+pub(crate) fn change_auxiliaries(
+    context: &SyncContext<'_>,
+    key: &'static str,
+    change: impl FnOnce(&mut Vec<NvList>),
+) -> Result<(), DslError> {
+    let found = context.dsl.object_directory().object(key)?;
+    let mut lists: Vec<NvList> = Vec::new();
+    if let Some(object) = found {
+        let list = packed_list(context.mos(), object)?;
+        lists.extend_from_slice(list.get_list_array(key).unwrap_or_default());
+    }
+    change(&mut lists);
+    if found.is_none() && lists.is_empty() {
         return Ok(());
-    };
-    let list = packed_list(context.mos(), object)?;
-    let mut lists = list.get_list_array(key).unwrap_or_default().to_vec();
-    lists.retain(|list| list.get_u64("guid") != Some(vdev.0));
+    }
     let mut list = NvList::new();
     list.set(key, NvValue::ListArray(lists));
-    store_packed(context, Some(object), &list)?;
-    Ok(())
+    let object = store_packed(context, found, &list)?;
+    context.set_directory_number(key, object.0)
 }
 
 /// Makes the root dataset and everything else of a new pool that is not hidden.

@@ -91,10 +91,6 @@ fn birth_of(context: &SyncContext<'_>, entry: &ErrorEntry) -> Option<Txg> {
 }
 
 impl SyncTask for StoreErrors {
-    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
-        Ok(())
-    }
-
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let fresh = {
             let mut noted = self.notes.lock();

@@ -12,10 +12,6 @@ use std::sync::Arc;
 struct ClearErrors;
 
 impl SyncTask for ClearErrors {
-    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
-        Ok(())
-    }
-
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         context.clear_errors(ErrorLog::Last)?;
         context.clear_errors(ErrorLog::Scrub)

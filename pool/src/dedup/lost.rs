@@ -13,10 +13,6 @@ use cenote_dsl::{DslError, lost_dedup_figures};
 pub(crate) struct ForgetLostFigures;
 
 impl SyncTask for ForgetLostFigures {
-    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
-        Ok(())
-    }
-
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let directory = context.dsl.object_directory();
         let Some(figures) = directory.object(keys::DEDUP_STATISTICS)? else {

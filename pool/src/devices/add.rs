@@ -33,10 +33,6 @@ struct AddVdevs {
 }
 
 impl SyncTask for AddVdevs {
-    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
-        Ok(())
-    }
-
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let zaps = VdevZaps::open(context)?;
         let root = self.syncer.config().config.vdev_tree.clone();

@@ -152,10 +152,6 @@ fn free_log(context: &SyncContext<'_>, log: ObjectId) -> Result<(), DslError> {
 }
 
 impl SyncTask for ChangeTree {
-    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
-        Ok(())
-    }
-
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let root = self.syncer.config().config.vdev_tree.clone();
         let (Some(root), Some(planner)) = (root, self.planner.take()) else {

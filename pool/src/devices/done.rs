@@ -127,10 +127,6 @@ pub(crate) struct DetachReplaced {
 }
 
 impl SyncTask for DetachReplaced {
-    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
-        Ok(())
-    }
-
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let syncer = Arc::clone(&self.syncer);
         detach_replaced(context, &syncer)

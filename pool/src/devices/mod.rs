@@ -14,13 +14,14 @@
 //! A device whose name leads to something else while it is in use is given up (`names`).
 //!
 //! Log, spare and cache devices can be removed (`remove`). Spares and cache devices are looked for
-//! where the pool recorded them (`auxiliary_search`).
+//! where the pool recorded them (`auxiliary_search`). Cache devices can be offline (`caches`).
 //!
 //! **What is not here**: widening of raidz vdevs, removal of data vdevs.
 
 pub(crate) mod add;
 pub(crate) mod auxiliary_label;
 mod auxiliary_search;
+mod caches;
 mod change;
 mod done;
 mod edit;

@@ -115,10 +115,6 @@ impl RemoveLog {
 }
 
 impl SyncTask for RemoveLog {
-    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
-        Ok(())
-    }
-
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         match self.remove(context) {
             Ok(()) if self.command.is_empty() => Ok(()),
@@ -143,10 +139,6 @@ struct RemoveAuxiliary {
 }
 
 impl SyncTask for RemoveAuxiliary {
-    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
-        Ok(())
-    }
-
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let root = self.syncer.config().config.vdev_tree.clone();
         let mut tree = root.iter().flat_map(VdevConfig::walk);

@@ -160,10 +160,6 @@ impl SetVdevProperty {
 }
 
 impl SyncTask for SetVdevProperty {
-    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
-        Ok(())
-    }
-
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         self.refusal = self.set(context)?;
         Ok(())

@@ -169,10 +169,6 @@ impl StoreLogHeaders {
 }
 
 impl SyncTask for StoreLogHeaders {
-    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
-        Ok(())
-    }
-
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         for (dataset, header) in &self.headers {
             context.store_log_header(*dataset, header)?;

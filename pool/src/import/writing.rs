@@ -233,10 +233,6 @@ struct NoteOpening {
 }
 
 impl SyncTask for NoteOpening {
-    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
-        Ok(())
-    }
-
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let software = format!("cenote {}", env!("CARGO_PKG_VERSION"));
         let detail = format!("software version 5000; {software}");
@@ -248,10 +244,6 @@ impl SyncTask for NoteOpening {
 struct BecomeAnother(Arc<dyn Becoming>);
 
 impl SyncTask for BecomeAnother {
-    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
-        Ok(())
-    }
-
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         self.0.in_first_group(context)
     }

@@ -281,10 +281,6 @@ struct StoreRecord {
 }
 
 impl SyncTask for StoreRecord {
-    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
-        Ok(())
-    }
-
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let zap = self.syncer.config().top_zap(self.top);
         // A log device may have been removed meanwhile.
@@ -309,10 +305,6 @@ struct End {
 }
 
 impl SyncTask for End {
-    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
-        Ok(())
-    }
-
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let syncer = Arc::clone(&self.syncer);
         let zap = syncer.config().top_zap(self.top.guid);

@@ -30,10 +30,6 @@ struct Note {
 }
 
 impl SyncTask for Note {
-    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
-        Ok(())
-    }
-
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         context.remove_errors(&self.whole)?;
         self.scrub.end_time = context.seconds();

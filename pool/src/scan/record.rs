@@ -362,10 +362,6 @@ impl Begin {
 }
 
 impl SyncTask for Begin {
-    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
-        Ok(())
-    }
-
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let is_scrub = matches!(self.request, ScanRequest::Scrub { .. });
         if let Some(mut words) = Words::running(context)? {
@@ -414,10 +410,6 @@ pub(super) struct Interrupt {
 }
 
 impl SyncTask for Interrupt {
-    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
-        Ok(())
-    }
-
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let Some(mut words) = Words::running(context)? else {
             self.outcome = Err(ScanError::NotScrubbing);
@@ -506,10 +498,6 @@ impl Turn {
 }
 
 impl SyncTask for Turn {
-    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
-        Ok(())
-    }
-
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         let Some(mut words) = Words::running(context)? else {
             return Ok(());

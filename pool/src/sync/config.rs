@@ -22,6 +22,8 @@ pub(crate) struct LiveConfig {
     pub are_labels_stale: bool,
     /// Leaves that are offline or faulted only until the next import: this is not stored on disk.
     pub temporary: Vec<Guid>,
+    /// Cache devices that are offline only until the next import.
+    pub resting_caches: Vec<Guid>,
     /// Log devices that were given up, each with the last group before that.
     rested_logs: BTreeMap<Guid, Txg>,
 }
@@ -34,6 +36,7 @@ impl LiveConfig {
             is_mos_stale: false,
             are_labels_stale: false,
             temporary: Vec::new(),
+            resting_caches: Vec::new(),
             rested_logs: BTreeMap::new(),
         }
     }

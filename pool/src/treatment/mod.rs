@@ -114,10 +114,6 @@ struct StoreRecords {
 }
 
 impl SyncTask for StoreRecords {
-    fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
-        Ok(())
-    }
-
     fn sync(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         for (leaf, kind, record) in &self.records {
             let zap = self.syncer.config().leaf_zap(*leaf);

@@ -4,7 +4,7 @@
 //! with a file system, swap or a partition table were taken without a word, and one that had been
 //! replaced while it was away not even by force.
 
-use crate::devices::{device, pool, refusal};
+use crate::devices::{device, pool, refusal, state};
 use anyhow::{Context, Result, ensure};
 use cenote_tests::golden::Golden;
 use cenote_tests::program::Cenote;
@@ -36,12 +36,43 @@ fn what_cannot_be_removed_says_why(
         (format!("remove tank {data}"), "'zpool detach'"),
         (format!("remove tank {side}"), "'zpool detach'"),
         (format!("offline tank {spare}"), "reserved as a hot spare"),
-        (format!("offline tank {cache}"), "in use as a cache"),
+        (format!("offline -f tank {cache}"), "in use as a cache"),
         ("remove -s tank".to_owned(), "no removal is in progress"),
     ] {
         refusal(site, &format!("zpool {command}"), 1, text)?;
     }
     Ok(())
+}
+
+/// `zpool offline` refused cache devices.
+fn a_cache_rests(site: &Site, cache: &str) -> Result<()> {
+    let is = |wanted: &str| -> Result<()> {
+        let found = state(site, cache)?;
+        ensure!(found == wanted, "{cache} is {found}, not {wanted}");
+        Ok(())
+    };
+    let again = || {
+        site.export()?;
+        site.judge()?;
+        site.import("-N")
+    };
+    site.ok(&format!("zpool offline tank {cache}"))?;
+    is("OFFLINE")?;
+    has(
+        &site.ok("zpool status tank")?,
+        "taken offline by the administrator",
+    )?;
+    for command in ["labelclear -f", "create -f other"] {
+        site.fails(&format!("zpool {command} {cache}"))?;
+    }
+    again()?;
+    is("OFFLINE")?;
+    site.ok(&format!("zpool online tank {cache}"))?;
+    is("ONLINE")?;
+    site.ok(&format!("zpool offline -t tank {cache}"))?;
+    is("OFFLINE")?;
+    again()?;
+    is("ONLINE")
 }
 
 #[test]
@@ -59,6 +90,7 @@ fn logs_spares_and_caches_leave_for_good() -> Result<()> {
         "does not use cache devices yet",
     )?;
     what_cannot_be_removed_says_why(&site, (&d[0], &l1, &l3), (&c, &s))?;
+    a_cache_rests(&site, &c)?;
     // A mirrored log's side goes by detach, the rest by remove; the places become holes.
     site.ok(&format!("zpool detach tank {l2}"))?;
     site.ok(&format!("zpool remove tank {l1} {c}"))?;
@@ -182,6 +214,25 @@ fn what_a_device_holds_is_lost_by_force_only() -> Result<()> {
     site.finish()
 }
 
+/// `zpool labelclear -f` took the labels off a device that was offline, by any of its names: then
+/// `zpool online` could not bring it back.
+fn labels_stay_on_a_resting_device(site: &Site, device: &str) -> Result<()> {
+    let other = site.devices().join("other-name");
+    fs::hard_link(device, &other)?;
+    for name in [device, &other.display().to_string()] {
+        for force in ["", "-f "] {
+            let command = format!("zpool labelclear {force}{name}");
+            refusal(site, &command, 1, "is a member (ACTIVE) of pool \"tank\"")?;
+        }
+    }
+    fs::remove_file(&other)?;
+    site.ok(&format!("zpool online tank {device}"))?;
+    crate::devices::until_whole(site)?;
+    let found = state(site, device)?;
+    ensure!(found == "ONLINE", "{device} is {found}");
+    site.ok(&format!("zpool offline tank {device}")).map(drop)
+}
+
 /// A disk that was replaced while it was away came back, and was "in use" forever. Its labels name
 /// an imported pool, and there was no check whether that pool still has it.
 #[test]
@@ -196,12 +247,7 @@ fn a_former_device_is_taken_by_force_and_a_present_one_never() -> Result<()> {
         1,
         "active pool 'tank'",
     )?;
-    refusal(
-        &site,
-        &format!("zpool labelclear {old}"),
-        1,
-        "with data of its own",
-    )?;
+    labels_stay_on_a_resting_device(&site, old)?;
     fs::rename(old, &away)?;
     site.ok(&format!("zpool replace -w tank {old} {new}"))?;
     fs::rename(&away, old)?;

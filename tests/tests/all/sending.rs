@@ -109,10 +109,47 @@ fn resumed(site: &Site) -> Result<()> {
         told.starts_with("resume token contents:\nnvlist version: 0\n"),
         "{told}"
     );
+    recursive_beside_a_partial_receive(site)?;
     let rest = sent(site, &format!("-t {token}"))?;
     ensure!(rest.len() < whole.len());
     ensure!(receive(site, "tank/resumed", &rest)? == Some(0));
     as_sent(site, "tank/resumed")
+}
+
+/// One receive that was cut, anywhere in a pool, kept all recursive snapshots above it from being
+/// made: "dataset is busy". Backups by cron stopped until someone resumed the receive.
+fn recursive_beside_a_partial_receive(site: &Site) -> Result<()> {
+    site.ok("zfs snapshot -r tank@beside")?;
+    site.ok("zfs list tank/fs/below@beside tank/volume@beside")?;
+    site.fails("zfs list tank/resumed@beside")?;
+    for named in ["", "-r "] {
+        let refused = site.fails(&format!("zfs snapshot {named}tank/resumed@named"))?;
+        ensure!(
+            refused.stderr.contains("dataset is busy"),
+            "{}",
+            refused.stderr
+        );
+    }
+    for line in [
+        "zfs hold -r keep tank@beside",
+        "zfs release -r keep tank@beside",
+        "zfs rename -r tank@beside tank@later",
+        "zfs bookmark -r tank@later tank#later",
+    ] {
+        site.ok(line)?;
+    }
+    let words = ["send", "-nRs", "tank@later"];
+    let skipping = site.cenote().run("zfs", &words)?.success()?;
+    let warning = "skipping dataset tank/resumed: snapshot '@later' does not exist";
+    ensure!(skipping.stderr.contains(warning), "{}", skipping.report());
+    site.ok("zfs destroy -r tank@later")?;
+    let left = site.ok("zfs list -H -r -t snapshot,bookmark -o name tank")?;
+    ensure!(left.contains("tank/fs/below#later"), "{left}");
+    ensure!(!left.contains("@later"), "{left}");
+    for dataset in left.lines().filter(|name| name.ends_with("#later")) {
+        site.ok(&format!("zfs destroy {dataset}"))?;
+    }
+    Ok(())
 }
 
 /// Datasets that are left out of a tree: by name, or because they lack the snapshot.

@@ -173,6 +173,16 @@ fn made_and_seen(site: &Site, root: &Path, below: &Path) -> Result<()> {
 /// Holds keep snapshots; ranges are destroyed at once, and destroyed snapshots cannot be read.
 fn held_and_destroyed(site: &Site, root: &Path) -> Result<()> {
     let snapshots = root.join(".zfs/snapshot");
+    let empty = site.cenote().run("zfs", &["hold", "", "tank/a@one"])?;
+    ensure!(
+        empty.code == Some(1) && empty.stderr.contains("tag is empty"),
+        "{}",
+        empty.report()
+    );
+    // Options of a list without lines are not ignored.
+    let none = site.cenote().run("zfs", &["holds", "-p", "tank/a@one"])?;
+    let none = none.success()?;
+    ensure!(none.stderr.is_empty(), "{}", none.report());
     site.ok("zfs hold -r keep tank/a@one")?;
     ensure!(site.ok("zfs holds -rH tank/a@one")?.lines().count() == 2);
     site.fails("zfs destroy tank/a@one")?;

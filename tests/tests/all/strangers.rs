@@ -124,5 +124,42 @@ fn what_a_pool_can_do_without_is_named() -> Result<()> {
     for path in [&log0, &log1, &log2, &cache] {
         std::fs::rename(away(path), path)?;
     }
+    site.export()?;
+    an_older_copy_is_no_device(&site, &path("second"))?;
     site.finish()
+}
+
+/// An older copy lay in the place of a device that no other device makes up for. The list said
+/// ONLINE and that the pool could be imported, and the import refused it.
+fn an_older_copy_is_no_device(site: &Site, second: &str) -> Result<()> {
+    let older = site.cenote().directory().join("older");
+    File::create_new(second)?.set_len(128 << 20)?;
+    site.import("-N")?;
+    site.ok(&format!("zpool add -f tank {second}"))?;
+    site.ok("zpool sync tank")?;
+    std::fs::copy(second, &older)?;
+    for name in ["one", "two"] {
+        site.ok(&format!("zfs create tank/{name}"))?;
+        site.ok("zpool sync tank")?;
+    }
+    site.export()?;
+    let newest = site.cenote().directory().join("newest");
+    std::fs::rename(second, &newest)?;
+    std::fs::rename(&older, second)?;
+    let list = format!("zpool import -d {}", site.devices().display());
+    has(
+        &site.ok(&list)?,
+        &[
+            " state: UNAVAIL\nstatus: One or more devices are missing from the system.",
+            "The pool cannot be imported.",
+            "not used: it is at txg",
+        ],
+    )?;
+    let refused = site.fails(&format!("{list} tank"))?;
+    has(&refused.stderr, &["not used: it is at txg"])?;
+    std::fs::rename(&newest, second)?;
+    let listing = site.ok(&list)?;
+    has(&listing, &[" state: ONLINE", "can be imported"])?;
+    ensure!(!listing.contains("not used"), "{listing}");
+    site.import("-N")
 }

@@ -90,7 +90,7 @@ pub const DATASET: &[Text] = &[
     ("pbkdf2iters", "The iterations that turn a passphrase into a key."),
     ("encryptionroot", "The dataset whose key encrypts this one."),
     ("keystatus", "Whether the key is loaded."),
-    ("special_small_blocks", "Blocks up to this size are stored on special vdevs."),
+    ("special_small_blocks", "Blocks of files up to this size are stored on special vdevs."),
     ("redact_snaps", "The snapshots that a redacted snapshot or bookmark was made with."),
     ("snapshots_changed", "When a snapshot was last created or destroyed."),
     ("prefetch", "What is read ahead."),

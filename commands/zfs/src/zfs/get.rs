@@ -80,6 +80,7 @@ pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
             sources.iter().any(|word| word == source_kind(source))
         });
     }
+    let script = parsed.has("H");
     if parsed.has("j") {
         if code == 0 {
             let json = json(&lines, &style);
@@ -90,7 +91,7 @@ pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
             wanted: wanted.as_deref(),
             fields: &fields,
             value_width,
-            script: parsed.has("H"),
+            script,
         };
         let text = text(&lines, &shown, &style);
         context.print(&text);

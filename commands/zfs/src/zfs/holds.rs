@@ -14,6 +14,7 @@ pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
     if parsed.operands.is_empty() {
         return usage("");
     }
+    let is_exact = parsed.has("p");
     let mut holds: Vec<Hold> = Vec::new();
     let mut complaints = Vec::new();
     for operand in &parsed.operands {
@@ -29,7 +30,7 @@ pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
         }
     }
     let time = |hold: &Hold| {
-        if parsed.has("p") {
+        if is_exact {
             hold.time.to_string()
         } else {
             date(hold.time, Form::Hold, &context.zone)

@@ -132,7 +132,7 @@ pub fn facts(dataset: &str, context: &mut Context) -> Result<Facts, Stop> {
 pub fn load(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
     let parsed = line.parse()?;
     let (dry_run, location) = (parsed.has("n"), parsed.last("L"));
-    let many = parsed.has("a") || parsed.has("r");
+    let many = is_for_many(&parsed);
     if many && location.is_some_and(|location| location != "prompt") {
         return usage("alternate keylocation may only be 'prompt' with -r or -a");
     }
@@ -152,6 +152,12 @@ pub fn load(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
         context.line(&format!("1 / 1 key(s) successfully {}", verb(dry_run)));
     }
     Ok(0)
+}
+
+/// Whether a command is for all keys, or those of a dataset and all below it. `-a` includes `-r`.
+fn is_for_many(parsed: &Parsed) -> bool {
+    let (all, recursive) = (parsed.has("a"), parsed.has("r"));
+    all || recursive
 }
 
 fn roots(parsed: &Parsed, context: &mut Context) -> Result<Vec<String>, Stop> {
@@ -305,7 +311,7 @@ pub fn read_key(
 pub fn unload(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
     let parsed = line.parse()?;
     let roots = roots(&parsed, context)?;
-    if !parsed.has("a") && !parsed.has("r") {
+    if !is_for_many(&parsed) {
         return unload_one(&roots, context);
     }
     let rows = encrypted(&roots, true, context).map_err(Stop::Code)?;

@@ -74,16 +74,17 @@ pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
     }
     let code = u8::from(selected.failed);
     let style = style(&parsed, context);
+    let is_script = parsed.has("H");
     if parsed.has("j") {
         if code == 0 {
             let json = json(&selected.rows, &wanted, &style);
             context.line(&document("zfs list", "datasets", json).to_string());
         }
     } else if !selected.rows.is_empty() {
-        let text = text(&selected.rows, &wanted, parsed.has("H"), &style);
+        let text = text(&selected.rows, &wanted, is_script, &style);
         context.print(&text);
     }
-    if selected.rows.is_empty() && code == 0 && !parsed.has("H") {
+    if selected.rows.is_empty() && code == 0 && !is_script {
         context.complain("no datasets available");
     }
     Ok(code)

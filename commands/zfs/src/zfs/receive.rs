@@ -151,10 +151,7 @@ fn said(note: ReceiveNote, is_verbose: bool, dry_run: bool) -> Said {
 
 /// `zfs receive -A DATASET`
 fn abort(target: &str, parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
-    if ["d", "e", "n", "s", "u"]
-        .into_iter()
-        .any(|letter| parsed.given(letter))
-    {
+    if parsed.only(&["A"]).is_err() {
         return usage("-A must be used alone");
     }
     let dataset = target.to_owned();

@@ -23,6 +23,10 @@ const CURRENT: u64 = VERSIONS.len() as u64;
 /// `zfs upgrade [-v]`, `zfs upgrade [-r] [-V VERSION] -a|FILESYSTEM…`
 pub fn upgrade(parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
     if parsed.has("v") {
+        parsed.only(&["v"])?;
+        if !parsed.operands.is_empty() {
+            return usage("too many arguments");
+        }
         list_versions(context);
         return Ok(0);
     }
@@ -41,7 +45,7 @@ pub fn upgrade(parsed: &Parsed, command: String, context: &mut Context) -> Outco
         parsed.only(&["V"])?;
         return list_outdated(context);
     }
-    let depth = (parsed.has("r") && !all).then_some(Depth::All);
+    let depth = parsed.has("r").then_some(Depth::All).filter(|_| !all);
     let (rows, mut failed) = file_systems(&parsed.operands, depth, context);
     let (mut outdated, mut same) = (Vec::new(), 0);
     for row in rows {

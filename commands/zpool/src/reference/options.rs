@@ -175,14 +175,22 @@ fn every_option_of_every_command_is_asked_for() {
     assert!(faults.is_empty(), "{faults}");
 }
 
-/// A command that succeeds has used all its options.
+/// A command that succeeds has used all its options: each alone, and any two of them. `zfs load-key
+/// -ar` looked at `-a`, and ignored `-r`.
 #[test]
 fn no_option_is_ignored_where_a_command_ends_well() {
     let mut faults = String::new();
     for (program, topic) in subcommands() {
         let without_value = topic.flags.iter().filter(|flag| flag.value.is_none());
-        for letter in without_value.filter_map(|flag| flag.short) {
-            let spelled = format!("-{letter}");
+        let letters: Vec<char> = without_value.filter_map(|flag| flag.short).collect();
+        let pairs = letters.iter().enumerate().flat_map(|(at, one)| {
+            let others = letters[at..].iter();
+            others.map(move |other| match one == other {
+                true => format!("-{one}"),
+                false => format!("-{one}{other}"),
+            })
+        });
+        for spelled in pairs {
             for operands in OPERANDS {
                 let mut words = vec![program, topic.name, &spelled];
                 words.extend_from_slice(operands);

@@ -108,6 +108,14 @@ fn properties_and_their_values_are_looked_for_in_the_tables() {
             "did you mean 'lz4_compress'?",
         ),
         ("zfs set quota=many tank", bad("quota"), ""),
+        // Something else is wrong with names and values that exist.
+        ("zfs set compression=lz4 tank", bad("compression"), ""),
+        ("zpool set ashift=12 tank", unknown("ashift"), ""),
+        (
+            "zpool set feature@zstd_compress=disabled tank",
+            bad("feature@zstd_compress"),
+            "",
+        ),
     ] {
         assert_eq!(asked(line, refused), question, "{line}");
     }

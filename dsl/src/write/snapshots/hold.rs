@@ -32,7 +32,10 @@ impl SyncTask for HoldSnapshots {
         for (name, tag) in &self.holds {
             let snapshot = context.held_snapshot(name)?;
             let name = || name.clone();
-            if tag.is_empty() || tag.len() > TAG_LENGTH_MAX {
+            if tag.is_empty() {
+                return Err(DslError::EmptyTag { name: name() });
+            }
+            if tag.len() > TAG_LENGTH_MAX {
                 return Err(DslError::TagTooLong { name: name() });
             }
             let is_new = new.insert((snapshot.id(), tag.as_str()));
