@@ -39,8 +39,7 @@ pub(super) enum Claim {
     Absent {
         /// The pool's name.
         pool: String,
-        /// Whether the pool can use it again with what is on it. If not, what is on it is not the
-        /// pool's any more.
+        /// Whether the pool can use it again with what is on it.
         returns: bool,
         /// The message if it is to return to that pool.
         text: String,

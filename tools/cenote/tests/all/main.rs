@@ -4,6 +4,7 @@ mod copies;
 mod damage;
 mod mutants;
 mod process;
+mod programs;
 mod shells;
 mod stores;
 mod support;
