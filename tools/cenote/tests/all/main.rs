@@ -4,6 +4,7 @@ mod copies;
 mod damage;
 mod mutants;
 mod process;
+mod redacted_streams;
 mod shells;
 mod stores;
 mod support;
