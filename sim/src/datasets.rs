@@ -324,6 +324,7 @@ fn receive_stream(
         refused: Vec::new(),
         encryption: Encryption::Inherit,
         keys: None,
+        redaction: None,
         resume: None,
         created: None,
     };

@@ -14,11 +14,12 @@ use cenote_ondisk::features::FEATURES;
 /// Not among them: `bookmark_v2`, which OpenZFS counts again whenever a promotion moves a
 /// bookmark; `filesystem_limits`, which counts the directories at which a limit was first set and
 /// not those that keep counts since.
-const COUNTED: [&str; 4] = [
+const COUNTED: [&str; 5] = [
     features::EXTENSIBLE_DATASET,
     features::BOOKMARKS,
     features::BOOKMARK_WRITTEN,
     features::REDACTION_BOOKMARKS,
+    features::REDACTION_LIST_SPILL,
 ];
 
 /// Compares the uses found with the tables.

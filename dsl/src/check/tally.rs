@@ -63,8 +63,11 @@ impl Tally {
             if bookmark.phys.flags & FLAG_HAS_FREED_BEFORE_NEXT != 0 {
                 self.count(features::BOOKMARK_WRITTEN);
             }
-            if bookmark.phys.redaction_list.is_some() {
+            if let Some(list) = bookmark.phys.redaction_list {
                 self.count(features::REDACTION_BOOKMARKS);
+                if dataset.dsl().mos().object(list)?.spill()?.is_some() {
+                    self.count(features::REDACTION_LIST_SPILL);
+                }
             }
         }
         Ok(())

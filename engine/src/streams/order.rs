@@ -158,6 +158,7 @@ impl Order {
             None => (snapshot_of(&imported, &token, &sent)?, None),
         };
         let source = source_of(&imported, &token, &target)?;
+        check_redaction(&token, &target, &source)?;
         Ok(Self {
             imported,
             target,
@@ -335,6 +336,25 @@ fn source_of(
     match bookmark {
         Some(bookmark) => Ok(Source::Bookmark(bookmark)),
         None => Err(cannot_resume(StreamRefusal::SourceGone { guid: guid.0 })),
+    }
+}
+
+/// Refuses the rest of a stream that was redacted when it was sent: it would be sent in full.
+///
+/// What was received redacted is as its token says, and so is a source that was.
+fn check_redaction(
+    token: &ResumeToken,
+    target: &Dataset,
+    source: &Source,
+) -> Result<(), ControlError> {
+    let of_target = target.redaction_snapshots().map_err(of_dsl)?;
+    let of_source = match source {
+        Source::Snapshot(base) => base.redaction_snapshots().map_err(of_dsl)?,
+        _ => None,
+    };
+    match of_target == token.redact_snapshots && of_source == token.bookmark_redact_snapshots {
+        true => Ok(()),
+        false => Err(cannot_resume(other("redacted streams cannot be sent yet"))),
     }
 }
 

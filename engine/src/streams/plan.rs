@@ -29,6 +29,9 @@ const NEEDED: [(Feature, &str); 8] = [
     (Feature::LargeMicrozap, features::LARGE_MICROZAP),
 ];
 
+/// Snapshots by which a stream may be redacted: a value in a ZAP has 8 KiB at most.
+const REDACTION_MAX: usize = 1024;
+
 /// Properties of a dataset's key, apart from its location.
 pub(super) const KEY_PROPERTIES: [&str; 3] = ["encryption", "keyformat", "pbkdf2iters"];
 
@@ -173,6 +176,40 @@ impl Plan<'_> {
         }
     }
 
+    /// The snapshots by which the stream is redacted.
+    pub fn redaction(&self) -> Result<Option<&Vec<u64>>, ControlError> {
+        if !self.begin.features.has(Feature::Redacted) {
+            return Ok(None);
+        }
+        let listed = self.payload.redact_snapshots.as_ref();
+        let fits = |guids: &&Vec<u64>| (1..=REDACTION_MAX).contains(&guids.len());
+        match listed.filter(fits) {
+            Some(guids) => Ok(Some(guids)),
+            None => Err(self.refused(INVALID)),
+        }
+    }
+
+    /// Refuses a stream upon a redacted snapshot if neither of two is true (format/4 7.2, 9): it
+    /// brings what was left out, or it leaves out at least the same.
+    ///
+    /// A block is redacted only if all redaction snapshots changed it. So fewer of them redact more
+    /// blocks, and each of them brings its own version of each block.
+    fn check_redaction(&self, base: &Dataset) -> Result<(), ControlError> {
+        let by = base.redaction_snapshots();
+        let Some(by) = by.map_err(|error| self.of_dsl(error))? else {
+            return Ok(());
+        };
+        let is_within = |guids: &Vec<u64>| guids.iter().all(|guid| by.contains(guid));
+        let from = self.payload.redact_from_snapshots.as_ref();
+        let fits = from.is_some_and(is_within)
+            || self.redaction()?.is_some_and(is_within)
+            || by.contains(&self.begin.to_guid.0);
+        match fits {
+            true => Ok(()),
+            false => Err(self.refused(INVALID)),
+        }
+    }
+
     /// The package's entry for its snapshot.
     pub fn told(&self) -> Option<&PackageSnapshot> {
         let mut snapshots = self.dataset?.snapshots.iter();
@@ -270,6 +307,11 @@ impl Plan<'_> {
     }
 
     fn check_features(&self) -> Result<(), ControlError> {
+        self.redaction()?;
+        let from = self.payload.redact_from_snapshots.as_ref();
+        if from.is_some_and(|from| from.len() > REDACTION_MAX) {
+            return Err(self.refused(INVALID));
+        }
         let enabled = self.imported.dsl().features();
         let lacks = |(feature, guid): &(Feature, &str)| {
             self.begin.features.has(*feature) && enabled.get(guid).is_none()
@@ -310,6 +352,7 @@ impl Plan<'_> {
         let is_same = state.to_guid == self.begin.to_guid
             && from == self.begin.from_guid
             && state.raw == self.begin.features.has(Feature::Raw)
+            && state.redact_snapshots.as_ref() == self.redaction()?
             && self.payload.resume == Some((state.object, state.offset));
         if !is_same {
             return Err(wrong());
@@ -404,6 +447,10 @@ impl Plan<'_> {
         let base = origin.map(|origin| self.imported.dsl().dataset_of(origin));
         let base = base.transpose().map_err(|error| self.of_dsl(error))?;
         self.check_keys(base.as_ref())?;
+        // A full stream replaces all that the clone begins with.
+        if let Some(base) = base.as_ref().filter(|_| self.begin.from_guid.0 != 0) {
+            self.check_redaction(base)?;
+        }
         Ok(Course::Begin(match origin {
             None => ReceiveInto::New,
             Some(origin) => ReceiveInto::NewClone(origin),
@@ -474,6 +521,7 @@ impl Plan<'_> {
             return Err(self.refused(StreamRefusal::NeedsLargeBlocks));
         }
         self.check_keys(Some(&base))?;
+        self.check_redaction(&base)?;
         if self.asked.force {
             return Ok(Course::Begin(ReceiveInto::Existing(Some(base.id()))));
         }

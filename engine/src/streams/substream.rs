@@ -109,6 +109,7 @@ impl Session<'_> {
         let begin = plan.begin;
         let token = ResumeToken {
             object: ObjectId(1),
+            bookmark_redact_snapshots: plan.payload.redact_from_snapshots.clone(),
             ..ResumeToken::of_begin(begin)
         };
         let encryption = match into {
@@ -126,6 +127,7 @@ impl Session<'_> {
             refused: Vec::new(),
             encryption,
             keys: plan.keys()?.cloned().map(Box::new),
+            redaction: plan.redaction()?.cloned(),
             resume: self.asked.resumable.then_some(token),
             created: None,
         };

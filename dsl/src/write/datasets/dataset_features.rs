@@ -34,6 +34,19 @@ impl SyncContext<'_> {
         Ok(())
     }
 
+    /// Notes by which snapshots a dataset is redacted; with `None` that nothing is left out of it.
+    pub(crate) fn set_redaction(&self, id: ObjectId, by: Option<&[u64]>) -> Result<(), DslError> {
+        let guid = features::REDACTED_DATASETS;
+        let Some(by) = by else {
+            return self.forget_dataset_feature(id, guid);
+        };
+        let zap = self.extend(id)?;
+        if zap.lookup(guid.as_bytes())?.is_none() {
+            self.feature_changed(guid, 1)?;
+        }
+        Ok(zap.update(self.tx, guid.as_bytes(), &ZapValue::from_u64s(by))?)
+    }
+
     /// The features that a dataset uses, with what it says of them.
     fn dataset_features(&self, id: ObjectId) -> Result<Vec<(String, ZapValue)>, DslError> {
         let mut used = Vec::new();

@@ -56,6 +56,9 @@ pub struct BeginReceive {
     pub encryption: Encryption,
     /// The keys of a raw stream.
     pub keys: Option<Box<CryptKeydata>>,
+    /// The guids of the snapshots by which the stream is redacted. With `None` it is whole, and so
+    /// is what it makes of a redacted snapshot.
+    pub redaction: Option<Vec<u64>>,
     /// The resume token to store if the stream is cut and can be resumed.
     pub resume: Option<ResumeToken>,
     /// The head to receive into, once it is made.
@@ -174,6 +177,7 @@ impl SyncTask for BeginReceive {
             let keys = plan.map(|plan| context.create_keys(directory, id, &plan));
             context.format_head(id, self.kind, keys.transpose()?, None)?;
         }
+        context.set_redaction(id, self.redaction.as_deref())?;
         if let Some(token) = &self.resume {
             context.store_resume_state(id, token)?;
         }

@@ -417,6 +417,7 @@ impl Grove {
             refused: Vec::new(),
             encryption: Encryption::Inherit,
             keys: None,
+            redaction: None,
             resume: None,
             created: None,
         };

@@ -5,6 +5,7 @@ mod damage;
 mod mutants;
 mod process;
 mod programs;
+mod redacted_streams;
 mod shells;
 mod stores;
 mod support;
