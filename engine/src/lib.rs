@@ -33,7 +33,6 @@ mod datasets;
 mod devices;
 mod dispatch;
 mod engine;
-mod events;
 mod host;
 mod keys;
 pub mod measures;
@@ -48,7 +47,7 @@ mod tests;
 
 use cenote_registry as registry;
 pub use cenote_registry::errors;
-use cenote_registry::{mounts, values};
+use cenote_registry::{events, mounts, values};
 
 pub use clouds::own_disks::{ListLeft, OwnDisks, disk_number};
 pub use daemon::recorder::RecordPlace;

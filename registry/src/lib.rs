@@ -9,10 +9,10 @@
 //! ([`cache_file`]). [`approvals`] has the values that this machine's administrator approved.
 //!
 //! [`mounts`] has what is mounted of the pools. [`errors`] makes refusals from the errors of the
-//! layers below, and [`values`] parses values of properties.
+//! layers below, and [`values`] parses values of properties. [`events`] has what happened to pools.
 //!
-//! Deliberately absent: requests, and events that later parts of the engine learn from. The engine
-//! maps the first to these functions, and posts the second.
+//! Deliberately absent: requests, which the engine maps to these functions, and the posting of
+//! events.
 
 #![forbid(unsafe_code)]
 
@@ -21,6 +21,7 @@ pub mod cache_file;
 pub mod cache_places;
 pub mod damage;
 pub mod errors;
+pub mod events;
 mod files;
 mod freeing;
 pub mod heads;

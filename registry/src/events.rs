@@ -19,7 +19,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(300);
 
 /// The events that are remembered.
 #[derive(Debug)]
-pub(crate) struct Events {
+pub struct Events {
     env: Arc<dyn Env>,
     log: Mutex<Log, ranks::EventLog>,
     changed: Condvar,
@@ -34,6 +34,7 @@ struct Log {
 }
 
 impl Events {
+    /// None yet. Their times are those of `env`.
     pub fn new(env: Arc<dyn Env>) -> Self {
         Self {
             env,
