@@ -1,7 +1,13 @@
 //! Finding the current state of a device: the newest checkpoint, then the commits after it.
 //!
 //! Three round trips for a device of any size: `current`, the checkpoint, and a handful of commits
-//! at once, until one is missing. Nothing is listed.
+//! at once, until one is missing. Nothing is listed, as long as there is a `current`.
+//!
+//! *Without `current`* the device is new, or has lost it; then its first commits may be removed.
+//! Taken for new it would be overwritten, so a list of all its objects decides: it is new if the
+//! list came to its end, has the identity in it, which is there, and nothing else. What is listed
+//! has to be reached; if it is not, objects are missing. A list that fails or contradicts itself is
+//! an error.
 //!
 //! Commits that lie behind two checkpoints are removed at some time. So a free name is the end of
 //! the chain only if `current` has not changed. Otherwise a machine that slept with an old
@@ -24,6 +30,8 @@ const WINDOW_MIN: u64 = 2;
 const WINDOW_MAX: u64 = 32;
 /// Names that are listed at once.
 const NAMES_AT_ONCE: usize = 1000;
+/// How often a store is asked for a list that leaves out what is there: about six seconds.
+const LIST_TRIES: u32 = 5;
 /// How often opening starts again because the device changes meanwhile.
 const TRIES: usize = 10;
 
@@ -95,21 +103,25 @@ pub(crate) fn in_object<T>(
 pub(crate) fn identity(client: &Client) -> Result<(Identity, Arc<Vec<u8>>)> {
     let first = match identity_in(client, key::DEVICE) {
         Ok(Some(found)) => return Ok(found),
-        Ok(None) => CloudError::NoDevice {
-            store: client.name(),
-        },
-        Err(error) if error.damaged_object().is_some() => error,
+        Ok(None) => None,
+        Err(error) if error.damaged_object().is_some() => Some(error),
         Err(error) => return Err(error),
     };
-    // If the copy is not to be had either, what is wrong with the object itself says more.
+    let none = || CloudError::NoDevice {
+        store: client.name(),
+    };
     match identity_in(client, key::DEVICE_COPY) {
         Ok(Some(found)) => {
-            let what = first.damaged_object().map(|(_, what)| what);
+            let what = first.and_then(|error| Some(error.damaged_object()?.1));
             let what = what.unwrap_or_else(|| "it is missing".to_owned());
             client.note_damage(key::DEVICE, what);
             Ok(found)
         }
-        _ => Err(first),
+        Ok(None) => Err(first.unwrap_or_else(none)),
+        // If both are damaged, what is wrong with the object itself says more. A copy that cannot
+        // be asked for is not missing.
+        Err(error) if error.damaged_object().is_some() => Err(first.unwrap_or(error)),
+        Err(error) => Err(error),
     }
 }
 
@@ -168,9 +180,16 @@ pub(crate) fn load(client: &Client, identity: &Identity, map_bytes: u64) -> Resu
     for _ in 0..TRIES {
         let current = readable_current(client, identity)?;
         let seen = current.as_ref().map(|(current, _)| current.number);
+        // Which commit has to be reached at least.
+        let mut least = CommitNumber(0);
         let (current, is_found) = match current {
             Some(current) => (Some(current), true),
-            None => (newest_root(client)?, false),
+            None => {
+                let listed = listed_device(client)?;
+                least = listed.least;
+                let newest = listed.newest_root(client)?;
+                (newest.map(|newest| (newest, None)), false)
+            }
         };
         let mut loaded = match current {
             Some((current, tag)) => match from_checkpoint(client, identity, map_bytes, current) {
@@ -181,20 +200,21 @@ pub(crate) fn load(client: &Client, identity: &Identity, map_bytes: u64) -> Resu
                 // It was removed, so there has to be a newer one.
                 Err(CloudError::Missing { .. }) if has_moved(client, identity, seen)? => continue,
                 // Or `current` is older than the store, and what it names was removed in time.
-                Err(error @ CloudError::Missing { .. }) => match newest_root(client)? {
-                    Some((newest, _)) if newest.number > current.number => {
-                        let loaded = from_checkpoint(client, identity, map_bytes, newest);
-                        let mut loaded = loaded?;
-                        loaded.checkpoints.current = Some((current.number, tag));
-                        loaded
-                    }
-                    _ => return Err(error),
-                },
+                Err(error @ CloudError::Missing { .. }) => {
+                    let listed = listed_device(client)?;
+                    least = listed.least;
+                    let newest = listed.newest_root(client)?;
+                    let newest = newest.filter(|newest| newest.number > current.number);
+                    let newest = newest.ok_or(error)?;
+                    let mut loaded = from_checkpoint(client, identity, map_bytes, newest)?;
+                    loaded.checkpoints.current = Some((current.number, tag));
+                    loaded
+                }
                 Err(error) => return Err(error),
             },
             None => empty(identity, map_bytes),
         };
-        let is_whole = follow(client, identity, &mut loaded)?;
+        let is_whole = follow(client, identity, &mut loaded)? && least <= loaded.tip.number;
         if is_whole && !has_moved(client, identity, seen)? {
             return Ok(loaded);
         }
@@ -237,26 +257,102 @@ fn readable_current(
     }
 }
 
-/// The newest root of a checkpoint, for when `current` does not name one: a device that has roots
-/// and no `current` has lost it, and its first commits are removed by then. A new device has none.
-fn newest_root(client: &Client) -> Result<Option<(Current, Option<Tag>)>> {
-    let mut newest = None;
+/// What a store has below the prefix.
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    /// Whether it has the identity, or its copy.
+    has_identity: bool,
+    /// The first object that only a device has that was written to.
+    pub(crate) first: Option<String>,
+    /// The newest root of a checkpoint.
+    root: Option<CommitNumber>,
+    /// A commit that there was, so whatever leads to the newest state leads that far.
+    least: CommitNumber,
+}
+
+impl Listed {
+    fn add(&mut self, key: &str) {
+        self.has_identity |= [key::DEVICE, key::DEVICE_COPY].contains(&key);
+        let folders = [key::COMMITS, key::DATA, key::MAP];
+        let is_in_folder = folders.iter().any(|folder| key.starts_with(folder));
+        if !is_in_folder && key != key::CURRENT {
+            return;
+        }
+        self.first.get_or_insert_with(|| key.to_owned());
+        self.root = self.root.max(key::root_number(key));
+        // All of it was put behind the first commit.
+        let commit = key::commit_number(key).unwrap_or(CommitNumber(1));
+        self.least = self.least.max(commit);
+    }
+
+    /// What `current` would say if it named the newest root.
+    fn newest_root(&self, client: &Client) -> Result<Option<Current>> {
+        let Some(number) = self.root else {
+            return Ok(None);
+        };
+        let bytes = needed(client, &key::root(number))?;
+        client.note_damage(key::CURRENT, "it does not name a checkpoint");
+        let root = Hash::of(&bytes);
+        Ok(Some(Current { number, root }))
+    }
+}
+
+/// All that the store has, by a list that came to its end and has in it what is there.
+///
+/// # Errors
+/// A list that fails, or leaves out the identity that is there.
+pub(crate) fn listed(client: &Client) -> Result<Listed> {
+    for tries in 0..LIST_TRIES {
+        let listed = all_names(client)?;
+        if listed.has_identity || !is_identity_there(client)? {
+            return Ok(listed);
+        }
+        let waited = client.wait_again(tries);
+        waited.map_err(|e| store_error(client, e))?;
+    }
+    let what = "its list of objects leaves out the device's own, which are there".to_owned();
+    Err(store_error(client, StoreError::Unclear(what)))
+}
+
+/// The same of a device, whose identity has to be there.
+fn listed_device(client: &Client) -> Result<Listed> {
+    let listed = listed(client)?;
+    match listed.has_identity {
+        true => Ok(listed),
+        false => Err(CloudError::Missing {
+            key: key::DEVICE.to_owned(),
+        }),
+    }
+}
+
+fn all_names(client: &Client) -> Result<Listed> {
+    let mut listed = Listed::default();
     let mut after = None;
     loop {
-        // Without the right to list, the search ends here.
-        let found = client.try_list(key::MAP, after.take(), NAMES_AT_ONCE);
-        let Some(last) = found.last() else { break };
-        after = Some(last.key.clone());
-        let numbers = found.iter().filter_map(|meta| key::root_number(&meta.key));
-        newest = numbers.max().max(newest);
+        let found = client.list("", after.take(), NAMES_AT_ONCE);
+        let found = found.map_err(|e| store_error(client, e))?;
+        found.iter().for_each(|meta| listed.add(&meta.key));
+        // There may be very many data objects, and one says as much as all.
+        let next = |last: &str| match last.starts_with(key::DATA) {
+            true => key::BEHIND_DATA.to_owned(),
+            false => last.to_owned(),
+        };
+        match found.last() {
+            Some(last) if found.len() >= NAMES_AT_ONCE => after = Some(next(&last.key)),
+            _ => return Ok(listed),
+        }
     }
-    let Some(number) = newest else {
-        return Ok(None);
-    };
-    let bytes = needed(client, &key::root(number))?;
-    client.note_damage(key::CURRENT, "it does not name a checkpoint");
-    let root = Hash::of(&bytes);
-    Ok(Some((Current { number, root }, None)))
+}
+
+fn is_identity_there(client: &Client) -> Result<bool> {
+    for key in [key::DEVICE, key::DEVICE_COPY] {
+        match client.head(key) {
+            Ok(Some(_)) => return Ok(true),
+            Ok(None) | Err(StoreError::Damaged { .. }) => {}
+            Err(error) => return Err(store_error(client, error)),
+        }
+    }
+    Ok(false)
 }
 
 /// The device before its first commit.

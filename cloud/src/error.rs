@@ -47,6 +47,17 @@ pub enum CloudError {
         /// Which.
         uuid: Uuid,
     },
+    /// There is no device, and there are objects of one.
+    #[error(
+        "{store}: there are objects of a device whose identity is lost, the first is {key}; \
+         if nothing of them is needed, -f removes them"
+    )]
+    Remains {
+        /// The store and prefix.
+        store: String,
+        /// The first of the objects.
+        key: String,
+    },
     /// An object is not what it has to be.
     #[error("{key} {source}")]
     Format {

@@ -142,7 +142,13 @@ impl DirectoryPlace {
         is_reserved: bool,
     ) -> Result<Arc<dyn Device>, PlaceError> {
         let path = self.path.join(name);
-        if !path.exists() {
+        // A file that is there, or may be, is not replaced.
+        let is_free = match std::fs::symlink_metadata(&path) {
+            Ok(_) => false,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => true,
+            Err(source) => return Err(self.io(name, source)),
+        };
+        if is_free {
             let make = || -> io::Result<()> {
                 let temporary = self.path.join(format!("{name}.new"));
                 let file = File::create(&temporary)?;
@@ -209,6 +215,18 @@ impl Place for DirectoryPlace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Regression: a log that could not be looked at was replaced by an empty one.
+    #[test]
+    fn a_log_that_is_elsewhere_is_not_replaced() {
+        let home = tempfile::tempdir().expect("a directory");
+        let place = home.path().join("place");
+        let place = DirectoryPlace::open(&place, 1 << 20, 0).expect("a new one");
+        let link = home.path().join("place/log");
+        std::os::unix::fs::symlink("/not/mounted/log", &link).expect("made");
+        place.log().expect_err("its disk is away");
+        assert!(link.is_symlink(), "it leads there as before");
+    }
 
     #[test]
     fn a_place_is_for_one() {

@@ -29,6 +29,8 @@ use std::sync::atomic::Ordering;
 
 /// Pairs of racing puts by which a store is tried.
 const PROBE_PAIRS: usize = 8;
+/// Names that are removed at once.
+const NAMES_AT_ONCE: usize = 1000;
 /// How often a take-over starts again because another writer was quicker.
 const TRIES: usize = 10;
 
@@ -49,10 +51,12 @@ fn random<const LENGTH: usize>(env: &dyn Env) -> Result<[u8; LENGTH]> {
     Ok(bytes)
 }
 
-/// Makes a device of `size` bytes in an empty store.
+/// Makes a device of `size` bytes in an empty store. If objects are left of a device without
+/// identity, they are removed with force, and without it that is refused.
 ///
 /// # Errors
-/// [`CloudError::Exists`] if there is one, [`CloudError::NoConditions`] if the store does not keep
+/// [`CloudError::Exists`] if there is one, [`CloudError::Remains`] if something is left of one,
+/// [`CloudError::NoConditions`] if the store does not keep
 /// names that are taken, and what the store says.
 pub(crate) fn create(
     store: Arc<dyn Store>,
@@ -84,6 +88,7 @@ pub(crate) fn create(
         Err(CloudError::NoDevice { .. }) => {}
         Err(error) => return Err(error),
     }
+    refuse_remains(&client, options.is_forced)?;
     let bytes = Arc::new(identity.encode());
     // If two create a device at the same time, the copy decides; the loser has put nothing else.
     for key in [key::DEVICE_COPY, key::DEVICE] {
@@ -95,6 +100,33 @@ pub(crate) fn create(
         }
     }
     Ok(identity)
+}
+
+/// Refuses a store with objects of a device, or with force removes them: without the identity,
+/// which is lost, the device cannot be opened.
+fn refuse_remains(client: &Client, is_forced: bool) -> Result<()> {
+    let Some(key) = chain::listed(client)?.first else {
+        return Ok(());
+    };
+    if !is_forced {
+        let store = client.name();
+        return Err(CloudError::Remains { store, key });
+    }
+    let fail = |error| store_error(client, error);
+    let current = vec![key::CURRENT.to_owned()];
+    client.delete(current).map_err(fail)?;
+    for prefix in [key::COMMITS, key::MAP, key::DATA] {
+        let mut after = None;
+        loop {
+            let found = client.list(prefix, after.take(), NAMES_AT_ONCE);
+            let keys = found.map_err(fail)?.into_iter().map(|meta| meta.key);
+            let keys: Vec<String> = keys.collect();
+            let Some(last) = keys.last() else { break };
+            after = Some(last.clone());
+            client.delete(keys).map_err(fail)?;
+        }
+    }
+    Ok(())
 }
 
 /// The log and the records that the store does not have.

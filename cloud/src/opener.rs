@@ -193,14 +193,15 @@ impl StoreOpener {
                 });
             }
         };
-        if !is_made && !directory.is_dir() {
+        let fail = |source| DeviceError::Open {
+            path: directory.into(),
+            source,
+        };
+        if !is_made && !is_directory(directory).map_err(fail)? {
             let store = directory.display().to_string();
             return Err(CloudError::NoDevice { store });
         }
-        let store = DirectoryStore::new(directory).map_err(|source| DeviceError::Open {
-            path: directory.into(),
-            source,
-        })?;
+        let store = DirectoryStore::new(directory).map_err(fail)?;
         Ok(Reached {
             store: Arc::new(store),
             way: directory.to_string_lossy().into_owned(),
@@ -221,6 +222,17 @@ impl Opener for StoreOpener {
 
     fn list(&self, _path: &Path) -> std::result::Result<Option<Vec<Entry>>, DeviceError> {
         Ok(None)
+    }
+}
+
+/// Whether there is a directory. One that cannot be looked at may be there.
+fn is_directory(path: &Path) -> io::Result<bool> {
+    match std::fs::metadata(path) {
+        Ok(found) => Ok(found.is_dir()),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => Ok(false),
+            _ => Err(error),
+        },
     }
 }
 

@@ -45,7 +45,7 @@ impl Begun {
     }
 }
 
-/// Reads a page.
+/// Reads a page. One that is not the last says what to ask for the next with.
 ///
 /// # Errors
 /// Why it is none.
@@ -54,9 +54,17 @@ pub fn read(body: &[u8]) -> Result<Page, String> {
     let mut page = Page::default();
     let mut begun = Begun::default();
     let mut is_list = false;
+    let mut is_cut = None;
     xml::read(text, |names, text| {
         match names {
             ["ListBucketResult"] => is_list = true,
+            ["ListBucketResult", "IsTruncated"] => {
+                is_cut = match text.trim() {
+                    "true" => Some(true),
+                    "false" => Some(false),
+                    _ => return Err("it does not say whether it is the last page".into()),
+                };
+            }
             ["ListBucketResult", "NextContinuationToken"] if !text.is_empty() => {
                 page.next = Some(text.to_owned());
             }
@@ -85,9 +93,15 @@ pub fn read(body: &[u8]) -> Result<Page, String> {
         }
         Ok(())
     })?;
-    match is_list {
-        true => Ok(page),
-        false => Err("it is no list of a bucket".into()),
+    if !is_list {
+        return Err("it is no list of a bucket".into());
+    }
+    match is_cut {
+        Some(true) if page.next.is_none() => {
+            Err("it is not the last page, and does not say how to ask for the next".into())
+        }
+        Some(false) => Ok(Page { next: None, ..page }),
+        _ => Ok(page),
     }
 }
 
@@ -116,6 +130,25 @@ mod tests {
         assert_eq!(found.objects, [expected]);
         assert_eq!(found.next.as_deref(), Some("n=="));
         assert_eq!(page("<KeyCount>0</KeyCount>"), Ok(Page::default()));
+    }
+
+    /// Regression: whether a page is the last was not read, so that a list that was cut had an end.
+    #[test]
+    fn a_page_that_is_not_the_last_has_a_next() {
+        let next = "<NextContinuationToken>n</NextContinuationToken>";
+        let said = |is_cut: &str, next: &str| {
+            let found = page(&format!(
+                "<IsTruncated>{is_cut}</IsTruncated>{OBJECT}{next}"
+            ));
+            found.map(|page| (page.objects.len(), page.next))
+        };
+        assert_eq!(said("true", next), Ok((1, Some("n".into()))));
+        assert_eq!(said("false", ""), Ok((1, None)));
+        assert_eq!(said("false", next), Ok((1, None)));
+        for is_cut in ["true", "", "perhaps"] {
+            let nothing = "<NextContinuationToken/>";
+            assert!(said(is_cut, nothing).is_err(), "{is_cut}");
+        }
     }
 
     /// Whatever comes is a list or an error, and what is cut off is no list.

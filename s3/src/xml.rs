@@ -99,7 +99,11 @@ fn name(tag: &str) -> Result<&str, String> {
     }
 }
 
-fn unescaped(text: &str) -> Result<String, String> {
+/// Text without its escapes.
+///
+/// # Errors
+/// If there is an escape in it that means nothing.
+pub fn unescaped(text: &str) -> Result<String, String> {
     let mut pieces = text.split('&');
     let mut plain = pieces.next().unwrap_or_default().to_owned();
     for piece in pieces {

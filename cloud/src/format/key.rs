@@ -12,6 +12,8 @@ pub const CURRENT: &str = "current";
 pub const COMMITS: &str = "commit/";
 /// What all data objects' names begin with.
 pub const DATA: &str = "data/";
+/// Between the names of data objects and all names behind them.
+pub const BEHIND_DATA: &str = "data0";
 /// What the names of all parts of the map begin with.
 pub const MAP: &str = "map/";
 /// What the names of objects begin with by which a store is tried.
@@ -81,5 +83,7 @@ mod tests {
         assert!(key.starts_with(&data_of(writer)));
         assert_eq!(data_name(&key), Some((writer, object)));
         assert_eq!(data_name("data/abc-1"), None);
+        assert!(*key < *BEHIND_DATA && *"data/\u{10ffff}" < *BEHIND_DATA);
+        assert!(*BEHIND_DATA < *DEVICE && *BEHIND_DATA < *MAP);
     }
 }

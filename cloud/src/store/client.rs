@@ -338,6 +338,18 @@ impl Client {
         }
     }
 
+    /// Waits before an answer is asked for again that contradicted another one, longer each time.
+    ///
+    /// # Errors
+    /// If the client is closed.
+    pub(crate) fn wait_again(&self, tries: u32) -> Result<(), StoreError> {
+        let wait = DELAY_MIN * 2_u32.saturating_pow(tries);
+        match self.nap(wait.min(DELAY_MAX)) {
+            true => Ok(()),
+            false => Err(StoreError::Closed),
+        }
+    }
+
     fn try_once(&self, batch: &[Request]) -> Answers {
         let sends: u64 = batch.iter().map(Request::sends).sum();
         let asks: u64 = batch.iter().map(expects).sum();
@@ -373,7 +385,9 @@ impl Client {
         };
         let ending = match answer {
             Ok(_) | Err(StoreError::NotFound | StoreError::Precondition) => Ending::Done,
-            Err(StoreError::Transient(_) | StoreError::Busy(_)) => Ending::Transient,
+            Err(StoreError::Transient(_) | StoreError::Busy(_) | StoreError::Unclear(_)) => {
+                Ending::Transient
+            }
             Err(error) if is_denial(error) => Ending::Denied,
             Err(_) => Ending::Failed,
         };
@@ -576,19 +590,6 @@ impl Client {
         match self.run_one(request)? {
             Answer::List(found) => Ok(found),
             _ => Err(wrong_answer()),
-        }
-    }
-
-    /// As [`Self::list`], tried once; nothing if that fails.
-    pub fn try_list(&self, prefix: &str, after: Option<String>, limit: usize) -> Vec<Meta> {
-        let request = Request::List {
-            prefix: prefix.into(),
-            after,
-            limit,
-        };
-        match self.try_once(&[request]).pop() {
-            Some(Ok(Answer::List(found))) => found,
-            _ => Vec::new(),
         }
     }
 

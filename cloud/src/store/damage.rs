@@ -9,6 +9,7 @@
 //! * no answer, a broken connection, a body that ends early, 5xx, `ESTALE`: outage; damage once the
 //!   witness answered beside the last [`PROOFS`] of at least [`TRIES`] tries;
 //! * 429, 503, the store is busy: outage, whatever the witness says;
+//! * an answer without its length, a list that is cut: the same, because nothing follows from it;
 //! * expired credentials, a wrong clock: outage, until people act;
 //! * 401, 403, `EACCES`, `EPERM`: damage if the witness answers, else an outage until people act;
 //! * `EIO`, unexpected refusals: the same;
@@ -60,7 +61,7 @@ pub(super) fn verdict(
 ) -> Verdict {
     let reads = matches!(request, Request::Get { .. } | Request::Head { .. });
     match error {
-        StoreError::Busy(_) => Verdict::Outage,
+        StoreError::Busy(_) | StoreError::Unclear(_) => Verdict::Outage,
         StoreError::Transient(_) if reads && (is_known || tries >= TRIES) => Verdict::Suspect,
         StoreError::Transient(_) => Verdict::Outage,
         StoreError::Denied(_) | StoreError::Other(_) | StoreError::Damaged { .. } if reads => {
@@ -197,8 +198,12 @@ mod tests {
         assert_eq!(verdict(&read, &transient, 1, false), Verdict::Outage);
         assert_eq!(verdict(&read, &transient, TRIES, false), Verdict::Suspect);
         assert_eq!(verdict(&read, &transient, 1, true), Verdict::Suspect);
-        let busy = StoreError::Busy("503 SlowDown".into());
-        assert_eq!(verdict(&read, &busy, 1000, true), Verdict::Outage);
+        for error in [
+            StoreError::Busy("503 SlowDown".into()),
+            StoreError::Unclear("no length".into()),
+        ] {
+            assert_eq!(verdict(&read, &error, 1000, true), Verdict::Outage);
+        }
         let expired = StoreError::Expired("why".into());
         assert_eq!(verdict(&read, &expired, 9, true), Verdict::ForPeople);
         for error in [

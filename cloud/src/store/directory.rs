@@ -13,7 +13,7 @@ use super::{Answer, Condition, Meta, OBJECT_MAX, Request, Store, StoreError, Tag
 use crate::format::{Hash, key};
 use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
-use std::fs::File;
+use std::fs::{File, FileType};
 use std::io::{ErrorKind, Write};
 use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -24,6 +24,8 @@ use std::time::UNIX_EPOCH;
 
 /// Temporary files' names begin with this, which no object's does.
 const TEMPORARY: &str = ".new-";
+/// Parts of a name, at most: links may go round in a circle. Names of objects have up to three.
+const DEPTH_MAX: usize = 8;
 
 /// A store in a directory.
 #[derive(Debug)]
@@ -136,10 +138,18 @@ impl DirectoryStore {
                 let entry = entry.map_err(io)?;
                 let path = entry.path();
                 let key = path.strip_prefix(&self.root).ok().and_then(Path::to_str);
-                let (Some(key), Ok(kind)) = (key, entry.file_type()) else {
-                    continue;
-                };
-                if kind.is_dir() && (prefix.starts_with(key) || key.starts_with(prefix)) {
+                let Some(key) = key else { continue };
+                let mut kind = entry.file_type().map_err(io)?;
+                if kind.is_symlink() {
+                    // A part of the store may lie elsewhere.
+                    match behind_link(key, &path)? {
+                        Some(found) => kind = found,
+                        None => continue,
+                    }
+                }
+                let is_near = key.split('/').count() < DEPTH_MAX;
+                let is_on_the_way = prefix.starts_with(key) || key.starts_with(prefix);
+                if kind.is_dir() && is_near && is_on_the_way {
                     pending.push(path);
                 } else if kind.is_file() && is_wanted(key, prefix, after) {
                     keys.push(key.to_owned());
@@ -148,9 +158,16 @@ impl DirectoryStore {
         }
         keys.sort_unstable();
         keys.truncate(limit);
-        // What vanishes while it is listed is not there.
-        let found = keys.iter().filter_map(|key| self.head(key).ok());
-        Ok(Answer::List(found.collect()))
+        let mut found = Vec::with_capacity(keys.len());
+        for key in &keys {
+            match self.head(key) {
+                Ok(meta) => found.push(meta),
+                // What vanishes while it is listed is not there.
+                Err(StoreError::NotFound | StoreError::Damaged { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Answer::List(found))
     }
 
     /// Refuses what is asked while the directory is not there.
@@ -199,6 +216,15 @@ impl DirectoryStore {
             Err(error) if error.kind() != ErrorKind::NotFound => Err(io(error)),
             _ => Ok(Answer::Delete),
         }
+    }
+}
+
+/// What a link leads to; `None` if it leads nowhere.
+fn behind_link(key: &str, path: &Path) -> Result<Option<FileType>, StoreError> {
+    match std::fs::metadata(path).map_err(|error| reading(key, error)) {
+        Ok(found) => Ok(Some(found.file_type())),
+        Err(StoreError::NotFound | StoreError::Damaged { .. }) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -139,6 +139,10 @@ pub enum StoreError {
     /// The store asks for patience: too much was asked of it, whatever it was.
     #[error("{0}")]
     Busy(String),
+    /// The answer does not say what it has to, so nothing follows from it: it was cut, or something
+    /// between here and the store answered or changed it. The next one may be whole.
+    #[error("{0}")]
+    Unclear(String),
     /// The object is there, and is not what was put or cannot be read. Trying again would not
     /// change it.
     #[error("{key} is damaged: {what}")]

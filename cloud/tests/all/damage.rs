@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-const SIZE: u64 = 2 << 20;
+pub(crate) const SIZE: u64 = 2 << 20;
 const BLOCK: usize = 4 << 10;
 
 /// Time that nothing here may take: a request that is tried for ever ends the test.
@@ -23,11 +23,16 @@ const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
 /// A simulated clock that does not run for ever.
 #[derive(Debug)]
-struct Bounded(SimulatedEnv, Duration);
+pub(crate) struct Bounded(SimulatedEnv, Duration);
 
 impl Bounded {
-    fn new() -> Arc<Self> {
-        let env = SimulatedEnv::new(7);
+    pub(crate) fn new() -> Arc<Self> {
+        Self::of(7)
+    }
+
+    /// With other random numbers for each seed.
+    pub(crate) fn of(seed: u64) -> Arc<Self> {
+        let env = SimulatedEnv::new(seed);
         let begun = env.monotonic();
         Arc::new(Self(env, begun))
     }
@@ -53,7 +58,7 @@ impl Env for Bounded {
     }
 }
 
-fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options {
         drive: Drive::Manual,
         host: "test".into(),
@@ -70,7 +75,7 @@ fn options() -> Options {
 }
 
 /// A device with pages of the map, checkpoints, and commits behind them.
-fn made(root: &Path) -> Vec<u8> {
+pub(crate) fn made(root: &Path) -> Vec<u8> {
     let env: Arc<dyn Env> = Bounded::new();
     let store: Arc<dyn Store> = Arc::new(DirectoryStore::new(root).expect("made"));
     CloudDevice::create(Arc::clone(&store), SIZE, &options(), &env).expect("an empty store");
@@ -99,7 +104,7 @@ fn made(root: &Path) -> Vec<u8> {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Damage {
+pub(crate) enum Damage {
     Short,
     Empty,
     Long,
@@ -168,7 +173,7 @@ fn newest(root: &Path, folder: &str, wanted: impl Fn(&Path) -> bool) -> PathBuf 
     found.pop().expect("there is one")
 }
 
-fn walk(folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn walk(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).expect("a folder") {
         let path = entry.expect("readable").path();
@@ -207,7 +212,49 @@ fn serve(root: &Path, key: &str, damage: Damage) -> FakeServer {
     FakeServer::new(move |asked| answer(&root, asked, &key, damage))
 }
 
-fn answer(root: &Path, asked: &Asked, damaged: &str, damage: Damage) -> Answered {
+/// A page of the list of what a directory has.
+pub(crate) fn list(root: &Path, asked: &Asked) -> Answered {
+    let parameter = |name: &str| {
+        let parts = asked.path.split(['?', '&']);
+        let mut values = parts.filter_map(|part| part.strip_prefix(&format!("{name}=")));
+        values.next().map(|value| value.replace("%2F", "/"))
+    };
+    let (prefix, after) = (parameter("prefix"), parameter("start-after"));
+    let names = walk(root).into_iter().map(|path| {
+        let key = path.strip_prefix(root).expect("below");
+        (format!("x/{}", key.display()), path)
+    });
+    let mut names: Vec<(String, PathBuf)> = names.collect();
+    names.sort();
+    names.retain(|(key, _)| {
+        let is_behind = after.as_ref().is_none_or(|after| key > after);
+        is_behind && prefix.as_ref().is_none_or(|prefix| key.starts_with(prefix))
+    });
+    let most = parameter("max-keys").map(|most| most.parse().expect("a number"));
+    let count = names.len();
+    names.truncate(most.unwrap_or(count));
+    let mut body = format!(
+        "<ListBucketResult><IsTruncated>{}</IsTruncated>",
+        names.len() < count
+    );
+    for (key, path) in names {
+        let length = path.metadata().expect("there").len();
+        body += &format!(
+            "<Contents><Key>{key}</Key><Size>{length}</Size>\
+             <LastModified>2024-01-02T03:04:05.000Z</LastModified></Contents>"
+        );
+    }
+    Answered {
+        status: 200,
+        headers: Vec::new(),
+        body: (body + "</ListBucketResult>").into(),
+    }
+}
+
+pub(crate) fn answer(root: &Path, asked: &Asked, damaged: &str, damage: Damage) -> Answered {
+    if asked.path.starts_with("/bucket?") {
+        return list(root, asked);
+    }
     let key = asked.path.strip_prefix("/bucket/x/").unwrap_or_default();
     let Ok(bytes) = std::fs::read(root.join(key)) else {
         return Answered::error(404, "NoSuchKey");

@@ -71,24 +71,24 @@ fn serve(client: TcpStream, answer: &Answer, seen: &Mutex<Vec<Asked>>) -> Option
         for (name, value) in &answered.headers {
             text += &format!("{name}: {value}\r\n");
         }
-        let is_said = answered
-            .headers
-            .iter()
-            .any(|(name, _)| *name == "content-length");
-        if !is_said {
+        let has = |wanted: &str| answered.headers.iter().any(|(name, _)| *name == wanted);
+        let is_chunked = has("transfer-encoding");
+        if !has("content-length") && !is_chunked {
             text += &format!("content-length: {}\r\n", answered.body.len());
         }
         text += "\r\n";
         let mut bytes = text.into_bytes();
-        if !is_head {
+        if is_chunked && !is_head {
+            for chunk in answered.body.chunks(5000) {
+                bytes.extend(format!("{:x}\r\n", chunk.len()).bytes());
+                bytes.extend(chunk.iter().chain(b"\r\n"));
+            }
+            bytes.extend(b"0\r\n\r\n");
+        } else if !is_head {
             bytes.extend_from_slice(&answered.body);
         }
         writer.write_all(&bytes).ok()?;
-        if answered
-            .headers
-            .iter()
-            .any(|(name, _)| *name == "connection")
-        {
+        if has("connection") {
             writer.shutdown(Shutdown::Both).ok()?;
             return None;
         }

@@ -3,6 +3,7 @@
 mod bucket_device;
 mod damage;
 mod fake;
+mod lists;
 mod losses;
 mod model;
 mod opener;

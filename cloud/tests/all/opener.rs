@@ -65,6 +65,21 @@ fn a_device_is_known_by_its_name() {
     assert!(made_twice.is_err(), "it is open");
 }
 
+/// Regression: a directory that could not be looked at was taken for one that is not there.
+#[test]
+fn a_directory_that_cannot_be_looked_at_may_have_a_device() {
+    let home = tempfile::tempdir().expect("a directory");
+    let circle = home.path().join("circle");
+    std::os::unix::fs::symlink("circle", &circle).expect("made");
+    let name = PathBuf::from(format!("file://{}", circle.display()));
+    let opener = StoreOpener::new(false).with_state(&home.path().join("state"));
+    let found = kind(opener.open(&name));
+    assert!(
+        found.is_some_and(|kind| kind != ErrorKind::NotFound),
+        "{found:?}"
+    );
+}
+
 /// The file that the local log is called, somewhere below a directory.
 fn log_below(directory: &std::path::Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(directory).expect("a directory");

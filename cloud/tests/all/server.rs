@@ -69,7 +69,7 @@ impl Drop for Running {
 pub(crate) struct Server {
     pub(crate) address: SocketAddr,
     bucket: String,
-    _running: Option<(Running, tempfile::TempDir)>,
+    running: Option<(Running, tempfile::TempDir)>,
 }
 
 static SERVER: Mutex<Weak<Server>> = Mutex::new(Weak::new());
@@ -215,7 +215,7 @@ impl Server {
             return Some(Arc::new(Self {
                 address: host.parse().expect("an address"),
                 bucket: bucket.expect("a bucket"),
-                _running: None,
+                running: None,
             }));
         }
         let Some(program) = program() else {
@@ -232,7 +232,7 @@ impl Server {
         let server = Arc::new(Self {
             address,
             bucket: BUCKET.into(),
-            _running: Some((running, directory)),
+            running: Some((running, directory)),
         });
         wait_for(address);
         *shared = Arc::downgrade(&server);
@@ -244,6 +244,12 @@ impl Server {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let run = std::process::id();
         self.named(&format!("{}/test/{run}/{number}", self.bucket))
+    }
+
+    /// Where the server has a store's objects as files, if it is our own.
+    pub(crate) fn directory(&self, name: &BucketName) -> Option<PathBuf> {
+        let (_, directory) = self.running.as_ref()?;
+        Some(directory.path().join(BUCKET).join(&name.prefix))
     }
 
     /// The whole bucket.

@@ -5,6 +5,7 @@ use cenote_cloud::simulation::{Faults, SimulatedEnv, SimulatedStore};
 use cenote_cloud::store::{
     Client, DirectoryStore, Put, Rates, Request, RequestKind, Store, StoreError,
 };
+use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -78,6 +79,29 @@ fn a_directory_is_a_store() {
     let mistyped = directory.path().join("no/such");
     assert!(DirectoryStore::new(&mistyped).is_err());
     assert!(!directory.path().join("no").exists(), "nothing was made");
+}
+
+/// A part of a store may lie on another disk, behind a link. Regression: it was read, and not
+/// listed.
+#[test]
+fn what_is_behind_a_link_is_listed() {
+    let home = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| home.path().join(name);
+    std::fs::create_dir(at("store")).expect("made");
+    std::fs::create_dir(at("elsewhere")).expect("made");
+    symlink(at("elsewhere"), at("store/map")).expect("made");
+    symlink(at("nowhere"), at("store/lost")).expect("made");
+    symlink(at("store"), at("store/circle")).expect("made");
+    let store = DirectoryStore::new(&at("store")).expect("there");
+    let client = client(Arc::new(store), Arc::new(RealEnv::new()));
+    client.set_patience(Some(Duration::ZERO));
+    let put = client.put_new(vec![("map/1/root".into(), body("r"))]);
+    assert_eq!(put, Ok(vec![Put::Done]));
+    let found = client.list("map/", None, 10).expect("answers");
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert_eq!(found[0].key, "map/1/root");
+    let all = client.list("", None, 100).expect("comes to its end");
+    assert!(all.iter().any(|meta| meta.key == "map/1/root"));
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! A bucket of S3 as a store: Amazon's, MinIO's, Ceph's, versitygw's and others that are
 //! compatible.
 //!
-//! Names, signatures and lists are the crate `s3`. Here `http` sends requests and says how long a
-//! connection may be silent, `refusal` says what a refusal means, `credentials` has the keys.
-//! Nothing is tried again, because only [`super::Client`] knows what an answer that was lost may
-//! have done.
+//! Names, keys, signatures, requests and lists are the crate `s3`. Here `refusal` says what a
+//! refusal means. Nothing is tried again, because only [`super::Client`] knows what an answer that
+//! was lost may have done.
 //!
 //! *Waiting*: a caller waits on its own thread while its requests run on the store's, so many
 //! of them at once, and no more than [`REQUESTS_MAX`].
@@ -16,19 +15,18 @@
 //! *Missing*: only `NoSuchKey` is. An answer to HEAD has no words, so that one is followed by a
 //! GET of one byte.
 //!
+//! *Lengths*: bytes are an object's once it is certain that they are all. A whole object whose
+//! answer has no length, as some proxies send it, is compared with the length that is asked for.
+//! Without any it is an answer from which nothing follows.
+//!
 //! Not here: parts of uploads (objects are small), versions, storage classes, other roles.
 
-mod allowance;
-mod credentials;
-mod http;
 mod refusal;
-mod role;
 mod runtime;
 
 pub use cenote_s3::{BucketName, BucketNameError, Surroundings};
 
 use super::{Answer, Condition, Meta, OBJECT_MAX, Request, Store, StoreError, Tag};
-use allowance::Allowance;
 use bytes::Bytes;
 use cenote_base::rt::{self, process::mpsc};
 use cenote_http_client::http::header::{
@@ -36,11 +34,10 @@ use cenote_http_client::http::header::{
 };
 use cenote_http_client::http::{HeaderMap, Method, Request as HttpRequest, StatusCode};
 use cenote_http_client::tls;
-use cenote_s3::{Signer, Sources, escaped, listing, query};
-use credentials::KeyRing;
-use http::{ANSWER_MAX, Http, Limits, Seen, Whole};
+use cenote_s3::{ANSWER_MAX, Allowance, Fault, Http, KeyRing, Limits, Seen, Whole};
+use cenote_s3::{Signer, Sources, escaped, is_far, listing, query};
 use jiff::Timestamp;
-use refusal::{Fault, reading};
+use refusal::{meaning, reading};
 use runtime::Runtime;
 use std::ops::Range;
 use std::sync::Arc;
@@ -56,6 +53,11 @@ const CONNECTING: Duration = Duration::from_secs(15);
 const WHOLE_MAX: u64 = 256 << 20;
 /// Names that a server lists at once, at most.
 const PAGE: usize = 1000;
+/// Pages without any name that may follow one another, as where many objects were removed.
+const EMPTY_PAGES_MAX: usize = 1000;
+
+/// What is wrong with an answer that may not be whole.
+const NO_LENGTH: &str = "the answer had no length";
 
 /// Why a store cannot be used as it is described.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -111,7 +113,7 @@ impl BucketStore {
     fn build(name: &BucketName, surroundings: &Surroundings) -> Result<Self, String> {
         let sources = Sources::new(name, surroundings);
         let settings = sources.settings()?;
-        let is_needed = settings.is_secure() || role::is_far(surroundings);
+        let is_needed = settings.is_secure() || is_far(surroundings);
         let bundle = settings.ca_bundle.as_deref().filter(|_| is_needed);
         let tls = tls::config(bundle, is_needed)?;
         let seen = Arc::new(Seen::default());
@@ -146,7 +148,7 @@ impl BucketStore {
 impl Store for BucketStore {
     fn run(&self, requests: &[Request]) -> Vec<Result<Answer, StoreError>> {
         let (sender, receiver) = mpsc::channel();
-        let whole = Allowance::new(WHOLE_MAX);
+        let whole = Allowance::shared(WHOLE_MAX, OBJECT_MAX);
         for (index, request) in requests.iter().cloned().enumerate() {
             let (shared, sender) = (Arc::clone(&self.shared), sender.clone());
             let whole = whole.clone();
@@ -280,7 +282,7 @@ impl Shared {
             Err(Fault::Refused(refusal)) if refusal.status == 409 && is_for_free => {
                 Err(StoreError::Precondition)
             }
-            Err(fault) => Err(fault.error()),
+            Err(fault) => Err(meaning(&fault)),
         }
     }
 
@@ -300,7 +302,10 @@ impl Shared {
         let answer = self.ask(Method::GET, &address, header, Bytes::new(), &allowance);
         let answer = answer.await.map_err(|fault| reading(key, &fault))?;
         let size = size(&answer, range.as_ref());
-        let size = size.map_err(|reason| StoreError::damaged(key, reason))?;
+        let size = match size.map_err(|reason| StoreError::damaged(key, reason))? {
+            Some(size) => size,
+            None => self.checked_length(key, answer.body.len() as u64).await?,
+        };
         let wanted = match &range {
             Some(range) => range.end - range.start,
             None => size,
@@ -312,25 +317,43 @@ impl Shared {
         Ok(Answer::Get(Arc::new(answer.body), tag))
     }
 
+    /// The length of an object of which so many bytes came without their number; an error if it is
+    /// another one.
+    async fn checked_length(&self, key: &str, came: u64) -> Result<u64, StoreError> {
+        match self.head(key).await?.length {
+            length if length == came => Ok(length),
+            length => Err(StoreError::Unclear(format!(
+                "{NO_LENGTH}: {came} bytes came, and the object has {length}"
+            ))),
+        }
+    }
+
     async fn head(&self, key: &str) -> Result<Meta, StoreError> {
         let address = self.object(key)?;
-        let (answer, range) = match self.ask_briefly(Method::HEAD, &address, None).await {
-            Err(Fault::Refused(refusal)) if refusal.status == 404 => {
-                let range = 0..1;
-                let header = Some(range_header(&range));
-                let answer = self.ask_briefly(Method::GET, &address, header).await;
-                (answer, Some(range))
-            }
-            answer => (answer, None),
+        let answer = self.ask_briefly(Method::HEAD, &address, None).await;
+        let is_poor = match &answer {
+            Err(Fault::Refused(refusal)) => refusal.status == 404,
+            Ok(answer) => text(&answer.headers, CONTENT_LENGTH).is_none(),
+            Err(_) => false,
         };
-        let answer = answer.map_err(|fault| fault.error())?;
+        let range = is_poor.then_some(0..1);
+        let answer = match &range {
+            Some(range) => {
+                let header = Some(range_header(range));
+                self.ask_briefly(Method::GET, &address, header).await
+            }
+            None => answer,
+        };
+        let answer = answer.map_err(|fault| meaning(&fault))?;
         let modified = match text(&answer.headers, LAST_MODIFIED) {
             Some(date) => jiff::fmt::rfc2822::parse(date).ok(),
             None => None,
         };
+        let unclear = |reason| StoreError::Unclear(format!("{NO_LENGTH}: {reason}"));
+        let size = size(&answer, range.as_ref()).map_err(unclear)?;
         Ok(Meta {
             key: key.to_owned(),
-            length: size(&answer, range.as_ref()).map_err(StoreError::Other)?,
+            length: size.ok_or_else(|| StoreError::Unclear(NO_LENGTH.to_owned()))?,
             tag: text(&answer.headers, ETAG).map(|tag| Tag(tag.to_owned())),
             modified: modified_seconds(key, modified.map(|date| date.timestamp()))?,
         })
@@ -347,6 +370,7 @@ impl Shared {
         let ours = self.name.key("");
         let mut found: Vec<Meta> = Vec::new();
         let mut next: Option<String> = None;
+        let mut empty_pages = 0;
         while found.len() < limit {
             let count = (limit - found.len()).min(PAGE).to_string();
             let parameters = [
@@ -362,11 +386,14 @@ impl Shared {
             let said: Vec<(&str, &str)> = said.collect();
             let address = format!("{}?{}", self.address, query(&said));
             let answer = self.ask_briefly(Method::GET, &address, None).await;
-            let answer = answer.map_err(|fault| fault.error())?;
+            let answer = answer.map_err(|fault| meaning(&fault))?;
             let page = listing::read(&answer.body).map_err(|reason| {
-                StoreError::Other(format!("the store's list cannot be read: {reason}"))
+                StoreError::Unclear(format!("the store's list cannot be read: {reason}"))
             })?;
-            let count = page.objects.len();
+            empty_pages = match page.objects.is_empty() {
+                true => empty_pages + 1,
+                false => 0,
+            };
             for object in page.objects {
                 let key = object.key.strip_prefix(&ours).unwrap_or(&object.key);
                 found.push(Meta {
@@ -376,10 +403,16 @@ impl Shared {
                     modified: modified_seconds(key, Some(object.modified))?,
                 });
             }
+            let is_again = page.next.is_some() && page.next == next;
             next = page.next;
-            // A server that continues with empty pages would be asked for ever.
-            if next.is_none() || count == 0 {
+            if next.is_none() {
                 break;
+            }
+            // Such a server would be asked for ever.
+            if is_again || empty_pages == EMPTY_PAGES_MAX {
+                return Err(StoreError::Unclear(
+                    "the store's list has no end".to_owned(),
+                ));
             }
         }
         found.sort_unstable_by(|one, other| one.key.cmp(&other.key));
@@ -391,7 +424,7 @@ impl Shared {
         let address = self.object(key)?;
         match self.ask_briefly(Method::DELETE, &address, None).await {
             Ok(_) => Ok(Answer::Delete),
-            Err(fault) => match fault.error() {
+            Err(fault) => match meaning(&fault) {
                 StoreError::NotFound => Ok(Answer::Delete),
                 error => Err(error),
             },
@@ -415,11 +448,16 @@ fn text(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// Bytes of a whole object, by what an answer says that has all of it, or this range.
-fn size(answer: &Whole, range: Option<&Range<u64>>) -> Result<u64, String> {
+/// Bytes of a whole object, by what an answer says that has all of it, or this range; `None` if it
+/// does not say it.
+fn size(answer: &Whole, range: Option<&Range<u64>>) -> Result<Option<u64>, String> {
     let Some(range) = range else {
         let length = text(&answer.headers, CONTENT_LENGTH).and_then(|length| length.parse().ok());
-        return length.ok_or_else(|| "the store does not say how long it is".to_owned());
+        let of_all = || match content_range(text(&answer.headers, CONTENT_RANGE)?)? {
+            (0, last, size) if last.checked_add(1) == Some(size) => Some(size),
+            _ => None,
+        };
+        return Ok(length.or_else(of_all));
     };
     if answer.status != StatusCode::PARTIAL_CONTENT {
         return Err("the store was asked for a part, and did not answer with one".to_owned());
@@ -429,7 +467,7 @@ fn size(answer: &Whole, range: Option<&Range<u64>>) -> Result<u64, String> {
         content_range(said).ok_or("the store does not say which part of it that is")?;
     let end = range.end.min(size);
     match first == range.start && last.checked_add(1) == Some(end) {
-        true => Ok(size),
+        true => Ok(Some(size)),
         false => Err(format!(
             "the store answered with bytes {first} to {last}, not with {} to {}",
             range.start,
@@ -450,5 +488,5 @@ fn modified_seconds(key: &str, modified: Option<Timestamp>) -> Result<u64, Store
     let seconds = modified.and_then(|modified| u64::try_from(modified.as_second()).ok());
     seconds
         .filter(|seconds| *seconds > 0)
-        .ok_or_else(|| StoreError::Other(format!("the store does not say how old '{key}' is")))
+        .ok_or_else(|| StoreError::Unclear(format!("the store does not say how old '{key}' is")))
 }

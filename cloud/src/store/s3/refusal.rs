@@ -1,102 +1,15 @@
-//! What a server said when it did not do what was asked, and what follows from it.
-//!
-//! Of an answer only the status, the code and the message are kept: some servers repeat the key's
-//! name and the signed text beside them.
+//! What follows from a request that was refused or had no answer.
 
 use crate::store::StoreError;
-use std::time::Duration;
+use cenote_s3::{Fault, Refusal};
 
-/// Characters of a server's message that are kept.
-const MESSAGE_MAX: usize = 300;
-
-/// An answer that is no success.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Refusal {
-    /// The status of HTTP.
-    pub(super) status: u16,
-    /// The word of S3 for it; empty where there is none.
-    pub(super) code: String,
-    /// The server's sentence.
-    pub(super) message: String,
-    /// The region that the bucket is in, where the server says so.
-    pub(super) region: Option<String>,
-    /// Seconds that the server's clock is ahead of ours.
-    pub(super) ahead: Option<i64>,
-}
-
-/// What went wrong with a request.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Fault {
-    /// The server answered, and refused.
-    #[error("{0:?}")]
-    Refused(Refusal),
-    /// Nothing moved for too long.
-    #[error("nothing was heard for {} seconds", .0.as_secs())]
-    Silent(Duration),
-    /// The request took too long in all.
-    #[error("the request took more than {} seconds", .0.as_secs())]
-    Slow(Duration),
-    /// The connection failed.
-    #[error("{0}")]
-    Broken(String),
-    /// The request could not be made.
-    #[error("{0}")]
-    Wrong(String),
-    /// The answer is longer than what was asked for can be.
-    #[error("the answer is longer than what was asked for can be")]
-    Long,
-    /// Several answers together are longer than what is allowed at once.
-    #[error("the answers together are too long")]
-    Crowded,
-    /// There are no keys to sign with.
-    #[error("{0}")]
-    NoKeys(String),
-}
-
-impl Refusal {
-    /// What an answer's body says.
-    pub(super) fn new(status: u16, body: &[u8]) -> Self {
-        let body = String::from_utf8_lossy(body);
-        let text = |name: &str| -> Option<String> {
-            let start = body.split_once(&format!("<{name}>"))?.1;
-            let text = start.split_once(&format!("</{name}>"))?.0;
-            let printable = text.chars().filter(|character| !character.is_control());
-            Some(printable.take(MESSAGE_MAX).collect())
-        };
-        Self {
-            status,
-            code: text("Code").unwrap_or_default(),
-            message: text("Message").unwrap_or_default(),
-            region: text("Region"),
-            ahead: None,
-        }
-    }
-
-    fn text(&self) -> String {
-        let mut text = match (&*self.code, &*self.message) {
-            ("", "") => format!("the server answered {}", self.status),
-            (code, "") => format!("{} {code}", self.status),
-            ("", message) => format!("{}: {message}", self.status),
-            (code, message) => format!("{} {code}: {message}", self.status),
-        };
-        if self.code == "AccessDenied" {
-            // Amazon answers so, too, when a name is not there and may not be listed.
-            text += " (the rights that are needed: s3:GetObject, s3:PutObject, s3:DeleteObject and \
-                     s3:ListBucket)";
-        }
-        if let Some(region) = &self.region {
-            text += &format!(" (the bucket is in region {region}: region={region})");
-        }
-        text
-    }
-
-    fn error(&self) -> StoreError {
-        let text = self.text();
-        match (self.status, &*self.code) {
+fn of_refusal(refusal: &Refusal) -> StoreError {
+    let text = refusal.text();
+    match (refusal.status, &*refusal.code) {
             (404, "NoSuchKey") => StoreError::NotFound,
             (412, _) => StoreError::Precondition,
             (_, "RequestTimeTooSkewed") => StoreError::Skewed {
-                ahead: self.ahead.unwrap_or(0),
+                ahead: refusal.ahead.unwrap_or(0),
             },
             (_, "ExpiredToken" | "ExpiredTokenException" | "TokenRefreshRequired") => {
                 StoreError::Expired(text)
@@ -114,21 +27,18 @@ impl Refusal {
             (501, _) | (_, "NotImplemented") => StoreError::Unsupported(text),
             _ => StoreError::Other(text),
         }
-    }
 }
 
-impl Fault {
-    /// What it means to the caller.
-    pub(super) fn error(&self) -> StoreError {
-        match self {
-            Self::Refused(refusal) => refusal.error(),
-            // Those that came make room for it.
-            Self::Silent(_) | Self::Slow(_) | Self::Broken(_) | Self::Crowded => {
-                StoreError::Transient(self.to_string())
-            }
-            Self::NoKeys(_) => StoreError::Denied(self.to_string()),
-            Self::Wrong(_) | Self::Long => StoreError::Other(self.to_string()),
+/// What a failure means to the caller.
+pub(super) fn meaning(fault: &Fault) -> StoreError {
+    match fault {
+        Fault::Refused(refusal) => of_refusal(refusal),
+        // Those that came make room for it.
+        Fault::Silent(_) | Fault::Slow(_) | Fault::Broken(_) | Fault::Crowded => {
+            StoreError::Transient(fault.to_string())
         }
+        Fault::NoKeys(_) => StoreError::Denied(fault.to_string()),
+        Fault::Wrong(_) | Fault::Long => StoreError::Other(fault.to_string()),
     }
 }
 
@@ -140,7 +50,7 @@ pub(super) fn reading(key: &str, fault: &Fault) -> StoreError {
         Fault::Refused(refusal) if refusal.status == 416 => {
             StoreError::damaged(key, "it is shorter than it was")
         }
-        fault => fault.error(),
+        fault => meaning(fault),
     }
 }
 
@@ -150,7 +60,7 @@ mod tests {
 
     fn error(status: u16, code: &str) -> StoreError {
         let body = format!("<Error><Code>{code}</Code><Message>why</Message></Error>");
-        Refusal::new(status, body.as_bytes()).error()
+        of_refusal(&Refusal::new(status, body.as_bytes()))
     }
 
     #[test]
@@ -159,7 +69,7 @@ mod tests {
         for code in ["NoSuchBucket", "NoSuchUpload", ""] {
             assert!(matches!(error(404, code), StoreError::Other(_)), "{code}");
         }
-        let bare = Refusal::new(404, b"<html>not here</html>").error();
+        let bare = of_refusal(&Refusal::new(404, b"<html>not here</html>"));
         assert_eq!(bare, StoreError::Other("the server answered 404".into()));
     }
 
@@ -190,18 +100,5 @@ mod tests {
             StoreError::Unsupported(_)
         ));
         assert!(matches!(error(400, "EntityTooLarge"), StoreError::Other(_)));
-    }
-
-    #[test]
-    fn what_servers_repeat_is_not_kept() {
-        let body = "<Error><Code>SignatureDoesNotMatch</Code><Message>no\nmatch</Message>\
-                    <AWSAccessKeyId>AKIA</AWSAccessKeyId><StringToSign>x</StringToSign></Error>";
-        let refusal = Refusal::new(403, body.as_bytes());
-        assert_eq!(refusal.text(), "403 SignatureDoesNotMatch: nomatch");
-        let long = format!("<Message>{}</Message>", "x".repeat(10_000));
-        assert_eq!(
-            Refusal::new(400, long.as_bytes()).message.len(),
-            MESSAGE_MAX
-        );
     }
 }

@@ -11,15 +11,19 @@
 //!
 //! Keys come with the time at which they expire, and are used until shortly before.
 
-use super::allowance::Allowance;
-use super::http::{ANSWER_MAX, Http};
-use super::refusal::Fault;
+use crate::allowance::Allowance;
+use crate::http::{ANSWER_MAX, Http};
+use crate::profiles::read as read_file;
+use crate::refusal::Fault;
+use crate::settings::amazon;
+use crate::sign::{Credential, query};
+use crate::surroundings::Surroundings;
+use crate::xml;
 use bytes::Bytes;
 use cenote_base::rt;
 use cenote_base::rt::process::Instant;
 use cenote_http_client::http::header::{AUTHORIZATION, HeaderName};
 use cenote_http_client::http::{Method, Request};
-use cenote_s3::{Credential, Surroundings, amazon, query, read_file, xml};
 use jiff::Timestamp;
 use serde::Deserialize;
 use std::path::Path;
@@ -68,14 +72,14 @@ impl Given {
 
 /// A role, and its keys as long as they are good.
 #[derive(Debug)]
-pub(super) struct Role {
+pub(crate) struct Role {
     provider: Provider,
     http: Http,
     given: tokio::sync::Mutex<Option<Given>>,
 }
 
 /// Whether the keys of a role come from far away, where certificates are needed.
-pub(super) fn is_far(surroundings: &Surroundings) -> bool {
+pub fn is_far(surroundings: &Surroundings) -> bool {
     surroundings.get("AWS_WEB_IDENTITY_TOKEN_FILE").is_some()
 }
 
@@ -111,7 +115,7 @@ impl Role {
     ///
     /// # Errors
     /// What is wrong with what they say.
-    pub(super) fn new(surroundings: &Surroundings, http: Http) -> Result<Self, String> {
+    pub(crate) fn new(surroundings: &Surroundings, http: Http) -> Result<Self, String> {
         Ok(Self {
             provider: provider(surroundings)?,
             http,
@@ -123,7 +127,7 @@ impl Role {
     ///
     /// # Errors
     /// Why there are none.
-    pub(super) async fn keys(&self) -> Result<Arc<Credential>, Fault> {
+    pub(crate) async fn keys(&self) -> Result<Arc<Credential>, Fault> {
         // Requests that come meanwhile wait for the same keys.
         let mut given = self.given.lock().await;
         if let Some(given) = given.as_ref().filter(|given| given.is_good()) {

@@ -9,8 +9,8 @@
 //! An answer is received whole, up to its limit, before the caller gets it. Redirections are not
 //! followed: a signature is for one host.
 
-use super::allowance::Allowance;
-use super::refusal::{Fault, Refusal};
+use crate::allowance::Allowance;
+use crate::refusal::{Fault, Refusal};
 use bytes::Bytes;
 use cenote_base::rt::process::Instant;
 use cenote_base::rt::{self, Mutex, ranks};
@@ -28,7 +28,7 @@ const QUIET: Duration = Duration::from_secs(60);
 
 /// How long requests may take.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub struct Limits {
     /// How long nothing may move.
     quiet: Duration,
     /// The limit of a whole request, as a server may send one byte a minute for ever.
@@ -48,7 +48,7 @@ const SLOWEST: u64 = 16 << 10;
 /// What a kernel takes for sending at most: Linux's limit for buffers that it sizes itself.
 const KERNEL_TAKES: u64 = 4 << 20;
 /// Bytes of an answer whose size the request does not limit: a list of a thousand names.
-pub(super) const ANSWER_MAX: u64 = 8 << 20;
+pub const ANSWER_MAX: u64 = 8 << 20;
 /// Bytes of a refusal.
 const REFUSAL_MAX: usize = 64 << 10;
 /// Bytes that are set aside for an answer because it says that it has so many.
@@ -56,20 +56,20 @@ const TRUSTED: u64 = 16 << 20;
 
 /// What answers told beside what was asked, and how much was sent.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+pub struct Seen {
     server: Mutex<Option<String>, ranks::S3Server>,
     sent: AtomicU64,
 }
 
 impl Seen {
     /// What the server calls itself.
-    pub(super) fn server(&self) -> Option<String> {
+    pub fn server(&self) -> Option<String> {
         let server = self.server.lock();
         server.clone()
     }
 
     /// Bytes of bodies that the kernel took.
-    pub(super) fn sent_bytes(&self) -> u64 {
+    pub fn sent_bytes(&self) -> u64 {
         self.sent.load(Ordering::Relaxed)
     }
 
@@ -137,7 +137,7 @@ impl Progress {
 
 /// A client of HTTP.
 #[derive(Debug)]
-pub(super) struct Http {
+pub struct Http {
     client: Client,
     limits: Limits,
     seen: Arc<Seen>,
@@ -145,15 +145,18 @@ pub(super) struct Http {
 
 /// An answer that has come to its end.
 #[derive(Debug)]
-pub(super) struct Whole {
-    pub(super) status: StatusCode,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Vec<u8>,
+pub struct Whole {
+    /// The status, which is one of success.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The bytes.
+    pub body: Vec<u8>,
 }
 
 impl Http {
     /// A client that trusts what `tls` trusts, and takes so long for a connection.
-    pub(super) fn new(
+    pub fn new(
         tls: ClientConfig,
         uses_proxies: bool,
         connecting: Duration,
@@ -177,7 +180,7 @@ impl Http {
     ///
     /// # Errors
     /// Why there is none, or that it is a refusal.
-    pub(super) async fn ask(
+    pub async fn ask(
         &self,
         request: Request<Bytes>,
         allowance: &Allowance,

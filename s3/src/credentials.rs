@@ -3,11 +3,12 @@
 //! Files and environment are read again once their values are a minute old. A refused request is
 //! tried again after that time, so new keys are found by then. Those of a role are kept by `role`.
 
-use super::http::{Http, Limits, Seen};
-use super::role::{self, Role};
+use crate::http::{Http, Limits, Seen};
+use crate::role::{self, Role};
+use crate::settings::{Keys, Sources};
+use crate::sign::Credential;
 use cenote_base::rt::process::Instant;
 use cenote_base::rt::{Mutex, ranks};
-use cenote_s3::{Credential, Keys, Sources};
 use rustls::ClientConfig;
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ const ROLE_LIMIT: Duration = Duration::from_secs(10);
 const ROLE_CONNECTING: Duration = Duration::from_secs(1);
 
 /// Finds and keeps the keys.
-pub(super) struct KeyRing {
+pub struct KeyRing {
     sources: Sources,
     role: Role,
     known: Mutex<Option<(Instant, Arc<Credential>)>, ranks::S3KeyRing>,
@@ -40,7 +41,7 @@ impl KeyRing {
     ///
     /// # Errors
     /// What is wrong with the way to a role.
-    pub(super) fn new(sources: Sources, tls: &ClientConfig) -> Result<Self, String> {
+    pub fn new(sources: Sources, tls: &ClientConfig) -> Result<Self, String> {
         Ok(Self {
             role: role(&sources, tls)?,
             sources,
@@ -58,7 +59,7 @@ impl KeyRing {
     ///
     /// # Errors
     /// Why there are none.
-    pub(super) async fn keys(&self) -> Result<Arc<Credential>, String> {
+    pub async fn keys(&self) -> Result<Arc<Credential>, String> {
         if let Some(keys) = self.fresh() {
             return Ok(keys);
         }
@@ -83,7 +84,7 @@ impl KeyRing {
         let asked = tokio::time::timeout(ROLE_LIMIT, self.role.keys()).await;
         let reason = match asked {
             Ok(Ok(keys)) => return Ok(keys),
-            Ok(Err(fault)) => fault.error().to_string(),
+            Ok(Err(fault)) => fault.to_string(),
             Err(_) => "no answer".to_owned(),
         };
         Err(format!("{none}, and the machine has no role ({reason})"))
@@ -108,8 +109,9 @@ fn role(sources: &Sources, tls: &ClientConfig) -> Result<Role, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::name::BucketName;
+    use crate::surroundings::Surroundings;
     use cenote_http_client::tls;
-    use cenote_s3::{BucketName, Surroundings};
 
     fn asked<const COUNT: usize>(variables: [(&str, &str); COUNT]) -> Result<String, String> {
         let name = BucketName::parse("bucket").expect("a name");

@@ -1,40 +1,46 @@
 //! How many bytes answers may have, so that no server fills our memory.
 
-use super::refusal::Fault;
-use crate::store::OBJECT_MAX;
+use crate::refusal::Fault;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes that one answer, or several together, may still have.
 #[derive(Clone, Debug)]
-pub(super) struct Allowance {
+pub struct Allowance {
     left: Arc<AtomicU64>,
-    whole: u64,
+    /// What one of the answers may have.
+    each: u64,
 }
 
 impl Allowance {
-    pub(super) fn new(bytes: u64) -> Self {
+    /// So many bytes for one answer.
+    pub fn new(bytes: u64) -> Self {
+        Self::shared(bytes, bytes)
+    }
+
+    /// So many bytes for several answers, none of which may have more than `each`.
+    pub fn shared(bytes: u64, each: u64) -> Self {
         Self {
             left: Arc::new(AtomicU64::new(bytes)),
-            whole: bytes,
+            each: each.min(bytes),
         }
     }
 
-    pub(super) fn left(&self) -> u64 {
+    pub(crate) fn left(&self) -> u64 {
         self.left.load(Ordering::Relaxed)
     }
 
     /// What is wrong with an answer of so many bytes, for which there is no room: it would be too
     /// long alone, or others take the room now.
-    pub(super) fn fault(&self, bytes: u64) -> Fault {
-        match bytes > self.whole.min(OBJECT_MAX) {
+    pub(crate) fn fault(&self, bytes: u64) -> Fault {
+        match bytes > self.each {
             true => Fault::Long,
             false => Fault::Crowded,
         }
     }
 
     /// Takes bytes of it, if there are so many.
-    pub(super) fn take(&self, bytes: u64) -> bool {
+    pub(crate) fn take(&self, bytes: u64) -> bool {
         let less = |left: u64| left.checked_sub(bytes);
         let taken = self
             .left
