@@ -4,6 +4,7 @@ use crate::errors::of_dsl;
 use cenote_control::model::ControlError;
 use cenote_dsl::{Dataset, DatasetName, Property, PropertySource};
 use rustix::io::Errno;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use super::options::text_of;
@@ -74,6 +75,48 @@ pub(crate) fn check_within(root: &Path, place: &Path) -> Result<(), ControlError
     Ok(())
 }
 
+/// Refuses a place that a symbolic link of an ordinary user leads to: it could lead over a
+/// directory of the system.
+fn check_links(place: &Path) -> Result<(), ControlError> {
+    let is_strange = |at: &&Path| {
+        let found = at.symlink_metadata();
+        found.is_ok_and(|found| found.is_symlink() && found.uid() != 0)
+    };
+    let strange = place.ancestors().find(is_strange);
+    match strange.filter(|_| cenote_base::is_machine_root()) {
+        Some(link) => Err(ControlError::MountpointFailed {
+            path: place.to_string_lossy().into_owned(),
+            reason: format!(
+                "'{}' is a symbolic link of an ordinary user",
+                link.display()
+            ),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Whether a directory belongs to a user, or the one that it is in. One that does not exist counts
+/// as the nearest one above it that does.
+pub(crate) fn is_place_of(place: &Path, user: u64) -> bool {
+    let mut parts = place.components();
+    let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+    if !place.is_absolute() || !parts.all(is_plain) || check_links(place).is_err() {
+        return false;
+    }
+    let belongs = |at: &Path| {
+        let found = at.metadata().ok();
+        found.map(|found| found.is_dir() && u64::from(found.uid()) == user)
+    };
+    match (belongs(place), place.parent()) {
+        (Some(is_theirs), parent) => is_theirs || parent.and_then(belongs) == Some(true),
+        (None, Some(_)) => {
+            let above = place.ancestors().skip(1);
+            above.filter_map(belongs).next() == Some(true)
+        }
+        (None, None) => false,
+    }
+}
+
 /// Whether there is a mount whose server has died: it cannot be accessed, and the new mount
 /// replaces it.
 fn is_dead_mount(place: &Path) -> bool {
@@ -84,6 +127,7 @@ fn is_dead_mount(place: &Path) -> bool {
 /// Makes the directory, and refuses one with files unless they may be covered.
 pub(crate) fn prepare(place: &Path, make: bool, overlay: bool) -> Result<(), ControlError> {
     let path = place.to_string_lossy().into_owned();
+    check_links(place)?;
     if make
         && let Err(error) = std::fs::create_dir_all(place)
         && !is_dead_mount(place)

@@ -84,7 +84,8 @@ pub(crate) fn create_pool(
         return Ok(Response::Done);
     }
     let projects = features.iter().any(|known| known.guid == PROJECT_QUOTA);
-    let format = file_system_format(&mut settings, projects, env.wall_clock())?;
+    let made = (env.wall_clock(), by.owner());
+    let format = file_system_format(&mut settings, projects, made)?;
     let request = CreateRequest {
         name: new.name.clone(),
         version: properties.version(),

@@ -19,6 +19,7 @@ pub(crate) mod intent_logs;
 pub(crate) mod open_trees;
 pub(crate) mod replay;
 pub(crate) mod replays;
+pub(crate) mod rights;
 pub(crate) mod sent;
 pub(crate) mod served;
 pub(crate) mod served_volume;
