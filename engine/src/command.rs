@@ -37,6 +37,14 @@ impl<'a> By<'a> {
         }
     }
 
+    /// The same to undo what was done of a command that failed, whatever the user may do.
+    pub fn undoing(&self) -> By<'static> {
+        By {
+            rights: None,
+            ..self.unnoted()
+        }
+    }
+
     /// Refuses if an ordinary user lacks one of these permissions on a dataset.
     pub fn check(
         &self,

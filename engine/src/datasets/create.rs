@@ -172,7 +172,7 @@ pub(crate) fn with_parents<T>(
         };
         for name in made.iter().rev() {
             // A dataset that is no longer empty stays; the first error is the one to report.
-            let _ = destroy_dataset(context, mounts, name.as_str(), how, &by.unnoted());
+            let _ = destroy_dataset(context, mounts, name.as_str(), how, &by.undoing());
         }
     }
     changed

@@ -145,3 +145,51 @@ pub(crate) fn prepare(place: &Path, make: bool, overlay: bool) -> Result<(), Con
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{chown, lchown, symlink};
+
+    /// A user's link used to lead the daemon of root over any directory.
+    #[test]
+    fn ordinary_users_have_their_own_directories() {
+        const USER: u32 = 64_001;
+        let directory = tempfile::tempdir().expect("a directory");
+        let top = directory.path().canonicalize().expect("a path");
+        let (home, system) = (top.join("home"), top.join("system"));
+        for one in [&home, &system, &home.join("roots"), &system.join("inner")] {
+            std::fs::create_dir(one).expect("a directory");
+        }
+        let link = home.join("link");
+        symlink(&system, &link).expect("a link");
+        if !cenote_base::is_machine_root() {
+            return;
+        }
+        assert!(
+            prepare(&link.join("inner"), true, false).is_ok(),
+            "a link of root"
+        );
+        chown(&home, Some(USER), None).expect("root may");
+        lchown(&link, Some(USER), None).expect("root may");
+        assert!(prepare(&link.join("inner"), true, false).is_err());
+        let is_theirs = |place: &Path| is_place_of(place, USER.into());
+        for own in [home.clone(), home.join("roots"), home.join("a/b/c")] {
+            assert!(is_theirs(&own), "{}", own.display());
+        }
+        let strange = [
+            system.join("inner"),
+            system.join("a"),
+            link.join("inner"),
+            home.join("roots/below/here"),
+            home.join("../system"),
+            top.join("home2"),
+            PathBuf::from("home"),
+            PathBuf::from("/"),
+        ];
+        for place in strange {
+            assert!(!is_theirs(&place), "{}", place.display());
+        }
+        assert!(!is_place_of(&home, u64::from(USER) + 1));
+    }
+}

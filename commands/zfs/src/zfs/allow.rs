@@ -6,7 +6,7 @@ use cenote_control::model::{Change, DatasetGrants, Delegation, Request, Response
 use cenote_delegation::{Grant, Grantee, Scope, is_set_name};
 use cenote_words::context::{Context, Outcome, Stop, failed, mismatch, usage};
 use cenote_words::getopt::Parsed;
-use cenote_words::texts::{cannot_open, with_context};
+use cenote_words::texts::{cannot_open, check_name, with_context};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The width of the line above the permissions of a dataset.
@@ -38,12 +38,13 @@ pub fn allow(parsed: &Parsed, command: String, context: &mut Context) -> Outcome
 
 /// `zfs unallow [-rldugecs] [WHO] [PERMISSIONS] DATASET`
 pub fn unallow(parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
+    let recursive = parsed.has("r");
     let options = Options::of(parsed, true)?;
     let (grants, dataset) = options.read(&parsed.operands, true)?;
     let delegation = Delegation {
         dataset,
         revoked: grants,
-        recursive: parsed.has("r"),
+        recursive,
         ..Delegation::default()
     };
     change(delegation, command, context)
@@ -51,6 +52,7 @@ pub fn unallow(parsed: &Parsed, command: String, context: &mut Context) -> Outco
 
 fn change(delegation: Delegation, command: String, context: &mut Context) -> Outcome {
     let dataset = delegation.dataset.clone();
+    check(&dataset)?;
     super::select::require(std::slice::from_ref(&dataset), context)?;
     match ask(Change::Delegate(delegation), command, context) {
         Ok(_) => Ok(0),
@@ -200,7 +202,16 @@ fn names_of(words: &str, what: &str) -> Result<BTreeSet<String>, Stop> {
     each.collect()
 }
 
+/// Refuses a name that is not one of a file system or volume.
+fn check(dataset: &str) -> Result<(), Stop> {
+    match check_name(dataset, false, false) {
+        Ok(()) => Ok(()),
+        Err(fault) => failed(format!("cannot open '{dataset}': {fault}")),
+    }
+}
+
 fn show(dataset: &str, context: &mut Context) -> Outcome {
+    check(dataset)?;
     let request = Request::Grants {
         dataset: dataset.to_owned(),
     };

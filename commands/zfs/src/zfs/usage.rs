@@ -54,27 +54,25 @@ fn property_table() -> String {
 
 fn permission_table() -> String {
     let mut text = String::from("\n\nThe following permissions are supported:\n\n");
-    text.push_str("NAME             TYPE          \tNOTES\n");
+    let mut row = |name: &str, form: &str, note: &str| {
+        text.push_str(&format!("{name:<16} {form:<14}\t{note}\n"));
+    };
+    row("NAME", "TYPE", "NOTES");
     for permission in &PERMISSIONS {
         let form = match permission.form {
             Form::Subcommand => "subcommand",
             Form::Other => "other",
         };
-        let line = format!("{:<16} {form:<14}\t{}", permission.name, permission.note);
-        text.push_str(line.trim_end());
-        text.push('\n');
+        row(permission.name, form, permission.note);
     }
-    text.push('\n');
-    let mut properties: Vec<&str> = DATASET
-        .iter()
-        .filter(|info| is_delegable(info) && !info.values.is_empty())
-        .map(|info| info.name)
-        .collect();
+    let shown = DATASET.iter().filter(|info| !info.values.is_empty());
+    let shown = shown.filter(|info| is_delegable(info));
+    let mut properties: Vec<&str> = shown.map(|info| info.name).collect();
     properties.sort_unstable();
     for name in properties {
-        text.push_str(&format!("{name:<16} property\n"));
+        row(name, "property", "");
     }
-    text.trim_end().to_owned()
+    text.trim_end_matches('\n').to_owned()
 }
 
 /// Whether the property is stored in the dataset, not computed.
