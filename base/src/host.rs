@@ -7,7 +7,7 @@ pub fn hostname() -> String {
 }
 
 /// Whether this process runs as root and sees everybody's ids as they are: not in a user namespace
-/// of its own, where the files of all others seem to belong to nobody.
+/// of its own, where the files of all others have no visible owner.
 pub fn is_machine_root() -> bool {
     let map = std::fs::read_to_string("/proc/self/uid_map");
     let is_whole = map.is_ok_and(|map| map.split_whitespace().eq(["0", "0", "4294967295"]));

@@ -1,7 +1,7 @@
 //! Whether a user has a permission.
 
 use crate::grants::Grants;
-use crate::who::{Grantee, Scope};
+use crate::keys::{Grantee, Scope};
 use std::collections::BTreeMap;
 
 /// A user with all groups.

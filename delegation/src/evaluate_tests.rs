@@ -152,7 +152,7 @@ fn history(seed: u64) {
                 model.unallow(dataset, &taken);
             }
             1 => {
-                // The dataset is made anew, by one of the users.
+                // The dataset is made again, by one of the users.
                 let path = path_of(dataset);
                 let above = path[1..].iter().map(|at| &tables[*at]);
                 let user = dice.roll(3) as u64;

@@ -1,6 +1,6 @@
 //! A dataset's table of grants.
 
-use crate::who::{Grantee, Scope};
+use crate::keys::{Grantee, Scope};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,17 +1,17 @@
 //! Delegated permissions on disk (format/3a 10).
 //!
-//! A directory's ZAP maps the key of each grant ([`cenote_delegation::who_key`]) to another ZAP,
+//! A directory's ZAP maps the key of each grant ([`cenote_delegation::grant_key`]) to another ZAP,
 //! whose keys are the names of permissions, or of permission sets.
 
 use crate::directory::Directory;
 use crate::dsl::Dsl;
 use crate::error::DslError;
 use cenote_base::ObjectId;
-use cenote_delegation::{Grant, Grants, parse_who};
+use cenote_delegation::{Grant, Grants, parse_key};
 use cenote_dmu::zap::ZapEntry;
 use std::collections::BTreeSet;
 
-/// The most names that a dataset's grants have. More than that nobody granted.
+/// The most names that a dataset's grants have: far more than any user grants.
 const ENTRIES_MAX: usize = 65_536;
 const TOO_MANY: &str = "too many permissions";
 
@@ -21,7 +21,7 @@ impl Directory {
         let mut grants = Grants::default();
         let mut total = 0;
         for (key, table) in self.grant_tables()? {
-            let who = parse_who(&key);
+            let who = parse_key(&key);
             let (grantee, scope) = who.ok_or_else(|| malformed(table))?;
             let names = self.dsl().grant_names(table)?;
             total += names.len();

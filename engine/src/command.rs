@@ -9,7 +9,7 @@ use crate::registry::rights::Rights;
 use cenote_base::hostname;
 use cenote_control::model::ControlError;
 use cenote_control::protocol::Peer;
-use cenote_dsl::write::{SyncContext, SyncTask};
+use cenote_dsl::write::{MadeBy, SyncContext, SyncTask};
 use cenote_dsl::{DatasetName, DslError};
 use cenote_pool::Actor;
 use std::collections::HashSet;
@@ -42,6 +42,15 @@ impl<'a> By<'a> {
         By {
             rights: None,
             ..self.unnoted()
+        }
+    }
+
+    /// A task that makes a dataset, with the create-time permissions for the user.
+    pub fn making<T>(&self, task: T, name: &DatasetName) -> MadeBy<T> {
+        MadeBy {
+            task,
+            names: vec![name.clone()],
+            user: self.actor.user,
         }
     }
 

@@ -9,7 +9,8 @@
 //!   behind a change with its note in the history;
 //! * `alarms`: messages to the administrator when something is wrong;
 //! * `mounts`, `keys`, `devices`, `snapshots`, `scans`, `datasets`, `pools`, `daemon`,
-//!   `measures`: what requests are about; `delegation`: which of them ordinary users may make. What one of them keeps is its own: the mounts have their
+//!   `measures`: what requests are about; `delegation`: which of them ordinary users may
+//!   make. What one of them keeps is its own: the mounts have their
 //!   table.
 //!
 //! Their functions get what they need of all this as arguments. A folder reports to later ones by

@@ -1,4 +1,4 @@
-//! Delegated permissions: what a client asks and is told, and the names that permissions have.
+//! Delegated permissions: requests and answers about them, and their names.
 
 use super::properties::{self, DATASET, PropertyInfo};
 use cenote_delegation::{Grant, PERMISSIONS};

@@ -1,4 +1,4 @@
-//! Permissions delegated to ordinary users, who use them with real processes of theirs.
+//! Permissions delegated to ordinary users: real processes of theirs use them.
 
 use anyhow::{Context, Result, ensure};
 use cenote_tests::program::{Limits, Outcome, run};
@@ -247,7 +247,7 @@ fn users_delegate_what_they_have() -> Result<()> {
     site.finish()
 }
 
-/// A mount covers a directory of the user who asks for it, and no other one.
+/// A mount covers a directory of the user that asks for it, and no other one.
 #[test]
 fn users_mount_in_their_own_directories() -> Result<()> {
     let Some(site) = site()? else {

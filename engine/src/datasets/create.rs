@@ -18,7 +18,7 @@ use cenote_base::{Env, parse_size};
 use cenote_control::model::{ControlError, NewDataset, NewVolume, Pair, Response};
 use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::Kinds;
-use cenote_dsl::write::{CreateDataset, DestroyDataset, MadeBy, Setting};
+use cenote_dsl::write::{CreateDataset, DestroyDataset, Setting};
 use cenote_dsl::{DatasetName, DatasetType, Directory, DslError, Property, Stored};
 use cenote_ondisk::objset::ObjsetKind;
 use std::sync::Arc;
@@ -46,11 +46,7 @@ pub(crate) fn create_dataset(
     let create = || {
         let task = creation_below(context, &imported, name.clone(), new, by)?;
         let said = said(&task.properties);
-        let task = MadeBy {
-            task,
-            names: vec![name.clone()],
-            user: by.actor.user,
-        };
+        let task = by.making(task, &name);
         let approvals = &context.registry.approvals;
         approvals.saying((&imported, &name), &said, || run(&imported, task, by))?;
         let (_, dataset) = context.registry.dataset(&name)?;
@@ -199,12 +195,8 @@ fn create_parents(
             name: name.as_str().to_owned(),
             ..NewDataset::default()
         };
-        let task = MadeBy {
-            task: creation_below(context, imported, name.clone(), &new, by)?,
-            names: vec![name.clone()],
-            user: by.actor.user,
-        };
-        run(imported, task, by)?;
+        let task = creation_below(context, imported, name.clone(), &new, by)?;
+        run(imported, by.making(task, &name), by)?;
         made.push(name.clone());
         failures.extend(mount_new(mounts, imported, &name, by.rights.as_ref()).0);
     }

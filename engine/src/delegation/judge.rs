@@ -171,7 +171,7 @@ impl Judge<'_> {
         answers.find(Result::is_ok).unwrap_or(DENIED)
     }
 
-    /// Refuses who may receive nothing there. The stream says what it is about, and each part is
+    /// Refuses a user that may receive nothing there. The stream says what it is about, and each part is
     /// judged when it comes.
     fn receive(&self, target: &DatasetName) -> Result<(), ControlError> {
         let imported = self.context.registry.pool(target.pool())?;

@@ -103,7 +103,7 @@ fn namespace_of(process: i32) -> Option<OwnedFd> {
     std::fs::File::open(theirs).ok().map(OwnedFd::from)
 }
 
-/// Mounts a new file system for who made it. Ordinary users have it mounted in their own
+/// Mounts a new file system for its maker. Ordinary users have it mounted in their own
 /// directories only.
 pub(crate) fn mount_new(
     mounts: &Mounts,

@@ -191,8 +191,8 @@ impl Mounts {
         }
     }
 
-    /// Notes whether a head is mounted for an ordinary user. Then later mounts of it that nobody
-    /// asked for, as after a rename, are restricted, too.
+    /// Notes whether a head is mounted for an ordinary user. Then later mounts of it without
+    /// a request, as after a rename, are restricted, too.
     pub fn note_restricted(&self, imported: &Imported, head: ObjectId, is_restricted: bool) {
         let noted = &mut self.being_made.lock().restricted;
         match is_restricted {

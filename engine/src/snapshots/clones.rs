@@ -12,7 +12,7 @@ use crate::registry::table::Registry;
 use crate::values::{purpose_of, setting};
 use cenote_control::model::{ControlError, Pair, Response};
 use cenote_dsl::DatasetType;
-use cenote_dsl::write::{CloneDataset, DestroyDataset, MadeBy, PromoteDataset};
+use cenote_dsl::write::{CloneDataset, DestroyDataset, PromoteDataset};
 
 /// Makes a clone; `names` are the snapshot's and the clone's, `how` says whether missing parents
 /// are made and whether it stays unmounted.
@@ -57,11 +57,7 @@ pub(super) fn clone_snapshot(
         properties,
         created: None,
     };
-    let task = MadeBy {
-        task,
-        names: vec![name.clone()],
-        user: by.actor.user,
-    };
+    let task = by.making(task, &name);
     let clone = || {
         run(&imported, task, by)?;
         let (_, dataset) = context.registry.dataset(&name)?;

@@ -55,7 +55,7 @@ fn cannot_resume(why: StreamRefusal) -> ControlError {
 }
 
 impl Order {
-    /// Refuses to send a dataset for a user who may not: with `send:raw` only encrypted blocks.
+    /// Refuses to send a dataset for a user that may not: with `send:raw` only encrypted blocks.
     pub fn check(&self, rights: Option<&Rights>, sent: &Dataset) -> Result<(), ControlError> {
         let Some(rights) = rights else {
             return Ok(());

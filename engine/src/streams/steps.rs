@@ -24,7 +24,7 @@ impl Step {
         }
     }
 
-    /// The change that it is, for whoever judges it.
+    /// The change that it is, to be judged.
     pub fn change(&self) -> Change {
         Change::Snapshots(match self.clone() {
             Self::Promote(dataset) => SnapshotChange::Promote { dataset },

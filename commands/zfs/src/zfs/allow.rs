@@ -15,7 +15,7 @@ const RULE: usize = 70;
 /// Whom a command names: everyone without a name of their own.
 const EVERYONE: &str = "everyone";
 
-/// `zfs allow DATASET`, and `zfs allow [-ldugecs] [WHO] PERMISSIONS DATASET`
+/// `zfs allow DATASET`, and `zfs allow [-ldugecs] [GRANTEES] PERMISSIONS DATASET`
 pub fn allow(parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
     let options = Options::of(parsed, false)?;
     let only = parsed
@@ -36,7 +36,7 @@ pub fn allow(parsed: &Parsed, command: String, context: &mut Context) -> Outcome
     }
 }
 
-/// `zfs unallow [-rldugecs] [WHO] [PERMISSIONS] DATASET`
+/// `zfs unallow [-rldugecs] [GRANTEES] [PERMISSIONS] DATASET`
 pub fn unallow(parsed: &Parsed, command: String, context: &mut Context) -> Outcome {
     let recursive = parsed.has("r");
     let options = Options::of(parsed, true)?;
@@ -148,7 +148,7 @@ impl Options {
     }
 
     fn scopes(&self, grantee: &Grantee) -> Vec<Scope> {
-        match (grantee.is_somebody(), self.local, self.descendants) {
+        match (grantee.is_users(), self.local, self.descendants) {
             (false, ..) => vec![Scope::None],
             (_, true, false) => vec![Scope::Local],
             (_, false, true) => vec![Scope::Descendants],
@@ -295,10 +295,10 @@ impl People {
     }
 
     fn lines(&self, local: bool, below: bool) -> impl Iterator<Item = String> {
-        self.0.iter().filter_map(move |((_, who), names)| {
+        self.0.iter().filter_map(move |((_, grantee), names)| {
             let here = names.iter().filter(|(_, place)| **place == (local, below));
             let here: Vec<&str> = here.map(|(name, _)| name.as_str()).collect();
-            (!here.is_empty()).then(|| format!("\t{who} {}\n", here.join(",")))
+            (!here.is_empty()).then(|| format!("\t{grantee} {}\n", here.join(",")))
         })
     }
 }

@@ -63,14 +63,14 @@ const UNALLOW: &[Flag] = flags! {
 };
 
 const ABOUT_ALLOW: &str = "\
-With a dataset alone, prints the permissions that are delegated there and above. A name is that of\n\
-a user if there is one, else of a group; numbers are ids. Without -l and -d the permissions hold on\n\
-the dataset and on all below it. A set (@NAME) stands for permissions and other sets, wherever it is\n\
-granted. Permissions of -c go to the user who creates a dataset below, on that dataset.";
+With a dataset alone, prints the permissions that are delegated there and above. A name is that\n\
+of a user if there is one, else of a group; numbers are ids. Without -l and -d the permissions\n\
+hold on the dataset and on all below it. A set (@NAME) stands for permissions and other sets.\n\
+Permissions of -c go to the creator of a dataset below, on that dataset.";
 
 const ABOUT_UNALLOW: &str = "\
-Without permissions, takes back all that were delegated to the user, group or everyone, or removes\n\
-the set. Nothing is denied: what a dataset above grants stays in effect.";
+Without permissions, takes back all that were delegated to the user, group or everyone, or\n\
+removes the set. Nothing is denied: what a dataset above grants stays in effect.";
 
 const ABOUT_RANGE: &str = "\
 A dataset, snapshots of one, or a bookmark. Several snapshots are written as a list and as\n\

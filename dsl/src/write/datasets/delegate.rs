@@ -4,7 +4,7 @@ use crate::error::DslError;
 use crate::name::DatasetName;
 use crate::write::context::{SyncContext, SyncTask};
 use cenote_base::ObjectId;
-use cenote_delegation::{Grant, Grants, who_key};
+use cenote_delegation::{Grant, Grants, grant_key};
 use cenote_ondisk::ObjectType;
 use cenote_ondisk::dsl_dir::DslDir;
 use std::collections::BTreeSet;
@@ -94,7 +94,7 @@ impl SyncContext<'_> {
                 if names.is_empty() {
                     continue;
                 }
-                let key = who_key(&grant.grantee, grant.scope, of_sets);
+                let key = grant_key(&grant.grantee, grant.scope, of_sets);
                 let known = left.iter().position(|(known, _)| *known == key);
                 let table = match known {
                     Some(at) => left.swap_remove(at).1,

@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Grantee {
-    /// Nobody: the permission set with this name, which begins with `@`, is defined.
+    /// No user: the permission set with this name, which begins with `@`, is defined.
     Set(String),
-    /// Nobody yet: who creates a dataset below, on that dataset.
+    /// No user yet: the creator of a dataset below gets it, on that dataset.
     Creator,
     /// A user, by id.
     User(u64),
@@ -41,14 +41,14 @@ pub enum Scope {
 }
 
 impl Grantee {
-    /// Whether it is somebody, so that a scope applies.
-    pub fn is_somebody(&self) -> bool {
+    /// Whether these are users, so that a scope applies.
+    pub fn is_users(&self) -> bool {
         matches!(self, Self::User(_) | Self::Group(_) | Self::Everyone)
     }
 }
 
 /// The key of a grantee's permissions, or with `of_sets` of the sets that are granted.
-pub fn who_key(grantee: &Grantee, scope: Scope, of_sets: bool) -> String {
+pub fn grant_key(grantee: &Grantee, scope: Scope, of_sets: bool) -> String {
     let (letter, id) = match grantee {
         Grantee::User(id) => ('u', id.to_string()),
         Grantee::Group(id) => ('g', id.to_string()),
@@ -69,7 +69,7 @@ pub fn who_key(grantee: &Grantee, scope: Scope, of_sets: bool) -> String {
 }
 
 /// Whose permissions a key is for, and where; `None` if it is no such key.
-pub fn parse_who(key: &str) -> Option<(Grantee, Scope)> {
+pub fn parse_key(key: &str) -> Option<(Grantee, Scope)> {
     let (letters, id) = key.split_once('$')?;
     let mut letters = letters.chars();
     let (kind, scope) = (letters.next()?, letters.next()?);
@@ -108,12 +108,12 @@ mod tests {
             ("s-$@backup", set(), Scope::None),
             ("S-$@backup", set(), Scope::None),
         ] {
-            assert_eq!(parse_who(key), Some((grantee.clone(), scope)), "{key}");
+            assert_eq!(parse_key(key), Some((grantee.clone(), scope)), "{key}");
             let of_sets = key.starts_with(char::is_uppercase);
-            assert_eq!(who_key(&grantee, scope, of_sets), key);
+            assert_eq!(grant_key(&grantee, scope, of_sets), key);
         }
         for bad in ["", "u$1", "ux$1", "ul$x", "ul1", "xl$1", "ull$1", "ul$-1"] {
-            assert_eq!(parse_who(bad), None, "{bad}");
+            assert_eq!(parse_key(bad), None, "{bad}");
         }
     }
 }
