@@ -10,7 +10,7 @@ use std::process::Command;
 ///
 /// Commands stand as low as what they see: those of `zpool` and `zfs` see the protocol and tables
 /// of the format, and are compiled beside the crates that open pools.
-const LAYERS: [&str; 38] = [
+const LAYERS: [&str; 40] = [
     "base",
     "delegation",
     "control",
@@ -21,6 +21,7 @@ const LAYERS: [&str; 38] = [
     "codec",
     "commands/words",
     "commands/zfs",
+    "commands/zpool",
     "frontends/http",
     "commands/watch",
     "device",
@@ -44,6 +45,7 @@ const LAYERS: [&str; 38] = [
     "frontends/files",
     "frontends/nbd",
     "commands/own",
+    "registry",
     "engine",
     "frontends/ublk",
     "serve",
