@@ -1,7 +1,6 @@
 //! Delegated permissions on disk (format/3a 10).
 //!
-//! A directory's ZAP maps the key of each grant ([`cenote_delegation::grant_key`]) to another ZAP,
-//! whose keys are the names of permissions, or of permission sets.
+//! A directory's ZAP maps the key of each grant to another ZAP, whose keys are names.
 
 use crate::directory::Directory;
 use crate::dsl::Dsl;
@@ -11,7 +10,6 @@ use cenote_delegation::{Grant, Grants, parse_key};
 use cenote_dmu::zap::ZapEntry;
 use std::collections::BTreeSet;
 
-/// The most names that a dataset's grants have: far more than any user grants.
 const ENTRIES_MAX: usize = 65_536;
 const TOO_MANY: &str = "too many permissions";
 
@@ -21,8 +19,7 @@ impl Directory {
         let mut grants = Grants::default();
         let mut total = 0;
         for (key, table) in self.grant_tables()? {
-            let who = parse_key(&key);
-            let (grantee, scope) = who.ok_or_else(|| malformed(table))?;
+            let (grantee, scope) = parse_key(&key).ok_or_else(|| malformed(table))?;
             let names = self.dsl().grant_names(table)?;
             total += names.len();
             if total > ENTRIES_MAX {

@@ -8,7 +8,7 @@ use crate::datasets::destroy::{Destruction, destroy_dataset};
 use crate::datasets::rename::{Renaming, rename_dataset};
 use crate::datasets::rollback::roll_back;
 use crate::datasets::set::{inherit_property, set_properties};
-use crate::delegation::change::delegate;
+use crate::delegation::delegate;
 use crate::devices::add::add_vdevs;
 use crate::devices::change::change_devices;
 use crate::devices::labels::clear_labels;

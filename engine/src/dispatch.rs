@@ -9,7 +9,7 @@ use crate::daemon::settings::{settings_list, settings_set};
 use crate::daemon::status::daemon_status;
 use crate::datasets::accounts::user_space;
 use crate::datasets::list::dataset_list;
-use crate::delegation::change::grants;
+use crate::delegation::grants;
 use crate::devices::properties::vdev_get;
 use crate::engine::Engine;
 use crate::keys::load::{load_key, unload_key};

@@ -11,7 +11,6 @@ use crate::daemon::recorder::{RecordPlace, Recorder};
 use crate::daemon::status::About;
 use crate::daemon::veil::{WithoutKeys, veiled};
 use crate::datasets::approve::may_change_acting_values;
-use crate::delegation::judge::Judge;
 use crate::devices::agent::Agent;
 use crate::events::Events;
 use crate::keys::load::unload_if_root;
@@ -26,6 +25,7 @@ use crate::publishing::{Changed, NoPublisher, Publish};
 use crate::registry::approvals::Approvals;
 use crate::registry::cache_places::CacheFiles;
 use crate::registry::imported::Imported;
+use crate::registry::judge::Judge;
 use crate::registry::rights::Rights;
 use crate::registry::table::Registry;
 use cenote_alarms::{AlarmSetup, daemon_died, pool_missing, record_unwritable};
@@ -309,7 +309,7 @@ impl Service for Engine {
         // Those who may do everything use the other socket.
         let rights = Rights::of(peer).ok_or(ControlError::PermissionDenied)?;
         let judge = Judge {
-            context: &self.context,
+            registry: &self.context.registry,
             mounts: &self.mounts,
             rights: &rights,
         };

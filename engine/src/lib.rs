@@ -9,7 +9,7 @@
 //!   change with its note in the history;
 //! * `alarms`: messages to the administrator when something is wrong;
 //! * `keys`, `devices`, `snapshots`, `scans`, `datasets`, `pools`, `daemon`, `measures`: what
-//!   requests are about; `delegation`: which of them ordinary users may make. What one of them
+//!   requests are about; `delegation`: grants of permissions. What one of them
 //!   keeps is its own.
 //!
 //! Their functions get what they need of all this as arguments. A folder reports to later ones by

@@ -17,8 +17,8 @@ use super::session::Session;
 use super::steps::{Step, in_the_way};
 use crate::datasets::destroy::{Destruction, destroy_dataset};
 use crate::datasets::rename::{Renaming, rename_dataset};
-use crate::delegation::judge::Judge;
 use crate::errors::{of_dsl, parse_name};
+use crate::registry::judge::Judge;
 use crate::registry::walk::{is_within, walk_heads};
 use crate::snapshots::change::change_snapshots;
 use cenote_base::Guid;
@@ -308,7 +308,7 @@ impl Session<'_> {
             return Ok(());
         };
         let judge = Judge {
-            context: self.context,
+            registry: &self.context.registry,
             mounts: self.mounts,
             rights,
         };

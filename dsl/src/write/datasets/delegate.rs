@@ -23,7 +23,6 @@ pub struct Delegate {
 impl SyncTask for Delegate {
     fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
         for name in &self.names {
-            // Tables that cannot be read cannot be changed, which is to be found out here.
             context.dsl.dataset(name)?.directory().grants()?;
         }
         Ok(())
@@ -83,8 +82,8 @@ impl SyncContext<'_> {
 
     /// Writes the grants of a dataset. Tables that would be empty are freed.
     fn store_grants(&self, name: &DatasetName, grants: &Grants) -> Result<(), DslError> {
-        let missing = || DslError::NoSuchDataset { name: name.clone() };
-        let directory = self.dsl.directory(name)?.ok_or_else(missing)?;
+        let dataset = self.dsl.dataset(name)?;
+        let directory = dataset.directory();
         let mut left = directory.grant_tables()?;
         let is_set = |name: &String| name.starts_with('@');
         for grant in grants.all() {
@@ -109,10 +108,10 @@ impl SyncContext<'_> {
                 self.remove_entry(map, key.as_bytes())?;
             }
         }
-        if grants.is_empty() {
-            self.free_empty_map(directory.id())?;
+        match grants.is_empty() {
+            true => self.free_empty_map(directory.id()),
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// An empty table for a key of a directory's map, which is made if there is none.

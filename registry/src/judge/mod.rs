@@ -1,9 +1,19 @@
 //! What the requests of ordinary users need (zfs-allow(8)).
+//!
+//! This is the table of permissions for each request. It is asked before the request is carried
+//! out. What a request turns out to be about only on its way, such as the datasets of a stream, is
+//! judged there.
+//!
+//! File systems that ordinary users have mounted are mounted only in their own directories, and
+//! without set-user-ID programs and devices.
 
-use crate::context::Context;
+mod changes;
+mod places;
+
 use crate::errors::parse_name;
 use crate::mounts::table::Mounts;
-use crate::registry::rights::Rights;
+use crate::rights::Rights;
+use crate::table::Registry;
 use cenote_control::model::{AccountKind, ControlError, Request};
 use cenote_dsl::DatasetName;
 use std::path::Path;
@@ -23,14 +33,17 @@ const MOUNT_OPTIONS: [&str; 10] = [
 ];
 
 /// Judges the requests of one user.
-pub(crate) struct Judge<'a> {
-    pub context: &'a Context,
+pub struct Judge<'a> {
+    /// The pools.
+    pub registry: &'a Registry,
+    /// What is mounted.
     pub mounts: &'a Mounts,
+    /// What the user may do.
     pub rights: &'a Rights,
 }
 
 /// The answer to what is not allowed.
-pub(super) const DENIED: Result<(), ControlError> = Err(ControlError::PermissionDenied);
+const DENIED: Result<(), ControlError> = Err(ControlError::PermissionDenied);
 
 impl Judge<'_> {
     /// The request as it may be carried out.
@@ -96,7 +109,7 @@ impl Judge<'_> {
                 below: Some(below),
                 options,
             } if options.options.is_empty() => {
-                let names = self.context.registry.names_below(below, true)?;
+                let names = self.registry.names_below(below, true)?;
                 names.iter().try_for_each(|name| self.mount_of_many(name))
             }
             Request::Unmount {
@@ -140,8 +153,7 @@ impl Judge<'_> {
 
     /// Refuses if one of the permissions is missing on a dataset, or on that of a snapshot.
     pub(super) fn needs(&self, name: &str, permissions: &[&str]) -> Result<(), ControlError> {
-        self.rights
-            .check_in(&self.context.registry, name, permissions)
+        self.rights.check_in(self.registry, name, permissions)
     }
 
     /// The same of a dataset and all below it.
@@ -152,7 +164,7 @@ impl Judge<'_> {
         permissions: &[&str],
     ) -> Result<(), ControlError> {
         let dataset = parse_name(name)?.dataset();
-        let registry = &self.context.registry;
+        let registry = self.registry;
         let names = registry.names_below(dataset.as_str(), recursive)?;
         let mut names = names.iter();
         names.try_for_each(|name| self.needs(name.as_str(), permissions))
@@ -174,7 +186,7 @@ impl Judge<'_> {
     /// Refuses a user that may receive nothing there. The stream says what it is about, and each part is
     /// judged when it comes.
     fn receive(&self, target: &DatasetName) -> Result<(), ControlError> {
-        let imported = self.context.registry.pool(target.pool())?;
+        let imported = self.registry.pool(target.pool())?;
         let above = std::iter::successors(Some(target.dataset()), DatasetName::parent);
         for name in above {
             for permission in ["receive", "receive:append"] {
@@ -213,8 +225,8 @@ impl Judge<'_> {
     }
 
     /// Refuses a new dataset, and those above it that are not there yet, if they may not be made.
-    pub(crate) fn create(&self, name: &DatasetName) -> Result<(), ControlError> {
-        let imported = self.context.registry.pool(name.pool())?;
+    fn create(&self, name: &DatasetName) -> Result<(), ControlError> {
+        let imported = self.registry.pool(name.pool())?;
         let above = std::iter::successors(name.parent(), DatasetName::parent);
         for parent in above {
             self.rights

@@ -1,11 +1,11 @@
 //! Where ordinary users may have file systems mounted: in directories of their own.
 
-use super::judge::{DENIED, Judge};
+use super::{DENIED, Judge};
 use crate::errors::parse_name;
+use crate::imported::Imported;
 use crate::mounts::make::mounts_by_itself;
 use crate::mounts::options::text_of;
 use crate::mounts::places::{is_place_of, own_mount_point};
-use crate::registry::imported::Imported;
 use cenote_control::model::ControlError;
 use cenote_dsl::{Dataset, DatasetName, Property, PropertySource};
 use std::path::Path;
@@ -14,13 +14,13 @@ impl Judge<'_> {
     /// Refuses to mount a file system at its own place if the user may not.
     pub(super) fn mount(&self, name: &DatasetName) -> Result<(), ControlError> {
         self.needs(name.as_str(), &["mount"])?;
-        let (imported, dataset) = self.context.registry.dataset(name)?;
+        let (imported, dataset) = self.registry.dataset(name)?;
         self.place(&imported, &dataset)
     }
 
     /// The same of one among many, of which some are not to be mounted.
     pub(super) fn mount_of_many(&self, name: &DatasetName) -> Result<(), ControlError> {
-        let (_, dataset) = self.context.registry.dataset(name)?;
+        let (_, dataset) = self.registry.dataset(name)?;
         match mounts_by_itself(self.mounts, &dataset) {
             true => self.mount(name),
             false => Ok(()),
@@ -45,7 +45,7 @@ impl Judge<'_> {
     /// Refuses a mount point that the user may not have.
     pub(super) fn mount_point(&self, dataset: &str, value: &str) -> Result<(), ControlError> {
         let name = parse_name(dataset)?;
-        let imported = self.context.registry.pool(name.pool())?;
+        let imported = self.registry.pool(name.pool())?;
         match value.starts_with('/') {
             true => self.own_directory(&imported.place(value)),
             // Other values name no directory, or are no values.
@@ -55,7 +55,7 @@ impl Judge<'_> {
 
     /// Refuses to give a dataset the place that follows from a name, if the user may not have it.
     pub(super) fn derived_place(&self, name: &DatasetName) -> Result<(), ControlError> {
-        let imported = self.context.registry.pool(name.pool())?;
+        let imported = self.registry.pool(name.pool())?;
         let above = std::iter::successors(name.parent(), DatasetName::parent);
         for parent in above {
             let Ok(dataset) = imported.dsl().dataset(&parent) else {
@@ -80,7 +80,7 @@ impl Judge<'_> {
         from: &DatasetName,
         to: &DatasetName,
     ) -> Result<(), ControlError> {
-        let (_, dataset) = self.context.registry.dataset(from)?;
+        let (_, dataset) = self.registry.dataset(from)?;
         let report = dataset.property(Property::MountPoint);
         let source = report.ok().flatten().map(|report| report.source);
         match source {

@@ -1,6 +1,6 @@
 //! What the changes of ordinary users need.
 
-use super::judge::{DENIED, Judge};
+use super::{DENIED, Judge};
 use crate::errors::{of_dsl, parse_name};
 use cenote_control::model::{
     Change, ControlError, Delegation, NewDataset, Pair, RollBack, SnapshotChange, permission_for,
@@ -142,7 +142,7 @@ impl Judge<'_> {
 
     /// Whether a volume has its space reserved, which then follows its size.
     fn is_reserved(&self, dataset: &str) -> Result<bool, ControlError> {
-        let (_, dataset) = self.context.registry.dataset(&parse_name(dataset)?)?;
+        let (_, dataset) = self.registry.dataset(&parse_name(dataset)?)?;
         let reserved = dataset.stored_number(Property::RefReservation);
         Ok(reserved.map_err(of_dsl)? != 0)
     }
@@ -237,7 +237,7 @@ impl Judge<'_> {
 
     fn promote(&self, clone: &str) -> Result<(), ControlError> {
         self.needs(clone, &["promote", "mount"])?;
-        let (imported, dataset) = self.context.registry.dataset(&parse_name(clone)?)?;
+        let (imported, dataset) = self.registry.dataset(&parse_name(clone)?)?;
         let Some(origin) = dataset.directory().origin() else {
             return Ok(());
         };
@@ -251,8 +251,8 @@ impl Judge<'_> {
     /// delegate.
     fn delegate(&self, delegation: &Delegation) -> Result<(), ControlError> {
         let name = parse_name(&delegation.dataset)?;
-        let imported = self.context.registry.pool(name.pool())?;
-        let registry = &self.context.registry;
+        let imported = self.registry.pool(name.pool())?;
+        let registry = self.registry;
         let names = registry.names_below(name.as_str(), delegation.recursive)?;
         for grant in &delegation.granted {
             let wanted: Vec<&str> = grant.names.iter().map(String::as_str).collect();
