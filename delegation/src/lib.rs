@@ -8,8 +8,8 @@
 //! What the set stands for is looked up for each request: at the dataset whose table names it,
 //! and if that does not define it, at the next one above. So a definition hides those further up.
 //!
-//! *Create-time* permissions are not granted to anyone yet. The creator of a dataset gets those of all
-//! datasets above it, on the new dataset itself.
+//! *Create-time* permissions are not granted to anyone yet. The creator of a dataset gets those of
+//! all datasets above it, on the new dataset itself.
 //!
 //! The crate is arithmetic on such tables. It knows their keys on disk, but reads no disk:
 //! [`User::is_allowed`] gets the tables of a dataset and of all above it.

@@ -20,7 +20,7 @@ pub(crate) struct By<'a> {
     pub actor: Actor,
     /// As it is recorded; empty for changes that are part of another record.
     pub command: &'a str,
-    /// What the user may do; not set for those who may do everything.
+    /// What the user may do; not set for users that may do everything.
     pub rights: Option<Rights>,
 }
 
@@ -67,7 +67,7 @@ impl<'a> By<'a> {
         }
     }
 
-    /// The user and group that own a new file system: the daemon's for those who may do
+    /// The user and group that own a new file system: the daemon's for users that may do
     /// everything, so that an unprivileged daemon's user can use it.
     pub fn owner(&self) -> (u64, u64) {
         match &self.rights {

@@ -306,7 +306,7 @@ impl Service for Engine {
         peer: Peer,
         reply: &mut dyn Reply,
     ) -> Result<Response, ControlError> {
-        // Those who may do everything use the other socket.
+        // Users that may do everything use the other socket.
         let rights = Rights::of(peer).ok_or(ControlError::PermissionDenied)?;
         let judge = Judge {
             registry: &self.context.registry,

@@ -183,8 +183,8 @@ impl Judge<'_> {
         answers.find(Result::is_ok).unwrap_or(DENIED)
     }
 
-    /// Refuses a user that may receive nothing there. The stream says what it is about, and each part is
-    /// judged when it comes.
+    /// Refuses a user that may receive nothing there. The stream says what it is about, and
+    /// each part is judged when it comes.
     fn receive(&self, target: &DatasetName) -> Result<(), ControlError> {
         let imported = self.registry.pool(target.pool())?;
         let above = std::iter::successors(Some(target.dataset()), DatasetName::parent);
