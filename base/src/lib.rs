@@ -22,7 +22,7 @@ mod size;
 pub use bookmark::Bookmark;
 pub use client::client_of;
 pub use env::{Env, RealEnv};
-pub use host::hostname;
+pub use host::{hostname, is_machine_root};
 pub use ids::{BlockId, Guid, Level, ObjectId, ObjsetId, Txg, VdevId};
 pub use memory::{MemoryBudget, MemoryExceeded, MemoryLease};
 pub use nearest::{did_you_mean, nearest, question};

@@ -76,7 +76,6 @@ pub use keys::KeyStatus;
 pub use moment::Change;
 pub use name::{DatasetName, NAME_LENGTH_MAX, NESTING_MAX, NameError, NameKind, check_pool_name};
 pub use object_directory::{ObjectDirectory, keys as directory_keys};
-pub use permissions::{Grantee, Permissions, Scope};
 pub use pool_state::{ActivityState, Expansion, Rebuild};
 pub use property::stored::Stored;
 pub use property::{Property, PropertyReport, PropertySource, PropertyValue};

@@ -8,6 +8,7 @@ use crate::datasets::destroy::{Destruction, destroy_dataset};
 use crate::datasets::rename::{Renaming, rename_dataset};
 use crate::datasets::rollback::roll_back;
 use crate::datasets::set::{inherit_property, set_properties};
+use crate::delegation::delegate;
 use crate::devices::add::add_vdevs;
 use crate::devices::change::change_devices;
 use crate::devices::labels::clear_labels;
@@ -118,6 +119,7 @@ pub(crate) fn change(
             datasets,
             recursive,
         } => approve_values(context, &datasets, recursive, by),
+        Change::Delegate(delegation) => delegate(registry, &delegation, by),
         Change::ChangeKey {
             dataset,
             properties,

@@ -5,11 +5,12 @@
 
 use crate::errors::of_sync;
 use crate::registry::imported::Imported;
+use crate::registry::rights::Rights;
 use cenote_base::hostname;
 use cenote_control::model::ControlError;
 use cenote_control::protocol::Peer;
-use cenote_dsl::DslError;
-use cenote_dsl::write::{SyncContext, SyncTask};
+use cenote_dsl::write::{MadeBy, SyncContext, SyncTask};
+use cenote_dsl::{DatasetName, DslError};
 use cenote_pool::Actor;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,6 +20,8 @@ pub(crate) struct By<'a> {
     pub actor: Actor,
     /// As it is recorded; empty for changes that are part of another record.
     pub command: &'a str,
+    /// What the user may do; not set for users that may do everything.
+    pub rights: Option<Rights>,
 }
 
 impl<'a> By<'a> {
@@ -27,7 +30,53 @@ impl<'a> By<'a> {
             user: u64::from(peer.uid),
             host: hostname(),
         };
-        Self { actor, command }
+        Self {
+            actor,
+            command,
+            rights: Rights::of(peer),
+        }
+    }
+
+    /// The same to undo what was done of a command that failed, whatever the user may do.
+    pub fn undoing(&self) -> By<'static> {
+        By {
+            rights: None,
+            ..self.unnoted()
+        }
+    }
+
+    /// A task that makes a dataset, with the create-time permissions for the user.
+    pub fn making<T>(&self, task: T, name: &DatasetName) -> MadeBy<T> {
+        MadeBy {
+            task,
+            names: vec![name.clone()],
+            user: self.actor.user,
+        }
+    }
+
+    /// Refuses if an ordinary user lacks one of these permissions on a dataset.
+    pub fn check(
+        &self,
+        imported: &Imported,
+        name: &DatasetName,
+        permissions: &[&str],
+    ) -> Result<(), ControlError> {
+        match &self.rights {
+            Some(rights) => rights.check(imported, name, permissions),
+            None => Ok(()),
+        }
+    }
+
+    /// The user and group that own a new file system: the daemon's for users that may do
+    /// everything, so that an unprivileged daemon's user can use it.
+    pub fn owner(&self) -> (u64, u64) {
+        match &self.rights {
+            Some(rights) => (rights.user.id, rights.group.into()),
+            None => (
+                rustix::process::geteuid().as_raw().into(),
+                rustix::process::getegid().as_raw().into(),
+            ),
+        }
     }
 
     /// The same for a further part of what the command does, which is not noted.
@@ -35,6 +84,7 @@ impl<'a> By<'a> {
         By {
             actor: self.actor.clone(),
             command: "",
+            rights: self.rights.clone(),
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::daemon::settings::{settings_list, settings_set};
 use crate::daemon::status::daemon_status;
 use crate::datasets::accounts::user_space;
 use crate::datasets::list::dataset_list;
+use crate::delegation::grants;
 use crate::devices::properties::vdev_get;
 use crate::engine::Engine;
 use crate::keys::load::{load_key, unload_key};
@@ -23,6 +24,7 @@ use crate::pools::opened::pool_opened;
 use crate::pools::properties::pool_list;
 use crate::pools::status::pool_status;
 use crate::publishing::PublishAct;
+use crate::registry::rights::Rights;
 use crate::scans::verify::verify;
 use crate::snapshots::diff::diff;
 use crate::snapshots::holds::holds;
@@ -80,6 +82,7 @@ impl Engine {
                 kinds,
                 properties,
             } => dataset_list(context, mounts, &roots, depth, kinds, properties, reply),
+            Request::Grants { dataset } => grants(registry, &dataset),
             Request::LoadKey {
                 dataset,
                 key,
@@ -97,7 +100,9 @@ impl Engine {
                 receive: asked,
                 command,
             } => receive(context, mounts, &asked, &By::new(peer, &command), reply),
-            Request::Send { send: asked } => send(registry, &asked, reply),
+            Request::Send { send: asked } => {
+                send(registry, &asked, Rights::of(peer).as_ref(), reply)
+            }
             Request::Noted { asked, command } => self.noted(*asked, &command, peer, reply),
             Request::Holds {
                 snapshot,

@@ -25,6 +25,8 @@ use crate::publishing::{Changed, NoPublisher, Publish};
 use crate::registry::approvals::Approvals;
 use crate::registry::cache_places::CacheFiles;
 use crate::registry::imported::Imported;
+use crate::registry::judge::Judge;
+use crate::registry::rights::Rights;
 use crate::registry::table::Registry;
 use cenote_alarms::{AlarmSetup, daemon_died, pool_missing, record_unwritable};
 use cenote_base::rt::{Mutex, ranks};
@@ -289,12 +291,30 @@ impl Service for Engine {
         let request = veiled(request)?;
         let peer = Peer {
             uid: NOBODY,
+            gid: NOBODY,
             pid: 0,
         };
         match self.shows_keys {
             true => self.carry_out(request, peer, reply),
             false => self.carry_out(request, peer, &mut WithoutKeys(reply)),
         }
+    }
+
+    fn delegated(
+        &self,
+        request: Request,
+        peer: Peer,
+        reply: &mut dyn Reply,
+    ) -> Result<Response, ControlError> {
+        // Users that may do everything use the other socket.
+        let rights = Rights::of(peer).ok_or(ControlError::PermissionDenied)?;
+        let judge = Judge {
+            registry: &self.context.registry,
+            mounts: &self.mounts,
+            rights: &rights,
+        };
+        let request = judge.judged(request)?;
+        self.handle(request, peer, reply)
     }
 
     fn idle(&self) -> bool {

@@ -9,7 +9,8 @@
 //!   change with its note in the history;
 //! * `alarms`: messages to the administrator when something is wrong;
 //! * `keys`, `devices`, `snapshots`, `scans`, `datasets`, `pools`, `daemon`, `measures`: what
-//!   requests are about. What one of them keeps is its own.
+//!   requests are about; `delegation`: grants of permissions. What one of them
+//!   keeps is its own.
 //!
 //! Their functions get what they need of all this as arguments. A folder reports to later ones by
 //! posting an event. [`Mounter`] makes mounts. [`Publisher`] publishes volumes and file systems
@@ -30,6 +31,7 @@ mod command;
 mod context;
 mod daemon;
 mod datasets;
+mod delegation;
 mod devices;
 mod dispatch;
 mod engine;

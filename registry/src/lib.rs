@@ -6,7 +6,8 @@
 //! `replay`, `intent_logs`), damage that reads found ([`damage`]), snapshots that are being sent
 //! ([`sent`]), users of open volumes ([`served`], [`served_volume`], `freeing`), trees that sites
 //! have open ([`open_trees`]), values that wait for approval ([`waiting`]), and the cache file
-//! ([`cache_file`]). [`approvals`] has the values that this machine's administrator approved.
+//! ([`cache_file`]). [`rights`] are those of ordinary users, and [`judge`] is what their
+//! requests need. [`approvals`] has the values that this machine's administrator approved.
 //!
 //! [`mounts`] has what is mounted of the pools. [`errors`] makes refusals from the errors of the
 //! layers below, and [`values`] parses values of properties. [`events`] has what happened to pools.
@@ -27,10 +28,12 @@ mod freeing;
 pub mod heads;
 pub mod imported;
 mod intent_logs;
+pub mod judge;
 pub mod mounts;
 pub mod open_trees;
 mod replay;
 mod replays;
+pub mod rights;
 pub mod sent;
 pub mod served;
 pub mod served_volume;

@@ -499,6 +499,7 @@ fn without_daemon(request: Request, disks: Option<LeftDisks>) -> Result<Response
             ..
         }
         | Request::SnapshotSpace { dataset, .. }
+        | Request::Grants { dataset }
         | Request::Mount { dataset, .. }
         | Request::LoadKey { dataset, .. }
         | Request::UnloadKey { dataset }

@@ -26,6 +26,19 @@ impl Accounts {
     pub fn name(self, id: u64) -> Option<String> {
         name_in(&self.text(), id)
     }
+
+    /// The id of `name`.
+    pub fn id(self, name: &str) -> Option<u64> {
+        id_in(&self.text(), name)
+    }
+}
+
+fn id_in(text: &str, name: &str) -> Option<u64> {
+    let mut lines = text.lines().map(|line| line.split(':'));
+    lines.find_map(|mut fields| {
+        let is_it = fields.next() == Some(name);
+        fields.nth(1)?.parse().ok().filter(|_| is_it)
+    })
 }
 
 fn name_in(text: &str, id: u64) -> Option<String> {
@@ -49,5 +62,7 @@ mod tests {
         assert_eq!(name_in(text, 0).as_deref(), Some("root"));
         assert_eq!(name_in(text, 1000).as_deref(), Some("bob"));
         assert_eq!(name_in(text, 7), None);
+        assert_eq!(id_in(text, "bob"), Some(1000));
+        assert_eq!(id_in(text, "broken"), None);
     }
 }

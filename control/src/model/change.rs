@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::activity::TreatmentKind;
+use super::delegation::Delegation;
 use super::devices::{DeviceChange, SplitPool};
 use super::secret::Secret;
 use super::snapshots::{RollBack, SnapshotChange};
@@ -371,6 +372,8 @@ pub enum Change {
         /// And everything below.
         recursive: bool,
     },
+    /// Delegate permissions, or take them back. Answer: `Done`.
+    Delegate(Delegation),
     /// Wrap a dataset's keys with another one. Answer: `Done`.
     ChangeKey {
         /// The dataset.

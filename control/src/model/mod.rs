@@ -14,6 +14,7 @@ mod bytes;
 mod change;
 mod condition;
 mod dataset;
+mod delegation;
 mod devices;
 mod diagnosis;
 mod diff;
@@ -59,6 +60,7 @@ pub use change::{
 };
 pub use condition::{Condition, FeatureName};
 pub use dataset::{Dataset, DatasetKind, KindSet, MountEntry};
+pub use delegation::{DatasetGrants, Delegation, is_delegable, permission, permission_for};
 pub use devices::{AttachedDevice, DeviceChange, SplitPool};
 pub use diagnosis::{Diagnosis, Fault};
 pub use diff::{DiffChange, DiffRecord};

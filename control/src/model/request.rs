@@ -63,6 +63,9 @@ pub struct MountOptions {
     /// Mount although the dataset is redacted or partly received (`-f`).
     #[serde(default)]
     pub force: bool,
+    /// An ordinary user asked for it: set-user-ID programs and devices do not work.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub restricted: bool,
 }
 
 /// How a pool is exported.
@@ -171,6 +174,11 @@ pub enum Request {
         kinds: KindSet,
         /// Which properties.
         properties: PropertySelection,
+    },
+    /// The permissions that are delegated on a dataset and on those above it. Answer: `Grants`.
+    Grants {
+        /// The dataset.
+        dataset: String,
     },
     /// Mount a dataset or snapshot. Answer: `Done`.
     Mount {
@@ -386,6 +394,7 @@ impl Request {
             | Request::VdevGet { .. }
             | Request::ErrorHistory { .. }
             | Request::DatasetList { .. }
+            | Request::Grants { .. }
             | Request::MountList
             | Request::SettingsList { .. }
             | Request::Metrics { .. }

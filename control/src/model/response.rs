@@ -6,6 +6,7 @@ use super::activity::IntentLogReport;
 use super::alarm::AlarmWayState;
 use super::approval::WaitingValue;
 use super::dataset::{Dataset, MountEntry};
+use super::delegation::DatasetGrants;
 use super::diagnosis::Diagnosis;
 use super::diff::DiffRecord;
 use super::error::ControlError;
@@ -184,6 +185,11 @@ pub enum Response {
     Mounts {
         /// In the order they were made.
         mounts: Vec<MountEntry>,
+    },
+    /// Delegated permissions.
+    Grants {
+        /// Those of the dataset, then of each above it; without those that have none.
+        levels: Vec<DatasetGrants>,
     },
     /// Holds.
     Holds {

@@ -8,20 +8,23 @@
 //!
 //! There are two sockets. On the first the user that runs the daemon and root may make all requests
 //! (`SO_PEERCRED`). On the second, which is created if it is enabled, any user may make the
-//! requests of [`Access::Look`](crate::model::Access). Frames, descriptors and connections are
+//! requests of [`Access::Look`](crate::model::Access), and those for which the service finds a
+//! delegated permission. Frames, descriptors and connections are
 //! bounded, so that a client cannot exhaust the daemon's resources. If there is no room for a
 //! client, it waits.
 
 mod client;
 mod frame;
 mod path;
+mod peer;
 mod server;
 mod viewers;
 
 pub use client::{CallError, Client, Interrupt};
 pub use frame::{DESCRIPTORS_MAX, FRAME_SIZE_MAX, FrameError, PROTOCOL_VERSION};
 pub use path::{MACHINE_SOCKET, lock_path, note_path, socket_of_process, socket_path, view_path};
+pub use peer::Peer;
 pub use server::{
-    DisksAtEnd, Ending, Peer, Reply, ServeError, ServeOptions, Server, Service, clear_left_sockets,
+    DisksAtEnd, Ending, Reply, ServeError, ServeOptions, Server, Service, clear_left_sockets,
     is_socket,
 };

@@ -17,7 +17,8 @@ use thiserror::Error;
 
 use super::frame::{Envelope, Frame, FrameError, PROTOCOL_VERSION, receive, receive_up_to, send};
 use super::path::{lock_path, note_path, view_path};
-use super::viewers::{IDLE_MAX, REQUEST_SIZE_MAX, TIME_MAX, Viewers};
+use super::peer::Peer;
+use super::viewers::{Doing, IDLE_MAX, REQUEST_SIZE_MAX, TIME_MAX, Viewers};
 use crate::model::{Access, ControlError, Part, Request, Response};
 
 /// How often waiting threads look whether the daemon is to stop.
@@ -31,15 +32,6 @@ const FIRST_CLIENT_WAIT: Duration = Duration::from_secs(20);
 
 /// How long it waits without a pool after a client: the next one may import what this one found.
 const NEXT_CLIENT_WAIT: Duration = Duration::from_secs(2);
-
-/// The process at the other end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Peer {
-    /// The user id.
-    pub uid: u32,
-    /// The process id.
-    pub pid: i32,
-}
 
 /// The way back to the client, while a request is handled.
 pub trait Reply {
@@ -71,6 +63,21 @@ pub trait Service: Send + Sync {
     /// The default refuses all.
     fn look(&self, request: Request, reply: &mut dyn Reply) -> Result<Response, ControlError> {
         let _ = (request, reply);
+        Err(ControlError::PermissionDenied)
+    }
+
+    /// Answers another request on the read-only socket, if its user has the permissions for it.
+    /// The answer may take as long as it takes.
+    ///
+    /// # Errors
+    /// The default refuses all.
+    fn delegated(
+        &self,
+        request: Request,
+        peer: Peer,
+        reply: &mut dyn Reply,
+    ) -> Result<Response, ControlError> {
+        let _ = (request, peer, reply);
         Err(ControlError::PermissionDenied)
     }
 
@@ -399,15 +406,6 @@ fn readable(descriptor: impl AsFd, wait: Duration) -> bool {
     matches!(poll(&mut polled, Some(&timespec(wait))), Ok(count) if count > 0)
 }
 
-/// The process at the other end.
-fn peer_of(stream: &UnixStream) -> Option<Peer> {
-    let credentials = rustix::net::sockopt::socket_peercred(stream).ok()?;
-    Some(Peer {
-        uid: credentials.uid.as_raw(),
-        pid: credentials.pid.as_raw_nonzero().get(),
-    })
-}
-
 fn refuse(stream: &UnixStream, refusal: ControlError) {
     // The client may have disconnected; then the error is of no use.
     let _ = send(stream, &Frame::Refused(refusal), &[]);
@@ -418,11 +416,10 @@ fn admit(stream: UnixStream, shared: &Arc<Shared>) {
     if stream.set_nonblocking(false).is_err() {
         return;
     }
-    let Some(peer) = peer_of(&stream) else {
+    let Some(peer) = Peer::of(&stream) else {
         return;
     };
-    let ours = rustix::process::geteuid().as_raw();
-    if peer.uid != ours && peer.uid != 0 {
+    if peer.is_ordinary() {
         return refuse(&stream, ControlError::PermissionDenied);
     }
     shared.active.fetch_add(1, Ordering::AcqRel);
@@ -437,7 +434,7 @@ fn admit_viewer(stream: UnixStream, shared: &Arc<Shared>) {
     let is_set = stream.set_nonblocking(false).is_ok()
         && stream.set_write_timeout(Some(IDLE_MAX)).is_ok()
         && stream.set_read_timeout(Some(IDLE_MAX)).is_ok();
-    let Some(peer) = peer_of(&stream).filter(|_| is_set) else {
+    let Some(peer) = Peer::of(&stream).filter(|_| is_set) else {
         return;
     };
     if !shared.viewers.enter(peer.uid) {
@@ -466,16 +463,16 @@ fn show(stream: UnixStream, shared: &Shared, peer: Peer) {
         if !readable(&stream, LOOK_INTERVAL) {
             continue;
         }
-        // Descriptors beside a request are closed unseen.
-        let envelope = match receive_up_to::<Envelope>(&stream, REQUEST_SIZE_MAX) {
-            Ok((envelope, _)) => envelope,
+        let received = receive_up_to::<Envelope>(&stream, REQUEST_SIZE_MAX);
+        let (envelope, descriptors) = match received {
+            Ok(received) => received,
             Err(error @ (FrameError::Malformed(_) | FrameError::Secrets)) => {
                 let what = error.to_string();
                 return refuse(&stream, ControlError::Unsupported { what });
             }
             Err(_) => return,
         };
-        let frame = match caught(|| shown(envelope, &stream, shared, peer)) {
+        let frame = match caught(|| shown(envelope, descriptors, &stream, shared, peer)) {
             Ok(response) => Frame::Done(Box::new(response)),
             Err(error) => Frame::Refused(error),
         };
@@ -488,23 +485,32 @@ fn show(stream: UnixStream, shared: &Shared, peer: Peer) {
 
 fn shown(
     envelope: Envelope,
+    descriptors: Vec<OwnedFd>,
     stream: &UnixStream,
     shared: &Shared,
     peer: Peer,
 ) -> Result<Response, ControlError> {
     check_version(&envelope)?;
-    if envelope.body.access() != Access::Look {
-        return Err(ControlError::PermissionDenied);
-    }
     let deadline = Instant::now() + TIME_MAX;
-    let turn = shared.viewers.begin(peer.uid, deadline);
+    if envelope.body.access() == Access::Look {
+        let turn = shared.viewers.begin(peer.uid, Doing::Look, deadline);
+        let _turn = turn.ok_or(ControlError::TooManyClients)?;
+        // Descriptors beside such a request are closed unseen.
+        let mut reply = SocketReply {
+            stream,
+            descriptors: Vec::new(),
+            deadline: Some(deadline),
+        };
+        return shared.service.look(envelope.body, &mut reply);
+    }
+    let turn = shared.viewers.begin(peer.uid, Doing::Act, deadline);
     let _turn = turn.ok_or(ControlError::TooManyClients)?;
     let mut reply = SocketReply {
         stream,
-        descriptors: Vec::new(),
-        deadline: Some(deadline),
+        descriptors: descriptors.into_iter().map(Some).collect(),
+        deadline: None,
     };
-    shared.service.look(envelope.body, &mut reply)
+    shared.service.delegated(envelope.body, peer, &mut reply)
 }
 
 /// Answers a request; one that panics is refused, and the client that waits learns of it.

@@ -70,6 +70,7 @@ mod streams;
 pub use context::{PoolServices, SyncContext, SyncTask};
 pub use datasets::clone::CloneDataset;
 pub use datasets::create::{CreateDataset, Format};
+pub use datasets::delegate::{Delegate, MadeBy};
 pub use datasets::destroy::DestroyDataset;
 pub use datasets::promote::PromoteDataset;
 pub use datasets::rename::RenameDataset;

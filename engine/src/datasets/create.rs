@@ -9,13 +9,13 @@ use crate::command::{By, run};
 use crate::context::Context;
 use crate::errors::{of_dsl, parse_name};
 use crate::keys::new::{KeyGiven, new_encryption};
-use crate::mounts::make::mount_below;
+use crate::mounts::make::mount_new;
 use crate::mounts::table::Mounts;
 use crate::registry::approvals::said;
 use crate::registry::imported::Imported;
 use crate::values::{number_of, setting, take_number};
 use cenote_base::{Env, parse_size};
-use cenote_control::model::{ControlError, MountOptions, NewDataset, NewVolume, Pair, Response};
+use cenote_control::model::{ControlError, NewDataset, NewVolume, Pair, Response};
 use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::Kinds;
 use cenote_dsl::write::{CreateDataset, DestroyDataset, Setting};
@@ -37,15 +37,16 @@ pub(crate) fn create_dataset(
         ..new.clone()
     };
     if new.dry_run {
-        return plan_dataset(context, &imported, name, new);
+        return plan_dataset(context, &imported, name, new, by);
     }
     let exists = imported.dsl().directory(&name).map_err(of_dsl)?.is_some();
     if exists && new.parents {
         return as_asked(context, &name, new);
     }
     let create = || {
-        let task = creation_below(context, &imported, name.clone(), new)?;
+        let task = creation_below(context, &imported, name.clone(), new, by)?;
         let said = said(&task.properties);
+        let task = by.making(task, &name);
         let approvals = &context.registry.approvals;
         approvals.saying((&imported, &name), &said, || run(&imported, task, by))?;
         let (_, dataset) = context.registry.dataset(&name)?;
@@ -62,7 +63,7 @@ pub(crate) fn create_dataset(
     };
     let mut done = 0;
     if new.volume.is_none() && !new.unmounted {
-        let outcomes = mount_below(mounts, &imported, Some(&name), &MountOptions::default());
+        let outcomes = mount_new(mounts, &imported, &name, by.rights.as_ref());
         failures.extend(outcomes.0);
         done = outcomes.1;
     }
@@ -94,6 +95,7 @@ fn plan_dataset(
     imported: &Imported,
     name: DatasetName,
     new: &NewDataset,
+    by: &By<'_>,
 ) -> Result<Response, ControlError> {
     let dsl = imported.dsl();
     let is_missing = |name: &DatasetName| Ok::<_, DslError>(dsl.directory(name)?.is_none());
@@ -118,7 +120,7 @@ fn plan_dataset(
         Some(volume) => Some(rounded_size(&volume, &new.properties)?),
         None => None,
     };
-    let task = creation_below(context, imported, name, new)?;
+    let task = creation_below(context, imported, name, new, by)?;
     let reserved = number_of(&task.properties, "refreservation");
     Ok(Response::Planned {
         volume_size,
@@ -133,6 +135,7 @@ fn creation_below(
     imported: &Imported,
     name: DatasetName,
     new: &NewDataset,
+    by: &By<'_>,
 ) -> Result<CreateDataset, ControlError> {
     let mut parent = None;
     for above in std::iter::successors(name.parent(), DatasetName::parent) {
@@ -141,7 +144,7 @@ fn creation_below(
             break;
         }
     }
-    creation(imported, name, parent, new, context.env.as_ref())
+    creation(imported, name, parent, new, (context.env.as_ref(), by))
 }
 
 /// Makes `change`, which needs the parents of a dataset; those that were missing are made first,
@@ -165,7 +168,7 @@ pub(crate) fn with_parents<T>(
         };
         for name in made.iter().rev() {
             // A dataset that is no longer empty stays; the first error is the one to report.
-            let _ = destroy_dataset(context, mounts, name.as_str(), how, &by.unnoted());
+            let _ = destroy_dataset(context, mounts, name.as_str(), how, &by.undoing());
         }
     }
     changed
@@ -192,10 +195,10 @@ fn create_parents(
             name: name.as_str().to_owned(),
             ..NewDataset::default()
         };
-        let task = creation_below(context, imported, name.clone(), &new)?;
-        run(imported, task, by)?;
+        let task = creation_below(context, imported, name.clone(), &new, by)?;
+        run(imported, by.making(task, &name), by)?;
         made.push(name.clone());
-        failures.extend(mount_below(mounts, imported, Some(&name), &MountOptions::default()).0);
+        failures.extend(mount_new(mounts, imported, &name, by.rights.as_ref()).0);
     }
     Ok(failures)
 }
@@ -206,7 +209,7 @@ fn creation(
     name: DatasetName,
     parent: Option<Arc<Directory>>,
     new: &NewDataset,
-    env: &dyn Env,
+    (env, by): (&dyn Env, &By<'_>),
 ) -> Result<CreateDataset, ControlError> {
     let kinds = match new.volume {
         Some(_) => Kinds::VOLUME,
@@ -246,7 +249,11 @@ fn creation(
         }
         None => (
             ObjsetKind::Zfs,
-            file_system_format(&mut settings, has_projects(imported), env.wall_clock())?,
+            file_system_format(
+                &mut settings,
+                has_projects(imported),
+                (env.wall_clock(), by.owner()),
+            )?,
         ),
     };
     Ok(CreateDataset {

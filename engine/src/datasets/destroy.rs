@@ -45,6 +45,10 @@ pub(crate) fn destroy_dataset(
     by: &By<'_>,
 ) -> Result<Response, ControlError> {
     let doomed = doomed(context, dataset, how)?;
+    for name in &doomed {
+        let imported = context.registry.pool(name.pool())?;
+        by.check(&imported, name, &["mount", "destroy"])?;
+    }
     if how.dry_run {
         return Ok(Response::Done);
     }

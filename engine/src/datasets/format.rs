@@ -16,11 +16,12 @@ pub(crate) const VOLUME_BLOCK_SIZE: u64 = 16 << 10;
 /// Those that a volume can have.
 const VOLUME_BLOCK_SIZES: std::ops::RangeInclusive<u64> = 512..=16 << 20;
 
-/// What fills a new file system, with the properties that only its contents hold.
+/// What fills a new file system, with the properties that only its contents hold. The user and
+/// group own its root directory.
 pub(crate) fn file_system_format(
     settings: &mut Vec<Setting>,
     projects: bool,
-    now: Duration,
+    (now, (uid, gid)): (Duration, (u64, u64)),
 ) -> Result<Format, ControlError> {
     let normalization = take_number(settings, "normalization").unwrap_or(0);
     let utf8_only = take_number(settings, "utf8only");
@@ -56,10 +57,8 @@ pub(crate) fn file_system_format(
             seconds: i64::try_from(now.as_secs()).unwrap_or(i64::MAX),
             nanoseconds: now.subsec_nanos(),
         },
-        // The daemon's user owns the root directory, so an unprivileged user can use its file
-        // systems.
-        uid: rustix::process::geteuid().as_raw().into(),
-        gid: rustix::process::getegid().as_raw().into(),
+        uid,
+        gid,
         version,
         projects,
         ..FormatParams::default()

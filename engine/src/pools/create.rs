@@ -84,7 +84,7 @@ pub(crate) fn create_pool(
         return Ok(Response::Done);
     }
     let projects = features.iter().any(|known| known.guid == PROJECT_QUOTA);
-    let format = file_system_format(&mut settings, projects, env.wall_clock())?;
+    let format = file_system_format(&mut settings, projects, (env.wall_clock(), by.owner()))?;
     let request = CreateRequest {
         name: new.name.clone(),
         version: properties.version(),

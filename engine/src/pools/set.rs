@@ -56,6 +56,7 @@ pub(crate) fn set_at_import(
         actor: Actor::default(),
         // The import itself is what is noted.
         command: "",
+        rights: None,
     };
     let is_stored = |name: &str| !OF_THE_IMPORT.contains(&name) && !name.starts_with("cenote:");
     for (name, value) in properties.iter().filter(|(name, _)| is_stored(name)) {

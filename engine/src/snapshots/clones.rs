@@ -5,12 +5,12 @@ use crate::context::Context;
 use crate::datasets::contents::{reservation_of_clone, set_contents, split_quotas};
 use crate::datasets::create::with_parents;
 use crate::errors::{of_dsl, parse_name};
-use crate::mounts::make::mount_below;
+use crate::mounts::make::mount_new;
 use crate::mounts::table::Mounts;
 use crate::registry::approvals::said;
 use crate::registry::table::Registry;
 use crate::values::{purpose_of, setting};
-use cenote_control::model::{ControlError, MountOptions, Pair, Response};
+use cenote_control::model::{ControlError, Pair, Response};
 use cenote_dsl::DatasetType;
 use cenote_dsl::write::{CloneDataset, DestroyDataset, PromoteDataset};
 
@@ -57,6 +57,7 @@ pub(super) fn clone_snapshot(
         properties,
         created: None,
     };
+    let task = by.making(task, &name);
     let clone = || {
         run(&imported, task, by)?;
         let (_, dataset) = context.registry.dataset(&name)?;
@@ -75,7 +76,7 @@ pub(super) fn clone_snapshot(
     };
     let mut done = 0;
     if !is_volume && !unmounted {
-        let outcomes = mount_below(mounts, &imported, Some(&name), &MountOptions::default());
+        let outcomes = mount_new(mounts, &imported, &name, by.rights.as_ref());
         failures.extend(outcomes.0);
         done = outcomes.1;
     }

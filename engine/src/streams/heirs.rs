@@ -25,6 +25,7 @@ impl Session<'_> {
             if !is_to_inherit(&head, told).map_err(of_dsl)? {
                 continue;
             }
+            self.by.check(&imported, &name, &["change-key"])?;
             let inherited = imported
                 .pool
                 .run_command(InheritKey { name }, &self.by.actor, "");

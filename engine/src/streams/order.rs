@@ -3,6 +3,7 @@
 use super::words::other;
 use crate::errors::{of_dsl, parse_name};
 use crate::registry::imported::Imported;
+use crate::registry::rights::Rights;
 use crate::registry::table::Registry;
 use crate::registry::walk::walk_heads;
 use cenote_base::Guid;
@@ -54,6 +55,21 @@ fn cannot_resume(why: StreamRefusal) -> ControlError {
 }
 
 impl Order {
+    /// Refuses to send a dataset for a user that may not: with `send:raw` only encrypted blocks.
+    pub fn check(&self, rights: Option<&Rights>, sent: &Dataset) -> Result<(), ControlError> {
+        let Some(rights) = rights else {
+            return Ok(());
+        };
+        let name = sent.name().dataset();
+        let key = sent.directory().crypto_key().map_err(of_dsl)?;
+        match rights.check(&self.imported, &name, &["send"]) {
+            Err(ControlError::PermissionDenied) if self.blocks.raw && key.is_some() => {
+                rights.check(&self.imported, &name, &["send:raw"])
+            }
+            answer => answer,
+        }
+    }
+
     /// Looks up the datasets of a request.
     pub fn of(registry: &Registry, asked: &Send) -> Result<Self, ControlError> {
         match &asked.token {

@@ -15,7 +15,7 @@ use crate::keys::new::{
 use crate::registry::approvals::said;
 use crate::registry::imported::Imported;
 use crate::values::{received_setting, setting};
-use cenote_control::model::{ControlError, Pair, ReceiveNote};
+use cenote_control::model::{ControlError, Pair, ReceiveNote, permission_for};
 use cenote_dsl::property::StoredProperties;
 use cenote_dsl::property::parse::Purpose;
 use cenote_dsl::property::table::{Class, Format, Kinds, Property};
@@ -91,7 +91,29 @@ impl Session<'_> {
             !(KEY_PROPERTIES.contains(&name.as_str()) || has_key && name == KEY_LOCATION)
         };
         let given = given.iter().filter(is_stored);
+        let mut allowed = given
+            .clone()
+            .map(|(name, _)| self.may_set(&plan.name, name));
+        allowed.try_for_each(|allowed| allowed)?;
         given.map(|pair| setting(pair, purpose)).collect()
+    }
+
+    /// Refuses a property that the user may not set, by the command or by the stream.
+    pub(super) fn may_set(
+        &self,
+        dataset: &DatasetName,
+        property: &str,
+    ) -> Result<(), ControlError> {
+        if self.by.rights.is_none() {
+            return Ok(());
+        }
+        let permission = permission_for(property).ok_or(ControlError::PermissionDenied)?;
+        let imported = self.context.registry.pool(dataset.pool())?;
+        // Where it would be mounted is the administrator's to say.
+        match permission {
+            "mountpoint" => Err(ControlError::PermissionDenied),
+            _ => self.by.check(&imported, dataset, &[permission]),
+        }
     }
 
     /// The properties of the stream and of the command, for the dataset that it is received into.
@@ -208,7 +230,7 @@ impl Session<'_> {
         }
     }
 
-    fn refuse_property(&self, name: &DatasetName, property: &str, reason: &str) {
+    pub(super) fn refuse_property(&self, name: &DatasetName, property: &str, reason: &str) {
         let text = format!("cannot receive {property} property on {name}: {reason}");
         self.link.tell(ReceiveNote::Complaint(text));
     }
@@ -260,7 +282,13 @@ impl Session<'_> {
             {
                 continue;
             }
-            match judged(&name, value, purpose) {
+            let is_prompt = is_of_key && *value == NvValue::String(b"prompt".to_vec());
+            let allowed = match is_prompt {
+                true => Ok(()),
+                false => self.may_set(&plan.name, &name),
+            };
+            let allowed = allowed.map_err(|error| error.to_string());
+            match allowed.and_then(|()| judged(&name, value, purpose)) {
                 Ok(setting) => settings.push(setting),
                 Err(reason) => self.refuse_property(&plan.name, &name, &reason),
             }

@@ -193,6 +193,7 @@ impl Session<'_> {
         let imported = self.context.registry.writable_pool(full.pool())?;
         let told = package.and_then(|package| dataset_of(package, begin));
         let name = self.place_of(begin, told, full.dataset())?;
+        self.check_rights(&imported, &name)?;
         let is_new = begin.from_guid.0 == 0;
         if let (Some(package), Some(told), true) = (package, told, is_new) {
             self.adopt(package, (told, sent), &name)?;

@@ -8,6 +8,7 @@ use super::order::{Order, Source, refused};
 use super::output::{Link, Output};
 use super::words::other;
 use crate::errors::of_dsl;
+use crate::registry::rights::Rights;
 use crate::registry::table::Registry;
 use cenote_control::model::{ControlError, Response, Send, SendNote, StreamAct, StreamRefusal};
 use cenote_control::protocol::Reply;
@@ -25,10 +26,12 @@ const BUFFER: usize = 1 << 20;
 pub(crate) fn send(
     registry: &Registry,
     asked: &Send,
+    rights: Option<&Rights>,
     reply: &mut dyn Reply,
 ) -> Result<Response, ControlError> {
     let descriptor = reply.take_descriptor(0);
     let order = Order::of(registry, asked)?;
+    order.check(rights, &order.target)?;
     let sending = Sending {
         name: match asked.saved {
             true => asked.target.clone(),
@@ -41,6 +44,7 @@ pub(crate) fn send(
     let gathered = sending.gathered()?;
     let streams = sending.streams(gathered.as_ref())?;
     for sent in &streams {
+        sending.order.check(rights, &sent.snapshot)?;
         pins.add(sent.snapshot.id());
         sent.base.iter().for_each(|base| pins.add(base.id()));
     }

@@ -1,5 +1,7 @@
 //! What is done to a tree before its increments are received, one thing at a time.
 
+use cenote_control::model::{Change, SnapshotChange};
+
 /// One thing to be done.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Step {
@@ -20,6 +22,47 @@ impl Step {
             Self::RenameSnapshot(from, _) | Self::RenameDataset(from, _) => from,
             Self::Clone(origin, _) => origin,
         }
+    }
+
+    /// The change that it is, to be judged.
+    pub fn change(&self) -> Change {
+        Change::Snapshots(match self.clone() {
+            Self::Promote(dataset) => SnapshotChange::Promote { dataset },
+            Self::Clone(origin, name) => SnapshotChange::Clone {
+                origin,
+                name,
+                properties: Vec::new(),
+                parents: false,
+                unmounted: true,
+            },
+            Self::DestroySnapshot(name) => SnapshotChange::Destroy {
+                names: vec![name],
+                defer: false,
+            },
+            Self::RenameSnapshot(from, to) => SnapshotChange::Rename {
+                from,
+                to: to.split('@').next_back().unwrap_or_default().to_owned(),
+                recursive: false,
+            },
+            Self::DestroyDataset(dataset) => {
+                return Change::DestroyDataset {
+                    dataset,
+                    recursive: true,
+                    clones: false,
+                    force: false,
+                    dry_run: false,
+                };
+            }
+            Self::RenameDataset(from, to) => {
+                return Change::RenameDataset {
+                    from,
+                    to,
+                    parents: false,
+                    force: false,
+                    unmounted: false,
+                };
+            }
+        })
     }
 
     /// The line that reports it.

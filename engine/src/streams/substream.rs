@@ -15,7 +15,7 @@ use cenote_control::model::{ControlError, MountOptions, ReceiveNote, StreamRefus
 use cenote_dataset::OpenDataset;
 use cenote_dsl::write::raw_header;
 use cenote_dsl::write::{
-    BeginReceive, DestroyDataset, DestroySnapshots, Encryption, EndReceive, HoldSnapshots,
+    BeginReceive, DestroyDataset, DestroySnapshots, Encryption, EndReceive, HoldSnapshots, MadeBy,
     Postponed, RECEIVE_CHILD, ReceiveInto, ResumePoint,
 };
 use cenote_dsl::{Dataset, DatasetName, DatasetType};
@@ -106,6 +106,11 @@ impl Session<'_> {
         into: ReceiveInto,
         postponed: Postponed,
     ) -> Result<ObjectId, ControlError> {
+        if let ReceiveInto::NewClone(origin) = &into {
+            let origin = imported.dsl().dataset_of(*origin).map_err(of_metadata)?;
+            let origin = origin.name().dataset();
+            self.by.check(imported, &origin, &["clone"])?;
+        }
         let begin = plan.begin;
         let token = ResumeToken {
             object: ObjectId(1),
@@ -131,7 +136,13 @@ impl Session<'_> {
             resume: self.asked.resumable.then_some(token),
             created: None,
         };
-        let begun = self.run(imported, plan, task, false)?;
+        let names = match task.into {
+            ReceiveInto::New | ReceiveInto::NewClone(_) => vec![plan.name.clone()],
+            ReceiveInto::Existing(_) => Vec::new(),
+        };
+        let user = self.by.actor.user;
+        let task = MadeBy { task, names, user };
+        let begun = self.run(imported, plan, task, false)?.task;
         self.refuse_properties(&plan.name, begun.refused);
         Ok(begun.created.expect("the task made it"))
     }
@@ -156,11 +167,27 @@ impl Session<'_> {
         let Ok(name) = plan.name.snapshot(plan.snapshot.as_bytes()) else {
             return Ok(());
         };
-        let settings = of_snapshot(&told.properties);
+        let mut settings = of_snapshot(&told.properties);
+        settings.retain(|setting| {
+            let allowed = self.may_set(&name, &setting.name);
+            if let Err(error) = &allowed {
+                self.refuse_property(&name, &setting.name, &error.to_string());
+            }
+            allowed.is_ok()
+        });
         if !settings.is_empty() {
             self.store_received(imported, plan, name.clone(), settings)?;
         }
-        for (tag, _) in told.holds.iter().filter(|_| !self.asked.without_holds) {
+        let mut holds = told.holds.iter().filter(|_| !self.asked.without_holds);
+        if let (Err(error), true) = (
+            self.by.check(imported, &name, &["hold"]),
+            !told.holds.is_empty(),
+        ) {
+            let text = format!("cannot receive holds of {name}: {error}");
+            self.link.tell(ReceiveNote::Complaint(text));
+            holds.by_ref().for_each(drop);
+        }
+        for (tag, _) in holds {
             let task = HoldSnapshots {
                 holds: vec![(name.clone(), String::from_utf8_lossy(tag).into_owned())],
             };

@@ -18,10 +18,11 @@ use super::steps::{Step, in_the_way};
 use crate::datasets::destroy::{Destruction, destroy_dataset};
 use crate::datasets::rename::{Renaming, rename_dataset};
 use crate::errors::{of_dsl, parse_name};
+use crate::registry::judge::Judge;
 use crate::registry::walk::{is_within, walk_heads};
 use crate::snapshots::change::change_snapshots;
 use cenote_base::Guid;
-use cenote_control::model::{ControlError, ReceiveNaming, ReceiveNote, Response, SnapshotChange};
+use cenote_control::model::{Change, ControlError, ReceiveNaming, ReceiveNote, Response};
 use cenote_dsl::{Dataset, DatasetName, Dsl, DslError};
 use cenote_ondisk::stream::package::{Package, PackageDataset};
 use cenote_ondisk::stream::{Begin, flags};
@@ -301,40 +302,37 @@ impl Session<'_> {
         }
     }
 
+    /// Refuses a step if the user may not make such a change.
+    fn check_step(&self, step: &Step) -> Result<(), ControlError> {
+        let Some(rights) = &self.by.rights else {
+            return Ok(());
+        };
+        let judge = Judge {
+            registry: &self.context.registry,
+            mounts: self.mounts,
+            rights,
+        };
+        judge.change(&step.change())
+    }
+
     fn take(&self, step: &Step) -> Result<(), ControlError> {
+        self.check_step(step)?;
         let by = &self.by.unnoted();
         let (context, mounts) = (self.context, self.mounts);
         let force = self.asked.force_unmount;
-        let change = |change| change_snapshots(context, mounts, change, by);
-        let answer = match step.clone() {
-            Step::Promote(dataset) => change(SnapshotChange::Promote { dataset }),
-            Step::Clone(origin, name) => change(SnapshotChange::Clone {
-                origin,
-                name,
-                properties: Vec::new(),
-                parents: false,
-                unmounted: true,
-            }),
-            Step::DestroySnapshot(name) => change(SnapshotChange::Destroy {
-                names: vec![name],
-                defer: false,
-            }),
-            Step::RenameSnapshot(from, to) => change(SnapshotChange::Rename {
-                to: to.split('@').next_back().unwrap_or_default().to_owned(),
-                from,
-                recursive: false,
-            }),
-            Step::DestroyDataset(name) => {
-                self.refuse_children(&name)?;
+        let answer = match step.change() {
+            Change::Snapshots(change) => change_snapshots(context, mounts, change, by),
+            Change::DestroyDataset { dataset, .. } => {
+                self.refuse_children(&dataset)?;
                 let how = Destruction {
                     recursive: true,
                     clones: false,
                     force,
                     dry_run: false,
                 };
-                destroy_dataset(context, mounts, &name, how, by)
+                destroy_dataset(context, mounts, &dataset, how, by)
             }
-            Step::RenameDataset(from, to) => {
+            Change::RenameDataset { from, to, .. } => {
                 let how = Renaming {
                     parents: false,
                     force,
@@ -342,6 +340,9 @@ impl Session<'_> {
                 };
                 rename_dataset(context, mounts, &from, &to, how, by)
             }
+            other => Err(ControlError::Internal {
+                detail: format!("{other:?} is no step of a receive"),
+            }),
         };
         match answer? {
             Response::Failures { mut failures, .. } if !failures.is_empty() => {

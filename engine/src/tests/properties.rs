@@ -139,7 +139,7 @@ fn what_is_not_obeyed_says_why() {
     let reasons = [
         dataset_effect("sharenfs"),
         dataset_effect("secondarycache"),
-        pool_effect("delegation"),
+        pool_effect("bootfs"),
         vdev_effect("failfast"),
     ];
     for effect in reasons {

@@ -4,6 +4,7 @@ use crate::errors::of_dsl;
 use cenote_control::model::ControlError;
 use cenote_dsl::{Dataset, DatasetName, Property, PropertySource};
 use rustix::io::Errno;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use super::options::text_of;
@@ -40,10 +41,7 @@ pub fn remove_places(places: &[PathBuf]) {
 }
 
 /// The place that the properties name.
-pub(crate) fn own_mount_point(
-    imported: &Imported,
-    dataset: &Dataset,
-) -> Result<PathBuf, ControlError> {
+pub fn own_mount_point(imported: &Imported, dataset: &Dataset) -> Result<PathBuf, ControlError> {
     let name = dataset.name().as_str().to_owned();
     match text_of(dataset, Property::MountPoint).as_deref() {
         Some("legacy") => Err(ControlError::LegacyMountpoint { dataset: name }),
@@ -74,6 +72,48 @@ pub(crate) fn check_within(root: &Path, place: &Path) -> Result<(), ControlError
     Ok(())
 }
 
+/// Refuses a place that a symbolic link of an ordinary user leads to: it could lead over a
+/// directory of the system.
+fn check_links(place: &Path) -> Result<(), ControlError> {
+    let is_strange = |at: &&Path| {
+        let found = at.symlink_metadata();
+        found.is_ok_and(|found| found.is_symlink() && found.uid() != 0)
+    };
+    let strange = place.ancestors().find(is_strange);
+    match strange.filter(|_| cenote_base::is_machine_root()) {
+        Some(link) => Err(ControlError::MountpointFailed {
+            path: place.to_string_lossy().into_owned(),
+            reason: format!(
+                "'{}' is a symbolic link of an ordinary user",
+                link.display()
+            ),
+        }),
+        None => Ok(()),
+    }
+}
+
+/// Whether a directory belongs to a user, or the one that it is in. One that does not exist counts
+/// as the nearest one above it that does.
+pub fn is_place_of(place: &Path, user: u64) -> bool {
+    let mut parts = place.components();
+    let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
+    if !place.is_absolute() || !parts.all(is_plain) || check_links(place).is_err() {
+        return false;
+    }
+    let belongs = |at: &Path| {
+        let found = at.metadata().ok();
+        found.map(|found| found.is_dir() && u64::from(found.uid()) == user)
+    };
+    match (belongs(place), place.parent()) {
+        (Some(is_theirs), parent) => is_theirs || parent.and_then(belongs) == Some(true),
+        (None, Some(_)) => {
+            let above = place.ancestors().skip(1);
+            above.filter_map(belongs).next() == Some(true)
+        }
+        (None, None) => false,
+    }
+}
+
 /// Whether there is a mount whose server has died: it cannot be accessed, and the new mount
 /// replaces it.
 fn is_dead_mount(place: &Path) -> bool {
@@ -84,6 +124,7 @@ fn is_dead_mount(place: &Path) -> bool {
 /// Makes the directory, and refuses one with files unless they may be covered.
 pub(crate) fn prepare(place: &Path, make: bool, overlay: bool) -> Result<(), ControlError> {
     let path = place.to_string_lossy().into_owned();
+    check_links(place)?;
     if make
         && let Err(error) = std::fs::create_dir_all(place)
         && !is_dead_mount(place)
@@ -99,5 +140,53 @@ pub(crate) fn prepare(place: &Path, make: bool, overlay: bool) -> Result<(), Con
     match entries.and_then(|mut entries| entries.next()) {
         Some(_) => Err(ControlError::DirectoryNotEmpty { path }),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{chown, lchown, symlink};
+
+    /// A user's link used to lead the daemon of root over any directory.
+    #[test]
+    fn ordinary_users_have_their_own_directories() {
+        const USER: u32 = 64_001;
+        let directory = tempfile::tempdir().expect("a directory");
+        let top = directory.path().canonicalize().expect("a path");
+        let (home, system) = (top.join("home"), top.join("system"));
+        for one in [&home, &system, &home.join("roots"), &system.join("inner")] {
+            std::fs::create_dir(one).expect("a directory");
+        }
+        let link = home.join("link");
+        symlink(&system, &link).expect("a link");
+        if !cenote_base::is_machine_root() {
+            return;
+        }
+        assert!(
+            prepare(&link.join("inner"), true, false).is_ok(),
+            "a link of root"
+        );
+        chown(&home, Some(USER), None).expect("root may");
+        lchown(&link, Some(USER), None).expect("root may");
+        assert!(prepare(&link.join("inner"), true, false).is_err());
+        let is_theirs = |place: &Path| is_place_of(place, USER.into());
+        for own in [home.clone(), home.join("roots"), home.join("a/b/c")] {
+            assert!(is_theirs(&own), "{}", own.display());
+        }
+        let strange = [
+            system.join("inner"),
+            system.join("a"),
+            link.join("inner"),
+            home.join("roots/below/here"),
+            home.join("../system"),
+            top.join("home2"),
+            PathBuf::from("home"),
+            PathBuf::from("/"),
+        ];
+        for place in strange {
+            assert!(!is_theirs(&place), "{}", place.display());
+        }
+        assert!(!is_place_of(&home, u64::from(USER) + 1));
     }
 }

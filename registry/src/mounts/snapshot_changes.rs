@@ -22,7 +22,7 @@ pub trait SnapshotChanges: std::fmt::Debug + Send + Sync {
     /// the requesting mount: its kernel waits for this call.
     ///
     /// # Errors
-    /// An errno: `EACCES` where `zfs_admin_snapshot` forbids it, `EPERM` for users other than root
-    /// and the daemon's, `EBUSY` for snapshots that are held, cloned, mounted or being sent.
+    /// An errno: `EACCES` where `zfs_admin_snapshot` forbids it, `EPERM` for users without
+    /// the permission, `EBUSY` for snapshots that are held, cloned, mounted or being sent.
     fn change(&self, user: u32, change: SnapshotNameChange<'_>) -> Result<(), i32>;
 }

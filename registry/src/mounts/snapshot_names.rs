@@ -6,6 +6,7 @@
 use super::snapshot_changes::{SnapshotChanges, SnapshotNameChange};
 use super::table::Mounts;
 use crate::imported::Imported;
+use crate::rights::Rights;
 use cenote_base::hostname;
 use cenote_base::{ObjectId, settings};
 use cenote_control::model::ControlError;
@@ -54,6 +55,15 @@ fn errno_of(error: &SyncError) -> Errno {
     }
 }
 
+/// The permissions that an ordinary user needs for a change.
+fn permissions_of(change: &SnapshotNameChange<'_>) -> &'static [&'static str] {
+    match change {
+        SnapshotNameChange::Make(_) => &["snapshot"],
+        SnapshotNameChange::Destroy(_) => &["mount", "destroy"],
+        SnapshotNameChange::Rename { .. } => &["rename", "mount", "create"],
+    }
+}
+
 impl SnapshotNames {
     pub fn new(mounts: &Mounts, imported: &Arc<Imported>, head: ObjectId) -> Self {
         Self {
@@ -67,15 +77,16 @@ impl SnapshotNames {
         if settings::ADMIN_SNAPSHOT.get() == 0 {
             return Err(Errno::ACCESS);
         }
-        if user != 0 && user != rustix::process::geteuid().as_raw() {
-            return Err(Errno::PERM);
-        }
         let (Some(mounts), Some(imported)) = (self.mounts.upgrade(), self.imported.upgrade())
         else {
             return Err(Errno::IO);
         };
         let head = imported.dsl().dataset_of(self.head);
         let head = head.map_err(|_| Errno::IO)?.name().clone();
+        if let Some(rights) = Rights::of_user(user) {
+            let checked = rights.check(&imported, &head, permissions_of(&change));
+            checked.map_err(|_| Errno::PERM)?;
+        }
         let run = Run {
             mounts: &mounts,
             imported: &imported,

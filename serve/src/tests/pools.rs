@@ -35,7 +35,11 @@ pub(super) fn ask(
     request: Request,
 ) -> Result<(Response, Vec<Part>), ControlError> {
     let mut reply = Collected::default();
-    let peer = Peer { uid: 0, pid: 1 };
+    let peer = Peer {
+        uid: 0,
+        gid: 0,
+        pid: 1,
+    };
     let response = engine.handle(request, peer, &mut reply)?;
     Ok((response, reply.0))
 }

@@ -10,8 +10,9 @@ use std::process::Command;
 ///
 /// Commands stand as low as what they see: those of `zpool` and `zfs` see the protocol and tables
 /// of the format, and are compiled beside the crates that open pools.
-const LAYERS: [&str; 41] = [
+const LAYERS: [&str; 42] = [
     "base",
+    "delegation",
     "control",
     "advisor",
     "alarms",

@@ -52,6 +52,7 @@ impl Reply for Parts<'_> {
 pub fn own_peer() -> Peer {
     Peer {
         uid: rustix::process::geteuid().as_raw(),
+        gid: rustix::process::getegid().as_raw(),
         pid: rustix::process::getpid().as_raw_nonzero().get(),
     }
 }

@@ -1,5 +1,6 @@
 //! `zfs`: finds the subcommand, its usage, its exit code.
 
+mod allow;
 mod bookmarks;
 mod change;
 mod clones;

@@ -62,6 +62,16 @@ const UNALLOW: &[Flag] = flags! {
     'r' "" _ "from all datasets below, too";
 };
 
+const ABOUT_ALLOW: &str = "\
+With a dataset alone, prints the permissions that are delegated there and above. A name is that\n\
+of a user if there is one, else of a group; numbers are ids. Without -l and -d the permissions\n\
+hold on the dataset and on all below it. A set (@NAME) stands for permissions and other sets.\n\
+Permissions of -c go to the creator of a dataset below, on that dataset.";
+
+const ABOUT_UNALLOW: &str = "\
+Without permissions, takes back all that were delegated to the user, group or everyone, or\n\
+removes the set. Nothing is denied: what a dataset above grants stays in effect.";
+
 const ABOUT_RANGE: &str = "\
 A dataset, snapshots of one, or a bookmark. Several snapshots are written as a list and as\n\
 ranges: tank/home@a,b or tank/home@a%c.";
@@ -307,7 +317,7 @@ pub const GROUPS: &[&[Topic]] = &[&[
         "allow [-ld] -e <perm|@setname>[,...] <filesystem|volume>",
         "allow -c <perm|@setname>[,...] <filesystem|volume>",
         "allow -s @setname <perm|@setname>[,...] <filesystem|volume>",
-    ], "Delegate permissions to users", "", ALLOW),
+    ], "Delegate permissions to users", ABOUT_ALLOW, ALLOW),
 ], &[
     topic("unallow", &[
         "unallow [-rldug] <\"everyone\"|user|group>[,...]",
@@ -315,7 +325,7 @@ pub const GROUPS: &[&[Topic]] = &[&[
         "unallow [-rld] -e [<perm|@setname>[,...]] <filesystem|volume>",
         "unallow [-r] -c [<perm|@setname>[,...]] <filesystem|volume>",
         "unallow [-r] -s @setname [<perm|@setname>[,...]] <filesystem|volume>",
-    ], "Take delegated permissions back", "", UNALLOW),
+    ], "Take delegated permissions back", ABOUT_UNALLOW, UNALLOW),
 ], &[
     topic("hold", &["hold [-r] <tag> <snapshot> ..."],
         "Hold snapshots, so that they cannot be destroyed", "", flags! {

@@ -1,6 +1,8 @@
 //! The texts below the usage of `zfs` and of its subcommands.
 
+use cenote_control::model::is_delegable;
 use cenote_control::model::properties::{ACCOUNTING, DATASET, PropertyInfo};
+use cenote_delegation::{Form, PERMISSIONS};
 
 const TOPICS: &str = "\n\nFor the property list, run: zfs set|get\n\
                       \nFor the delegated permission list, run: zfs allow|unallow\n\
@@ -16,6 +18,7 @@ pub const BELOW_ALL: &str = "Each dataset is of the form: pool/[dataset/]*datase
 pub fn below_one(name: &str) -> String {
     match name {
         "get" | "set" | "list" | "inherit" => property_table(),
+        "allow" | "unallow" => permission_table(),
         _ => TOPICS.to_owned(),
     }
 }
@@ -47,6 +50,29 @@ fn property_table() -> String {
     }
     text.push_str(NOTES);
     text
+}
+
+fn permission_table() -> String {
+    let mut text = String::from("\n\nThe following permissions are supported:\n\n");
+    let mut row = |name: &str, form: &str, note: &str| {
+        text.push_str(&format!("{name:<16} {form:<14}\t{note}\n"));
+    };
+    row("NAME", "TYPE", "NOTES");
+    for permission in &PERMISSIONS {
+        let form = match permission.form {
+            Form::Subcommand => "subcommand",
+            Form::Other => "other",
+        };
+        row(permission.name, form, permission.note);
+    }
+    let shown = DATASET.iter().filter(|info| !info.values.is_empty());
+    let shown = shown.filter(|info| is_delegable(info));
+    let mut properties: Vec<&str> = shown.map(|info| info.name).collect();
+    properties.sort_unstable();
+    for name in properties {
+        row(name, "property", "");
+    }
+    text.trim_end_matches('\n').to_owned()
 }
 
 /// Whether the property is stored in the dataset, not computed.

@@ -34,9 +34,7 @@ fn required(command: &str) -> &'static [&'static str] {
 }
 
 /// Subcommands that are refused.
-const MISSING: [&str; 7] = [
-    "project", "allow", "unallow", "redact", "wait", "zone", "unzone",
-];
+const MISSING: [&str; 5] = ["project", "redact", "wait", "zone", "unzone"];
 
 /// Whether a subcommand is always refused.
 pub fn is_missing(command: &str) -> bool {
@@ -69,6 +67,8 @@ pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
         "share" => share(&parsed, context),
         "unshare" => unshare(&parsed, context),
         "change-key" => change::change_key(&parsed, command, context),
+        "allow" => super::allow::allow(&parsed, command, context),
+        "unallow" => super::allow::unallow(&parsed, command, context),
         refused => {
             assert!(is_missing(refused), "help calls missing what is refused");
             with_context(refused, &parsed, context)
@@ -80,9 +80,7 @@ pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
 fn with_context(command: &str, parsed: &Parsed, context: &mut Context) -> Outcome {
     let operand = |index: usize| parsed.operands.get(index).cloned().unwrap_or_default();
     let (first, second) = (operand(0), operand(1));
-    let last = parsed.operands.last().cloned().unwrap_or_default();
     let (needed, what) = match command {
-        "allow" | "unallow" => (&last, format!("cannot set permissions on '{last}'")),
         "redact" => (&first, format!("cannot redact '{first}'")),
         "zone" | "unzone" => (&second, format!("cannot {command} '{second}'")),
         _ => {

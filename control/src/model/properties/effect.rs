@@ -56,13 +56,7 @@ const DATASET: &[(&str, Effect)] = &[
 ];
 
 /// The properties of pools that are not obeyed.
-const POOL: &[(&str, Effect)] = &[
-    ("bootfs", Effect::Kept("boot loaders read it")),
-    (
-        "delegation",
-        Effect::Kept("permissions cannot be delegated yet ('zfs allow')"),
-    ),
-];
+const POOL: &[(&str, Effect)] = &[("bootfs", Effect::Kept("boot loaders read it"))];
 
 /// The properties of vdevs that are not obeyed.
 const VDEV: &[(&str, Effect)] = &[(

@@ -215,14 +215,7 @@ impl SyncContext<'_> {
         if let Some(clones) = phys.clones {
             self.destroy_object(clones)?;
         }
-        if let Some(delegations) = phys.delegations {
-            for entry in self.mos().zap(delegations)?.entries() {
-                if let Some(jump) = entry?.value.as_u64() {
-                    self.destroy_object(ObjectId(jump))?;
-                }
-            }
-            self.destroy_object(delegations)?;
-        }
+        self.free_grants(&phys)?;
         let children = self.directory(parent.id())?.child_map;
         self.remove_entry(children, name.as_bytes())?;
         self.destroy_extensible(id)

@@ -3,6 +3,7 @@
 pub(crate) mod clone;
 pub(crate) mod create;
 pub(crate) mod dataset_features;
+pub(crate) mod delegate;
 pub(crate) mod destroy;
 pub(crate) mod freeing;
 pub(crate) mod limits;

@@ -19,6 +19,7 @@ mod namespace;
 mod options;
 mod stale;
 mod table;
+mod walk;
 
 pub use control::abort_handle;
 pub use error::MountError;
@@ -44,6 +45,7 @@ use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use walk::HeldPlace;
 
 /// How long an unmount waits for the workers; then it reports success anyway.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
@@ -413,6 +415,12 @@ fn resolve(mount_point: &Path) -> Result<PathBuf, MountError> {
         mount_point: mount_point.to_owned(),
         source,
     };
+    if cenote_base::is_machine_root() && mount_point.is_absolute() {
+        let walked = HeldPlace::at(mount_point);
+        return walked
+            .map(|held| held.path)
+            .map_err(|errno| error(errno.into()));
+    }
     match std::fs::canonicalize(mount_point) {
         Ok(path) => Ok(path),
         Err(first) => match (mount_point.parent(), mount_point.file_name()) {
@@ -505,7 +513,18 @@ fn mount_directly(
             });
         }
     };
-    match mount_on(&device, mount_point, options) {
+    // What is at the path may change meanwhile; what is held may not.
+    let held = match cenote_base::is_machine_root() {
+        true => Some(
+            HeldPlace::at(mount_point).map_err(|errno| MountError::MountPoint {
+                mount_point: mount_point.to_owned(),
+                source: errno.into(),
+            })?,
+        ),
+        false => None,
+    };
+    let handle = held.as_ref().map(HeldPlace::handle);
+    match mount_on(&device, handle.as_deref().unwrap_or(mount_point), options) {
         Ok(()) => Ok(Some(device)),
         // ACCES is what security modules of containers answer.
         Err(Errno::PERM | Errno::ACCESS) => Ok(None),
