@@ -13,5 +13,6 @@ mod accounts;
 pub mod mount_helper;
 #[cfg(test)]
 mod reference;
+pub mod tools;
 pub mod zfs;
 pub mod zpool;

@@ -8,7 +8,7 @@ use crate::context::Context;
 use crate::mounts::table::Mounts;
 use crate::registry::imported::Imported;
 use cenote_control::model::{ControlError, Receive};
-use cenote_dsl::write::SyncTask;
+use cenote_history::{Events, WithEvents};
 
 /// One request.
 pub(super) struct Session<'a> {
@@ -21,7 +21,7 @@ pub(super) struct Session<'a> {
 
 impl Session<'_> {
     /// Carries out a task; `is_noted` is the one that the history has.
-    pub fn run<T: SyncTask + 'static>(
+    pub fn run<T: Events + 'static>(
         &self,
         imported: &Imported,
         plan: &Plan<'_>,
@@ -32,7 +32,10 @@ impl Session<'_> {
             true => self.by.command,
             false => "",
         };
+        let actor = self.by.actor.clone();
+        let task = WithEvents { task, actor };
         let done = imported.pool.run_command(task, &self.by.actor, command);
-        done.map_err(|error| of_change(plan.wants(), &plan.name, error))
+        let done = done.map_err(|error| of_change(plan.wants(), &plan.name, error))?;
+        Ok(done.task)
     }
 }

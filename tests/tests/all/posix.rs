@@ -277,7 +277,7 @@ fn attributes(root: &Path) -> Result<()> {
 }
 
 /// Files without a name.
-fn unnamed(_: &Site, root: &Path) -> Result<()> {
+fn unnamed(site: &Site, root: &Path) -> Result<()> {
     let make = |flags: OFlags| -> Result<File, Errno> {
         let flags = flags | OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         Ok(rustix::fs::open(root, flags, Mode::from_raw_mode(0o640))?.into())
@@ -306,11 +306,20 @@ fn unnamed(_: &Site, root: &Path) -> Result<()> {
     let mut found = [0; 11];
     held.read_exact_at(&mut found, 100)?;
     ensure!(&found == b"still there" && held.metadata()?.nlink() == 0);
+    let words = ["wait", "-t", "deleteq", "tank/unnamed"];
+    let mut waiting = site.cenote().command("zfs", &words).spawn()?;
+    std::thread::sleep(Duration::from_millis(500));
+    ensure!(
+        waiting.try_wait()?.is_none(),
+        "files without a name are open"
+    );
+    drop((held, private));
+    ensure!(waiting.wait()?.success());
     Ok(())
 }
 
 /// What `chattr` sets, and what that forbids.
-fn flags(_: &Site, root: &Path) -> Result<()> {
+fn flags(site: &Site, root: &Path) -> Result<()> {
     let path = root.join("file");
     fs::write(&path, "contents")?;
     let file = File::open(&path)?;
@@ -319,6 +328,13 @@ fn flags(_: &Site, root: &Path) -> Result<()> {
     set(IFlags::NODUMP)?;
     ensure!(rustix::fs::ioctl_getflags(&file)? == IFlags::NODUMP);
     ensure!(errno(set(IFlags::COMPRESSED))? == Errno::OPNOTSUPP);
+    let objset = site.ok("zfs get -Hpo value objsetid tank/flags")?;
+    let numbers = format!("tank {} {}", objset.trim(), file.metadata()?.ino());
+    let found = site.ok(&format!("cenote ids-to-path {numbers}"))?;
+    ensure!(found.trim_end() == path.display().to_string(), "{found}");
+    let found = site.ok(&format!("cenote ids-to-path -v {numbers}"))?;
+    ensure!(found == "tank/flags:/file\n", "{found}");
+    dos_attributes(&path)?;
     if !pool::is_root() {
         return Ok(());
     }
@@ -360,11 +376,37 @@ fn flags(_: &Site, root: &Path) -> Result<()> {
     ensure!(errno(fs::remove_file(directory.join("x")))? == perm);
     rustix::fs::ioctl_setflags(&opened, IFlags::empty())?;
     fs::remove_file(directory.join("x"))?;
-    projects(&directory)
+    projects(site, &directory)
+}
+
+/// Sets the DOS attribute hidden by OpenZFS's `ioctl`s, and one that there is not.
+const DOS: &str = "
+import fcntl, struct, sys
+file = open(sys.argv[1])
+get = lambda: struct.unpack('<Q', fcntl.ioctl(file, 0x80088301, bytes(8)))[0]
+put = lambda bits: fcntl.ioctl(file, 0x40088302, struct.pack('<Q', bits))
+old = get()
+put(old | 0x200000000)
+print(hex(get() ^ old))
+put(old)
+try:
+    put(1)
+except OSError as error:
+    print(error.errno, get() == old)
+";
+
+fn dos_attributes(path: &Path) -> Result<()> {
+    let Ok(output) = Command::new("python3").args(["-c", DOS]).arg(path).output() else {
+        missing!("there is no python3");
+        return Ok(());
+    };
+    let found = String::from_utf8_lossy(&output.stdout);
+    ensure!(found == "0x200000000\n95 True\n", "{output:?}");
+    Ok(())
 }
 
 /// Projects, which come down to what is made in a directory.
-fn projects(directory: &Path) -> Result<()> {
+fn projects(site: &Site, directory: &Path) -> Result<()> {
     let run = |program: &str, arguments: &[&str], path: &Path| -> Result<Option<String>> {
         let output = Command::new(program).args(arguments).arg(path).output();
         let Ok(output) = output else {
@@ -387,6 +429,33 @@ fn projects(directory: &Path) -> Result<()> {
         directory.join("outside"),
     );
     ensure!(errno(moved)? == Errno::XDEV, "another project");
+    let place = directory.display();
+    let project = |words: &str| site.ok(&format!("zfs project {words} {place}"));
+    ensure!(project("-d")? == format!(" 4711 P {place}\n"));
+    ensure!(project("-c -r")?.is_empty() && project("")?.lines().count() == 2);
+    project("-C -r -k")?;
+    let wrong = project("-c -r -p 4711")?;
+    let lacks_flag = |line: &str| line.ends_with(" - project inherit flag is not set");
+    ensure!(
+        wrong.lines().count() == 2 && wrong.lines().all(lacks_flag),
+        "{wrong}"
+    );
+    project("-s -r -p 42")?;
+    let shown = run("lsattr", &["-p"], &directory.join("inner"))?.unwrap_or_default();
+    ensure!(shown.trim_start().starts_with("42"), "{shown}");
+    ensure!(project("-c -r -0 -p 43")?.split_terminator('\0').count() == 3);
+    project("-C -r")?;
+    ensure!(
+        project("-r")?
+            .lines()
+            .all(|line| line.starts_with("    0 - "))
+    );
+    let refused = site.fails(&format!("zfs project -c -r {place}/inner/file"))?;
+    ensure!(
+        refused.stderr.contains("are for directories"),
+        "{}",
+        refused.report()
+    );
     Ok(())
 }
 

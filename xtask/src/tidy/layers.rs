@@ -8,9 +8,10 @@ use std::process::Command;
 
 /// The layers from the bottom up (STYLE.md); a package may depend on those that stand before it.
 ///
-/// Commands stand as low as what they see: those of `zpool` and `zfs` see the protocol and tables
-/// of the format, and are compiled beside the crates that open pools.
-const LAYERS: [&str; 37] = [
+/// Commands stand as low as what they see: those of `zpool` and `zfs` see the protocol, tables of
+/// the format, system calls about files and web servers that have keys. They are compiled beside
+/// the crates that open pools.
+const LAYERS: [&str; 38] = [
     "base",
     "control",
     "advisor",
@@ -18,15 +19,15 @@ const LAYERS: [&str; 37] = [
     "ondisk",
     "ledger",
     "codec",
+    "device",
+    "http_client",
     "commands/words",
     "commands/zfs",
     "frontends/http",
     "commands/watch",
-    "device",
     "frontends/fuse",
     "commands/connect",
     "nbd_client",
-    "http_client",
     "s3",
     "cloud",
     "vdev",
@@ -35,6 +36,7 @@ const LAYERS: [&str; 37] = [
     "dmu",
     "intent_log",
     "dsl",
+    "history",
     "dataset",
     "pool",
     "stream",

@@ -8,10 +8,12 @@ mod dependents;
 mod diff;
 mod get;
 mod holds;
+mod key_server;
 mod keys;
 mod list;
 mod material;
 mod mount;
+mod project;
 mod properties;
 pub mod receive;
 mod rollback;
@@ -23,6 +25,7 @@ mod space;
 mod topics;
 mod upgrade;
 mod usage;
+mod wait;
 pub mod writes;
 
 pub use keys::{
@@ -77,6 +80,8 @@ fn dispatch(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
         "unload-key" => keys::unload(line, context),
         "userspace" | "groupspace" | "projectspace" => space::run(line, context),
         "holds" => holds::run(line, context),
+        "project" => project::run(line, context),
+        "wait" => wait::run(line, context),
         "diff" => diff::run(line, context),
         "version" => version::run("zfs", line, context),
         "create" => create::create(line, context),

@@ -15,7 +15,7 @@ use cenote_words::texts::unavailable;
 /// The messages for missing operands of a subcommand, one for each that it requires.
 fn required(command: &str) -> &'static [&'static str] {
     match command {
-        "destroy" | "rollback" | "allow" | "unallow" | "wait" => &["missing dataset argument"],
+        "destroy" | "rollback" | "allow" | "unallow" => &["missing dataset argument"],
         "snapshot" | "receive" => &["missing snapshot argument"],
         "clone" | "rename" => &[
             "missing source dataset argument",
@@ -25,7 +25,6 @@ fn required(command: &str) -> &'static [&'static str] {
         "bookmark" => &["missing source argument", "missing bookmark argument"],
         "program" => &["missing pool argument", "missing file argument"],
         "inherit" => &["missing property argument", "missing dataset argument"],
-        "project" => &["missing file or directory target(s)"],
         "hold" | "release" => &["", ""],
         "change-key" => &["Missing dataset argument"],
         "redact" => &["", "", ""],
@@ -35,9 +34,7 @@ fn required(command: &str) -> &'static [&'static str] {
 }
 
 /// Subcommands that are refused.
-const MISSING: [&str; 8] = [
-    "program", "project", "allow", "unallow", "redact", "wait", "zone", "unzone",
-];
+const MISSING: [&str; 6] = ["program", "allow", "unallow", "redact", "zone", "unzone"];
 
 /// Whether a subcommand is always refused.
 pub fn is_missing(command: &str) -> bool {
@@ -77,6 +74,12 @@ pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
     }
 }
 
+/// A namespace sees the datasets of its own in OpenZFS because one kernel module serves all
+/// namespaces and hides from each what is not its.
+const WHY_NOT_ZONED: &str = "only OpenZFS's kernel module can give datasets to user namespaces. \
+    To use the file system in a container, bind its mount point there, or run 'cenote daemon' \
+    in the container with a pool of its own";
+
 /// Subcommands whose error message names one operand.
 fn with_context(command: &str, parsed: &Parsed, context: &mut Context) -> Outcome {
     let operand = |index: usize| parsed.operands.get(index).cloned().unwrap_or_default();
@@ -85,7 +88,10 @@ fn with_context(command: &str, parsed: &Parsed, context: &mut Context) -> Outcom
     let (needed, what) = match command {
         "allow" | "unallow" => (&last, format!("cannot set permissions on '{last}'")),
         "redact" => (&first, format!("cannot redact '{first}'")),
-        "zone" | "unzone" => (&second, format!("cannot {command} '{second}'")),
+        "zone" | "unzone" => {
+            select::require(std::slice::from_ref(&second), context)?;
+            return failed(format!("cannot {command} '{second}': {WHY_NOT_ZONED}"));
+        }
         _ => {
             return failed(format!("zfs {command} is not available in this version"));
         }
