@@ -3,6 +3,7 @@
 //!
 //! The chapters share one pool and have a dataset each, so that all of them cost one export.
 
+use crate::posix_flags::{dos_attributes, projects};
 use anyhow::{Context, Result, ensure};
 use cenote_tests::random::Random;
 use cenote_tests::site::Site;
@@ -31,7 +32,7 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
 }
 
 /// The error of an operation that must fail.
-fn errno<T>(result: Result<T, impl Into<std::io::Error>>) -> Result<Errno> {
+pub(crate) fn errno<T>(result: Result<T, impl Into<std::io::Error>>) -> Result<Errno> {
     let Err(error) = result else {
         anyhow::bail!("it was allowed");
     };
@@ -377,86 +378,6 @@ fn flags(site: &Site, root: &Path) -> Result<()> {
     rustix::fs::ioctl_setflags(&opened, IFlags::empty())?;
     fs::remove_file(directory.join("x"))?;
     projects(site, &directory)
-}
-
-/// Sets the DOS attribute hidden by OpenZFS's `ioctl`s, and one that there is not.
-const DOS: &str = "
-import fcntl, struct, sys
-file = open(sys.argv[1])
-get = lambda: struct.unpack('<Q', fcntl.ioctl(file, 0x80088301, bytes(8)))[0]
-put = lambda bits: fcntl.ioctl(file, 0x40088302, struct.pack('<Q', bits))
-old = get()
-put(old | 0x200000000)
-print(hex(get() ^ old))
-put(old)
-try:
-    put(1)
-except OSError as error:
-    print(error.errno, get() == old)
-";
-
-fn dos_attributes(path: &Path) -> Result<()> {
-    let Ok(output) = Command::new("python3").args(["-c", DOS]).arg(path).output() else {
-        missing!("there is no python3");
-        return Ok(());
-    };
-    let found = String::from_utf8_lossy(&output.stdout);
-    ensure!(found == "0x200000000\n95 True\n", "{output:?}");
-    Ok(())
-}
-
-/// Projects, which come down to what is made in a directory.
-fn projects(site: &Site, directory: &Path) -> Result<()> {
-    let run = |program: &str, arguments: &[&str], path: &Path| -> Result<Option<String>> {
-        let output = Command::new(program).args(arguments).arg(path).output();
-        let Ok(output) = output else {
-            missing!("there is no {program}");
-            return Ok(None);
-        };
-        ensure!(output.status.success(), "{program}: {output:?}");
-        Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned()))
-    };
-    if run("chattr", &["-p", "4711", "+P"], directory)?.is_none() {
-        return Ok(());
-    }
-    fs::create_dir_all(directory.join("inner"))?;
-    fs::write(directory.join("inner/file"), "")?;
-    let shown = run("lsattr", &["-p"], &directory.join("inner"))?.unwrap_or_default();
-    ensure!(shown.trim_start().starts_with("4711"), "{shown}");
-    fs::write(directory.with_file_name("outside"), "")?;
-    let moved = fs::rename(
-        directory.with_file_name("outside"),
-        directory.join("outside"),
-    );
-    ensure!(errno(moved)? == Errno::XDEV, "another project");
-    let place = directory.display();
-    let project = |words: &str| site.ok(&format!("zfs project {words} {place}"));
-    ensure!(project("-d")? == format!(" 4711 P {place}\n"));
-    ensure!(project("-c -r")?.is_empty() && project("")?.lines().count() == 2);
-    project("-C -r -k")?;
-    let wrong = project("-c -r -p 4711")?;
-    let lacks_flag = |line: &str| line.ends_with(" - project inherit flag is not set");
-    ensure!(
-        wrong.lines().count() == 2 && wrong.lines().all(lacks_flag),
-        "{wrong}"
-    );
-    project("-s -r -p 42")?;
-    let shown = run("lsattr", &["-p"], &directory.join("inner"))?.unwrap_or_default();
-    ensure!(shown.trim_start().starts_with("42"), "{shown}");
-    ensure!(project("-c -r -0 -p 43")?.split_terminator('\0').count() == 3);
-    project("-C -r")?;
-    ensure!(
-        project("-r")?
-            .lines()
-            .all(|line| line.starts_with("    0 - "))
-    );
-    let refused = site.fails(&format!("zfs project -c -r {place}/inner/file"))?;
-    ensure!(
-        refused.stderr.contains("are for directories"),
-        "{}",
-        refused.report()
-    );
-    Ok(())
 }
 
 /// All four times; a read is noted, and survives an export.
