@@ -27,7 +27,6 @@ mod facts;
 mod features;
 #[cfg(test)]
 mod golden_tests;
-mod history;
 mod holds;
 mod key_material;
 mod key_store;
@@ -68,7 +67,6 @@ pub use error::DslError;
 pub use error_log::{ErrorEntry, pointer_in};
 pub use facts::{BLOCK_SIZES, DeflateRatios, PoolFacts, SpaceFacts};
 pub use features::{EnabledFeature, FeatureTable, Features};
-pub use history::{History, HistoryBody, HistoryRecord};
 pub use holds::Hold;
 pub use key_material::{KeyFormat, KeyMaterialError};
 pub use key_store::KeyStore;

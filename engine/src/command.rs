@@ -11,6 +11,7 @@ use cenote_control::model::ControlError;
 use cenote_control::protocol::Peer;
 use cenote_dsl::write::{MadeBy, SyncContext, SyncTask};
 use cenote_dsl::{DatasetName, DslError};
+use cenote_history::{Events, WithEvents};
 use cenote_pool::Actor;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -150,8 +151,8 @@ pub(crate) fn note(imported: &Imported, by: &By<'_>) {
     }
 }
 
-/// Runs a task in a pool that can be written to, and notes the command.
-pub(crate) fn run<T: SyncTask + 'static>(
+/// Runs a task in a pool that can be written to, and notes the command and what it changed.
+pub(crate) fn run<T: Events + 'static>(
     imported: &Arc<Imported>,
     task: T,
     by: &By<'_>,
@@ -163,6 +164,9 @@ pub(crate) fn run<T: SyncTask + 'static>(
     if imported.pool.suspended().is_some() {
         return Err(ControlError::Suspended { pool });
     }
+    let actor = by.actor.clone();
+    let task = WithEvents { task, actor };
     let done = imported.pool.run_command(task, &by.actor, by.command);
-    done.map_err(|error| of_sync(imported.name(), error))
+    let done = done.map_err(|error| of_sync(imported.name(), error))?;
+    Ok(done.task)
 }

@@ -8,6 +8,7 @@ use crate::command::By;
 use crate::daemon::settings::{settings_list, settings_set};
 use crate::daemon::status::daemon_status;
 use crate::datasets::accounts::user_space;
+use crate::datasets::delete_queue::delete_queue;
 use crate::datasets::list::dataset_list;
 use crate::delegation::grants;
 use crate::devices::properties::vdev_get;
@@ -22,7 +23,7 @@ use crate::pools::history::history;
 use crate::pools::import::import;
 use crate::pools::opened::pool_opened;
 use crate::pools::properties::pool_list;
-use crate::pools::status::pool_status;
+use crate::pools::status::{object_place, pool_status};
 use crate::publishing::PublishAct;
 use crate::registry::rights::Rights;
 use crate::scans::verify::verify;
@@ -90,6 +91,13 @@ impl Engine {
             } => load_key(registry, &dataset, &key, dry_run),
             Request::UnloadKey { dataset } => unload_key(registry, mounts, env, &dataset),
             Request::UserSpace { dataset, kind } => user_space(registry, &dataset, kind, reply),
+            Request::ObjectPlace {
+                pool,
+                objset,
+                object,
+                in_dataset,
+            } => object_place(registry, mounts, &pool, (objset, object), in_dataset),
+            Request::DeleteQueue { dataset } => delete_queue(registry, &dataset),
             Request::Verify { pool, options } => verify(registry, &pool, &options, reply),
             Request::Program { program, command } => {
                 let by = By::new(peer, &command);

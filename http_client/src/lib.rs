@@ -16,6 +16,7 @@ mod body;
 mod client;
 mod connect;
 mod error;
+mod listed;
 mod setup;
 pub mod tls;
 mod wait;

@@ -19,6 +19,7 @@ pub mod top {
 pub mod leaf {
     pub const INITIALIZE_OFFSET: &str = "com.delphix:next_offset_to_initialize";
     pub const INITIALIZE_STATE: &str = "com.delphix:vdev_initialize_state";
+    pub const INITIALIZE_VALUE: &str = "org.openzfs:vdev_initialize_value";
     pub const INITIALIZE_TIME: &str = "com.delphix:vdev_initialize_action_time";
     pub const TRIM_OFFSET: &str = "org.zfsonlinux:next_offset_to_trim";
     pub const TRIM_STATE: &str = "org.zfsonlinux:vdev_trim_state";

@@ -17,10 +17,10 @@ use cenote_control::model::ControlError;
 use cenote_dataset::{OpenDataset, SyncPolicy};
 use cenote_dsl::{Dataset, Property};
 use cenote_pool::{Pool, SyncError};
-use cenote_posix::FileSystem;
 use cenote_posix::write::{
     AccessTimes, HeldObject, ListInheritance, ListMode, WriteSettings, XattrStorage,
 };
+use cenote_posix::{FileSystem, PosixError};
 use cenote_volume::Volume;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -158,6 +158,18 @@ impl OpenHeads {
         match &self.turn(id).contents {
             Some(Contents::Files(files)) => files.held(),
             Some(Contents::Volume(_)) | None => Vec::new(),
+        }
+    }
+
+    /// How many files of a head have lost their last name and are not freed yet.
+    ///
+    /// # Errors
+    /// If the list of them cannot be read.
+    pub fn nameless(&self, id: ObjectId) -> Result<u64, PosixError> {
+        let contents = self.turn(id).contents.clone();
+        match contents {
+            Some(Contents::Files(files)) => Ok(files.delete_queue()?.len() as u64),
+            Some(Contents::Volume(_)) | None => Ok(0),
         }
     }
 

@@ -6,11 +6,13 @@ use crate::kept::Kept;
 use crate::labels::DeviceLabels;
 use crate::shape::Shape;
 use crate::state::{self, ChildHealth, VdevAux, VdevState};
+use crate::tree::{Layout, Slot, Source};
 use cenote_base::rt;
 use cenote_base::{Guid, VdevId};
 use cenote_ondisk::VdevKind;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 impl Shape {
     /// The state of every node as it is now.
@@ -72,6 +74,34 @@ impl Shape {
         };
         self.give_up(*leaf);
         self.tree.leaves[*leaf].written.is_faulted()
+    }
+
+    /// Whether a leaf of raidz or dRAID sits out reads; `None` for others.
+    pub fn sits_out(&self, leaf: Guid) -> Option<bool> {
+        let flag = self.sit_out_flag(leaf)?;
+        Some(flag.load(Ordering::Relaxed))
+    }
+
+    /// Lets a leaf of raidz or dRAID sit out reads, or take part again; `false` for others. What it
+    /// has is computed meanwhile, and read from it only where that is impossible. Scrubs and
+    /// resilvers read it as before.
+    pub fn set_sits_out(&self, leaf: Guid, sits_out: bool) -> bool {
+        let flag = self.sit_out_flag(leaf);
+        flag.is_some_and(|flag| {
+            flag.store(sits_out, Ordering::Relaxed);
+            true
+        })
+    }
+
+    fn sit_out_flag(&self, leaf: Guid) -> Option<&AtomicBool> {
+        let leaf = *self.tree.leaf_of.get(&leaf)?;
+        let is_below = |slot: &Slot| slot.sources.contains(&Source::Leaf(leaf));
+        let mut striped = self.tree.tops.iter().flat_map(|top| match &top.layout {
+            Layout::Raidz { slots, .. } | Layout::Draid { slots, .. } => &slots[..],
+            _ => &[],
+        });
+        let is_striped = striped.any(is_below);
+        is_striped.then_some(&*self.tree.leaves[leaf].sits_out)
     }
 
     /// Resets the errors of a leaf, or of all: counters restart at zero, and faulted leaves are

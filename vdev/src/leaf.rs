@@ -16,7 +16,7 @@ use cenote_ondisk::label::{BOOT_REGION_OFFSET, DATA_OFFSET};
 use std::io::IoSliceMut;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 /// A place on a leaf, in bytes.
@@ -60,6 +60,8 @@ pub(crate) struct Leaf {
     in_flight: AtomicU32,
     /// Reads that failed since the last one that did not.
     failures_in_a_row: AtomicU32,
+    /// It is slow: others are asked first, and what it has is computed.
+    pub(crate) sits_out: Arc<AtomicBool>,
     /// Whether the device is still the pool's.
     pub(crate) access: Arc<Access>,
     /// What it missed.
@@ -82,7 +84,7 @@ const PROBE_SIZE: usize = 4 << 10;
 pub(crate) enum Fitness {
     /// Should have the bytes.
     Good,
-    /// Should have them too, but lately every read failed.
+    /// Should have them too, but lately every read failed, or it is slow.
     Failing,
     /// Missed the txg in which the block was written.
     Stale,
@@ -112,6 +114,7 @@ impl Leaf {
             env,
             in_flight: AtomicU32::new(0),
             failures_in_a_row: AtomicU32::new(0),
+            sits_out: Arc::default(),
             access: Arc::default(),
             missed: Arc::default(),
             written: Arc::default(),
@@ -125,6 +128,7 @@ impl Leaf {
         self.missed = Arc::clone(&old.missed);
         self.written = Arc::clone(&old.written);
         self.queue = Arc::clone(&old.queue);
+        self.sits_out = Arc::clone(&old.sits_out);
         if self.is_in_store() {
             self.queue.deepen();
         }
@@ -147,7 +151,9 @@ impl Leaf {
             Fitness::LastResort
         } else if self.missed.contains(birth) {
             Fitness::Stale
-        } else if self.failures_in_a_row.load(Ordering::Relaxed) >= FAILURES_MAX {
+        } else if self.failures_in_a_row.load(Ordering::Relaxed) >= FAILURES_MAX
+            || self.sits_out.load(Ordering::Relaxed)
+        {
             Fitness::Failing
         } else {
             Fitness::Good

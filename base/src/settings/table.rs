@@ -196,6 +196,12 @@ settings! {
          lost in a power cut, unless every device keeps its cache without power.";
     SLOW_IO_MS = "zio_slow_io_ms", Milliseconds, [30_000, 0, WORD],
         "A request to a device that takes longer counts as slow (zpool status -s); 0 counts none.";
+    SIT_OUT_SECONDS = "vdev_read_sit_out_secs", Seconds, [600, 1, WORD],
+        "For so long a device of raidz or dRAID is not read that was found to be slow (vdev \
+         property autosit).";
+    SIT_OUT_INSENSITIVITY = "vdev_raidz_outlier_insensitivity", Count, [50, 1, 100_000],
+        "A device is slow whose reads take longer than those of most others by so many times \
+         what these differ.";
     CLOUD_LOG_BYTES = "cloud_log_bytes", Bytes, [256 << 20, 16 << 20, BYTES],
         "Bytes of the local log that is made for a device in a store: so much may wait to be \
          uploaded.";

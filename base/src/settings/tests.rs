@@ -143,7 +143,7 @@ fn parameters_of_other_releases_are_known() {
         "zfs_import_defer_txgs",
         "zfs_bclone_strict_properties",
         "zil_special_is_slog",
-        "vdev_read_sit_out_secs",
+        "vdev_raidz_outlier_check_interval_ms",
         "zfs_active_allocator",
         "zfs_dirty_data_sync",
         "zio_delay_max",

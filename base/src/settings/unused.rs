@@ -508,12 +508,8 @@ pub(super) static UNUSED: &[(&str, &[&str])] = &[
         &["spl_hostid_path"],
     ),
     (
-        "Slow devices of raidz and dRAID vdevs are not left out of reads.",
-        &[
-            "vdev_raidz_outlier_check_interval_ms",
-            "vdev_raidz_outlier_insensitivity",
-            "vdev_read_sit_out_secs",
-        ],
+        "Slow devices of raidz and dRAID vdevs are looked for once a second.",
+        &["vdev_raidz_outlier_check_interval_ms"],
     ),
     (
         "The times of transaction groups are not recorded.",

@@ -483,6 +483,7 @@ fn without_daemon(request: Request, disks: Option<LeftDisks>) -> Result<Response
         | Request::VdevGet { pool, .. }
         | Request::PoolOpened { pool }
         | Request::PoolGroups { pool }
+        | Request::ObjectPlace { pool, .. }
         | Request::Stores { pool, .. }
         | Request::Verify { pool, .. }
         | Request::ErrorHistory { pool }
@@ -503,6 +504,7 @@ fn without_daemon(request: Request, disks: Option<LeftDisks>) -> Result<Response
         | Request::Mount { dataset, .. }
         | Request::LoadKey { dataset, .. }
         | Request::UnloadKey { dataset }
+        | Request::DeleteQueue { dataset }
         | Request::UserSpace { dataset, .. } => no_dataset(dataset),
         Request::Receive { receive, .. } => no_dataset(receive.target),
         Request::Http { act } => match act {

@@ -6,7 +6,7 @@
 //! - Prometheus' text format ([`exposition`]), also with the names of other exporters ([`others`]);
 //! - the tree of kstats ([`kstat`]);
 //! - InfluxDB's lines ([`influx`]);
-//! - the tables of `arcstat` and `arc_summary`.
+//! - the tables of `arcstat`, `arc_summary` and `zilstat`.
 //!
 //! The daemon serves the text format to Prometheus ([`page`]), and the [`dashboard`] to browsers.
 //! In a terminal, [`top`] shows the activity between two answers ([`sample`]), and [`health`] shows
@@ -30,3 +30,4 @@ mod others;
 pub mod page;
 pub mod sample;
 pub mod top;
+pub mod zilstat;

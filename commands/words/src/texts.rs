@@ -2,8 +2,8 @@
 
 use cenote_control::model::properties::PropertyInfo;
 use cenote_control::model::{
-    ControlError, Diagnosis, Fault, FeatureName, NameFault, OlderState, PoolRow, PropertySelection,
-    Request, Response,
+    ControlError, DataErrorPlace, Diagnosis, Fault, FeatureName, NameFault, OlderState, PoolRow,
+    PropertySelection, Request, Response,
 };
 use jiff::tz::TimeZone;
 
@@ -300,6 +300,17 @@ pub fn unavailable(pool: &str, context: &mut Context) -> String {
             ControlError::PoolReadOnly { pool }.to_string()
         }
         _ => "this is not available in this version".to_owned(),
+    }
+}
+
+/// The place of an object as text, as `zpool status -v` shows it.
+pub fn place_text(place: &DataErrorPlace) -> String {
+    match place {
+        DataErrorPlace::Path(path) => path.lossy().into_owned(),
+        DataErrorPlace::File { dataset, path } => format!("{dataset}:{}", path.lossy()),
+        DataErrorPlace::Object { dataset, object } => format!("{dataset}:<{object:#x}>"),
+        DataErrorPlace::Metadata { object } => format!("<metadata>:<{object:#x}>"),
+        DataErrorPlace::Unknown { objset, object } => format!("<{objset:#x}>:<{object:#x}>"),
     }
 }
 

@@ -11,4 +11,5 @@
 
 pub mod accounts;
 pub mod mount_helper;
+pub mod tools;
 pub mod zfs;

@@ -46,7 +46,7 @@ pub fn trim(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
     treat(&parsed, TreatmentKind::Trim, rate, context)
 }
 
-/// `zpool initialize [-c | -s | -u] [-w] <-a | POOL [DEVICE…]>`
+/// `zpool initialize [-c | -s | -u | -z] [-w] <-a | POOL [DEVICE…]>`
 pub fn initialize(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
     let parsed = line.parse()?;
     treat(&parsed, TreatmentKind::Initialize, 0, context)
@@ -60,6 +60,7 @@ fn treat(parsed: &Parsed, kind: TreatmentKind, rate: u64, context: &mut Context)
         (false, None) => return usage("missing pool name argument"),
     };
     let waits = parsed.has("w");
+    let zeros = kind == TreatmentKind::Initialize && parsed.has("z");
     let commands = [
         ("c", TreatmentCommand::Cancel),
         ("s", TreatmentCommand::Suspend),
@@ -70,11 +71,14 @@ fn treat(parsed: &Parsed, kind: TreatmentKind, rate: u64, context: &mut Context)
         (Some((one, _)), Some((other, _))) => {
             return usage(format!("-{one} cannot be combined with -{other}"));
         }
+        (Some((letter, _)), None) if zeros => {
+            return usage(format!("-z cannot be used with -{letter}"));
+        }
         (Some((letter, _)), None) if waits => {
             return usage(format!("-w cannot be used with -{letter}"));
         }
         (Some((_, command)), None) => *command,
-        (None, _) => TreatmentCommand::Start { rate },
+        (None, _) => TreatmentCommand::Start { rate, zeros },
     };
     let mut code = 0;
     for pool in &pools {

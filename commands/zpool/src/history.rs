@@ -98,8 +98,8 @@ fn record_line(
         }
         HistoryBody::Ioctl { name, details } => {
             line.push_str(&format!(" ioctl {name}"));
-            for (key, value) in details {
-                line.push_str(&format!("\n    {key}: {value}"));
+            for detail in details {
+                line.push_str(&format!("\n    {detail}"));
             }
         }
         HistoryBody::Numbered { event, txg, detail } => {

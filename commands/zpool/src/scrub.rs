@@ -9,17 +9,43 @@ use cenote_words::context::{Context, Outcome, Stop, mismatch, usage};
 use cenote_words::getopt::Parsed;
 use cenote_words::program::CommandLine;
 use cenote_words::texts::{cannot_open, with_context};
+use jiff::civil::{Date, DateTime, Time};
+use jiff::tz::TimeZone;
+
+/// Options of which a command may have one.
+const ALTERNATIVES: [(&str, &str); 12] = [
+    ("s", "p"),
+    ("e", "C"),
+    ("s", "C"),
+    ("p", "C"),
+    ("s", "S"),
+    ("s", "E"),
+    ("p", "S"),
+    ("p", "E"),
+    ("e", "S"),
+    ("e", "E"),
+    ("C", "S"),
+    ("C", "E"),
+];
 
 /// The scan command for the options, or which of them conflict.
-fn command_of(parsed: &Parsed) -> Result<ScanCommand, String> {
-    for (one, other) in [("s", "p"), ("e", "C"), ("s", "C"), ("p", "C")] {
+fn command_of(parsed: &Parsed, zone: &TimeZone) -> Result<ScanCommand, String> {
+    for (one, other) in ALTERNATIVES {
         if parsed.has(one) && parsed.has(other) {
             return Err(format!(
                 "invalid option combination: -{one} and -{other} are mutually exclusive"
             ));
         }
     }
+    let moment = |letter| parsed.last(letter).map(|text| seconds_of(text, zone));
+    let (from, to) = (moment("S").transpose()?, moment("E").transpose()?);
+    if let (Some(from), Some(to)) = (from, to)
+        && from >= to
+    {
+        return Err("the date of -E must be later than that of -S".to_owned());
+    }
     let command = match () {
+        () if from.is_some() || to.is_some() => ScanCommand::ScrubPeriod { from, to },
         () if parsed.has("s") => ScanCommand::Stop,
         () if parsed.has("p") => ScanCommand::Pause,
         () if parsed.has("e") => ScanCommand::ErrorScrub,
@@ -34,10 +60,22 @@ fn command_of(parsed: &Parsed) -> Result<ScanCommand, String> {
     }
 }
 
-/// `zpool scrub [-e | -s | -p | -C] [-w] <-a | POOL…>`
+/// Seconds since the epoch of `YYYY-MM-DD` or `YYYY-MM-DD HH:MM` in the user's time zone.
+fn seconds_of(text: &str, zone: &TimeZone) -> Result<u64, String> {
+    let day = || Date::strptime("%Y-%m-%d", text).ok();
+    let minute = DateTime::strptime("%Y-%m-%d %H:%M", text).ok();
+    let date = minute.or_else(|| Some(day()?.to_datetime(Time::midnight())));
+    let zoned = date.and_then(|date| date.to_zoned(zone.clone()).ok());
+    let seconds = zoned.map(|zoned| zoned.timestamp().as_second());
+    let seconds = seconds.and_then(|seconds| u64::try_from(seconds).ok());
+    seconds
+        .ok_or_else(|| format!("invalid date '{text}': a date is YYYY-MM-DD or 'YYYY-MM-DD HH:MM'"))
+}
+
+/// `zpool scrub [-e | -s | -p | -C] [-S DATE] [-E DATE] [-w] <-a | POOL…>`
 pub fn scrub(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
     let parsed = line.parse()?;
-    let command = match command_of(&parsed) {
+    let command = match command_of(&parsed, &context.zone) {
         Ok(command) => command,
         Err(reason) => return usage(reason),
     };
@@ -55,7 +93,10 @@ pub fn scrub(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
     let line = context.command.clone();
     let mut is_refused = false;
     for pool in &pools {
-        if matches!(command, ScanCommand::Scrub { .. }) {
+        if matches!(
+            command,
+            ScanCommand::Scrub { .. } | ScanCommand::ScrubPeriod { .. }
+        ) {
             warn_of_checkpoint(pool, context);
         }
         is_refused |= !scan(pool, command, verb, &line, context);
@@ -117,4 +158,26 @@ fn scan(pool: &str, command: ScanCommand, verb: &str, line: &str, context: &mut 
     };
     context.complain(&text);
     false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_have_minutes_or_begin_a_day() {
+        let at = |text: &str| seconds_of(text, &TimeZone::UTC);
+        assert_eq!(at("2023-11-14 22:13"), Ok(1_700_000_000 - 20));
+        assert_eq!(at("2023-11-14"), Ok(1_699_920_000));
+        for wrong in [
+            "",
+            "yesterday",
+            "2023-11-14 22",
+            "2023-11-31",
+            "14.11.2023",
+            "1960-01-01",
+        ] {
+            assert!(at(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -5,7 +5,7 @@ use cenote_control::model::{IntentLogReport, PoolStatus, Request, Response, Spar
 use super::names::{self, Schedule};
 use super::scripts::{self, Scripts};
 use super::status_dedup;
-use super::status_options::{Options, error_place};
+use super::status_options::Options;
 use super::status_scan::{self, Clock};
 use super::status_texts::{article, paragraph, status};
 use super::status_treatment;
@@ -16,7 +16,7 @@ use cenote_words::format::number::{nicebytes, nicenum};
 use cenote_words::missing;
 use cenote_words::program::CommandLine;
 use cenote_words::stores;
-use cenote_words::texts::{cannot_open, diagnosis_line, with_context};
+use cenote_words::texts::{cannot_open, diagnosis_line, place_text, with_context};
 use cenote_words::vdev_rows::{
     Row, Section, aux_words, healthy, rows, shown_in_status, spare_word, state_word,
 };
@@ -403,7 +403,7 @@ fn errors_text(pool: &PoolStatus, options: &Options) -> String {
     let mut text =
         "errors: Permanent errors have been detected in the following files:\n\n".to_owned();
     for error in &pool.errors {
-        text.push_str(&format!("        {}\n", error_place(&error.place)));
+        text.push_str(&format!("        {}\n", place_text(&error.place)));
     }
     text
 }

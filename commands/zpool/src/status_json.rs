@@ -7,11 +7,11 @@ use cenote_control::model::{
 use jiff::tz::TimeZone;
 
 use super::numbers::Numbers;
-use super::status_options::{Options, error_place};
+use super::status_options::Options;
 use super::status_texts::{article, status};
 use cenote_words::format::json::{Json, Object};
 use cenote_words::format::property::Style;
-use cenote_words::texts::diagnosis_line;
+use cenote_words::texts::{diagnosis_line, place_text};
 use cenote_words::vdev_rows::{Section, healthy};
 
 /// The classes in the order of JSON.
@@ -94,7 +94,7 @@ fn json_pool(pool: &PoolStatus, options: &Options, numbers: &Numbers<'_>) -> Obj
     }
     object.put("error_count", numbers.count(pool.error_count));
     if !pool.errors.is_empty() {
-        let places = pool.errors.iter().map(|error| error_place(&error.place));
+        let places = pool.errors.iter().map(|error| place_text(&error.place));
         object.put("errlist", places.map(Json::Text).collect::<Vec<_>>());
     }
     if !pool.intent_logs.is_empty() {

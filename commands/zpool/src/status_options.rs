@@ -1,7 +1,7 @@
-//! The options of `zpool status`, and the names of damaged files in both of its formats.
+//! The options of `zpool status`.
 
 use super::scripts::{Said, Scripts};
-use cenote_control::model::{DataErrorPlace, VdevNaming};
+use cenote_control::model::VdevNaming;
 use cenote_words::format::property::Style;
 use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
@@ -26,15 +26,4 @@ pub struct Options {
     pub naming: VdevNaming,
     pub style: Style,
     pub zone: TimeZone,
-}
-
-/// The name of a damaged file in listings.
-pub fn error_place(place: &DataErrorPlace) -> String {
-    match place {
-        DataErrorPlace::Path(path) => path.lossy().into_owned(),
-        DataErrorPlace::File { dataset, path } => format!("{dataset}:{}", path.lossy()),
-        DataErrorPlace::Object { dataset, object } => format!("{dataset}:<{object:#x}>"),
-        DataErrorPlace::Metadata { object } => format!("<metadata>:<{object:#x}>"),
-        DataErrorPlace::Unknown { objset, object } => format!("<{objset:#x}>:<{object:#x}>"),
-    }
 }

@@ -209,6 +209,7 @@ pub const GROUPS: &[&[Topic]] = &[&[
         'c' "cancel" _ "cancel; the next run starts at the beginning";
         's' "suspend" _ "pause; the next run continues here";
         'u' "uninit" _ "forget that the devices were initialized";
+        'z' "zero" _ "fill the space with zeros" hidden;
         'w' "wait" _ "wait until it is complete";
     }),
     topic("resilver", &["resilver <pool> ..."],
@@ -222,6 +223,8 @@ pub const GROUPS: &[&[Topic]] = &[&[
         's' "" _ "stop";
         'p' "" _ "pause";
         'C' "" _ "check only what was written since the last scrub";
+        'S' "" "DATE" "check only what was written since YYYY-MM-DD or 'YYYY-MM-DD HH:MM'" hidden;
+        'E' "" "DATE" "check only what was written before this date" hidden;
         'w' "" _ "wait until the scrub is complete";
     }),
     topic("trim", &["trim [-dw] [-r <rate>] [-c | -s] <pool> [<device> ...]"],

@@ -190,6 +190,9 @@ pub enum TreatmentCommand {
         /// Bytes a second; 0 for what it was begun with, which is no limit if nothing else was
         /// said.
         rate: u64,
+        /// An initialization fills the space with zeros (`-z`).
+        #[serde(default)]
+        zeros: bool,
     },
     /// Give it up (`-c`).
     Cancel,
@@ -207,6 +210,14 @@ pub enum ScanCommand {
     Scrub {
         /// Only what was written since the last complete scrub (`-C`).
         since_last: bool,
+    },
+    /// Scrub what was written in a period, or resume a paused scrub (`-S`, `-E`). Times are in
+    /// seconds since the epoch.
+    ScrubPeriod {
+        /// Its beginning; absent means that of the pool.
+        from: Option<u64>,
+        /// Its end; absent means now.
+        to: Option<u64>,
     },
     /// Scrub only the blocks that are known to be damaged (`-e`).
     ErrorScrub,

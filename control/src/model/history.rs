@@ -23,8 +23,8 @@ pub enum HistoryBody {
     Ioctl {
         /// The request.
         name: String,
-        /// Input and output, as name and printed value.
-        details: Vec<(String, String)>,
+        /// Lines about input and output; a list is indented below its name.
+        details: Vec<String>,
     },
     /// A record of the oldest pools: an event number and its words.
     Numbered {

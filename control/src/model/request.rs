@@ -235,6 +235,22 @@ pub enum Request {
         /// Whose.
         kind: AccountKind,
     },
+    /// Files that have lost their last name and are not freed yet. Answer: `DeleteQueue`.
+    DeleteQueue {
+        /// The file system.
+        dataset: String,
+    },
+    /// The path of an object of a file system. Answer: `Place`.
+    ObjectPlace {
+        /// The pool.
+        pool: String,
+        /// The number of the dataset (property `objsetid`).
+        objset: u64,
+        /// The number of the object.
+        object: u64,
+        /// Within the dataset, mounted or not.
+        in_dataset: bool,
+    },
     /// User holds. Answer: `Holds`.
     Holds {
         /// The snapshot.
@@ -408,6 +424,8 @@ impl Request {
             | Request::History { .. }
             | Request::Events { .. }
             | Request::UserSpace { .. }
+            | Request::DeleteQueue { .. }
+            | Request::ObjectPlace { .. }
             | Request::SnapshotSpace { .. }
             | Request::ReclaimedBy { .. }
             | Request::Diff { .. }

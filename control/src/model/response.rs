@@ -18,7 +18,7 @@ use super::inspect::DaemonStatus;
 use super::metrics::{GroupRow, MetricFamily};
 use super::nbd::NbdServer;
 use super::opened::OpenedPool;
-use super::pool::{PoolRow, PoolStatus};
+use super::pool::{DataErrorPlace, PoolRow, PoolStatus};
 use super::program::ProgramOutcome;
 use super::receive::ReceiveNote;
 use super::send::SendNote;
@@ -230,6 +230,16 @@ pub enum Response {
     Dashboard {
         /// `unix:PATH`, and `ADDRESS:PORT` if it is served on a port.
         addresses: Vec<String>,
+    },
+    /// Files that have lost their last name and are not freed yet.
+    DeleteQueue {
+        /// How many; 0 of a file system that is not open for writing.
+        files: u64,
+    },
+    /// Where an object is.
+    Place {
+        /// By its path, if that can be found.
+        place: DataErrorPlace,
     },
     /// Transaction groups.
     Groups {

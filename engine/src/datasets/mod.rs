@@ -6,6 +6,7 @@ pub(crate) mod accounts;
 pub(crate) mod approve;
 pub(crate) mod contents;
 pub(crate) mod create;
+pub(crate) mod delete_queue;
 pub(crate) mod destroy;
 pub(crate) mod format;
 pub(crate) mod list;

@@ -9,6 +9,7 @@
 
 use super::limits::{Limits, Record, Verdict};
 use super::owner::is_nobodys;
+use super::sitting::Sitting;
 use super::tree::{shared_tree, vdev_tree};
 use crate::events::Events;
 use crate::registry::imported::Imported;
@@ -54,6 +55,7 @@ struct Seen {
     lacking: HashMap<u64, (Range<Txg>, Duration, bool)>,
     /// When the agent tries a log device next, and the pause before that.
     resting_logs: HashMap<(u64, Guid), (Duration, Duration)>,
+    sitting: Sitting,
 }
 
 /// Looks after the devices of all pools.
@@ -351,10 +353,12 @@ impl Agent {
                 self.ask_logs(asked);
             }
         }
+        let is_there = |guid: u64| pools.iter().any(|pool| pool.load_guid == guid);
+        seen.sitting.retain(is_there);
+        pools.iter().for_each(|pool| seen.sitting.look(pool, now));
         if self.job.is_at_work() {
             return;
         }
-        let is_there = |guid: u64| pools.iter().any(|pool| pool.load_guid == guid);
         seen.records.retain(|key, _| is_there(key.0));
         seen.lost_since.retain(|key, _| is_there(key.0));
         seen.tried.retain(|key| is_there(key.0));

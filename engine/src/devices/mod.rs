@@ -18,5 +18,6 @@ pub(crate) mod properties;
 pub(crate) mod remove;
 pub(crate) mod replication;
 pub(crate) mod settings;
+mod sitting;
 pub(crate) mod treat;
 pub(crate) mod tree;

@@ -1,5 +1,6 @@
 //! Properties of vdevs: `zpool get PROPERTY POOL VDEV`.
 
+use super::sitting::AUTOSIT;
 use crate::errors::of_dsl;
 use cenote_base::{Guid, ObjectId};
 use cenote_control::model::properties::{VDEV, is_user_property};
@@ -125,6 +126,19 @@ fn property(
             Property::new(name, word(!vdev.no_allocation), source)
         }
         "failfast" => stored_flag(set, name, true),
+        AUTOSIT if !matches!(vdev.kind, VdevKind::Raidz { .. } | VdevKind::Draid { .. }) => {
+            return None;
+        }
+        AUTOSIT => stored_flag(set, name, false),
+        "sit_out" => {
+            let sits_out = pool.vdevs().sits_out(Guid(vdev.guid))?;
+            let source = if sits_out {
+                Source::Local
+            } else {
+                Source::Default
+            };
+            Property::new(name, word(sits_out), source)
+        }
         "checksum_n" | "checksum_t" | "io_n" | "io_t" | "slow_io_n" | "slow_io_t" => {
             match set.get(name) {
                 Some(Stored::Number(number)) if *number != UNSET => {

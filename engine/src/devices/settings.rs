@@ -1,13 +1,14 @@
 //! Setting properties of vdevs (format/3c 7). The messages are OpenZFS's.
 
 use super::properties::is_internal;
+use super::sitting::AUTOSIT;
 use super::tree::{all_vdevs, answers_to, vdev_tree};
 use crate::command::By;
 use crate::errors::of_sync;
 use crate::registry::table::Registry;
 use cenote_base::{Guid, parse_size};
 use cenote_control::model::properties::{VDEV, find, is_user_property};
-use cenote_control::model::{ControlError, Response, SetVdevProperty, Vdev};
+use cenote_control::model::{ControlError, Response, SetVdevProperty, Vdev, VdevKind};
 use cenote_dsl::Stored;
 use cenote_pool::{VdevSetting, VdevSettingError};
 
@@ -48,7 +49,8 @@ fn vdev_setting(name: &str, value: &str) -> Result<VdevSetting, ControlError> {
         "path" if value.starts_with(DEVICES) => VdevSetting::Path(value.into()),
         "path" => return Err(bad(name, VdevSettingError::Impossible.to_string())),
         "allocating" => VdevSetting::Allocating(flag()?),
-        "failfast" => stored(Stored::Number(u64::from(flag()?))),
+        "sit_out" => VdevSetting::SitsOut(flag()?),
+        "failfast" | AUTOSIT => stored(Stored::Number(u64::from(flag()?))),
         "checksum_n" | "checksum_t" | "io_n" | "io_t" | "slow_io_n" | "slow_io_t" => {
             let number = match value {
                 "none" => u64::MAX,
@@ -84,6 +86,10 @@ pub(crate) fn set_vdev_property(
             },
         });
     };
+    let is_striped = matches!(vdev.kind, VdevKind::Raidz { .. } | VdevKind::Draid { .. });
+    if set.property == AUTOSIT && !is_striped {
+        return Err(bad(&set.property, VdevSettingError::NotForThis.to_string()));
+    }
     let setting = vdev_setting(&set.property, &set.value)?;
     let done = imported
         .pool

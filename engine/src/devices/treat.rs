@@ -61,7 +61,7 @@ pub(crate) fn treat(
         TreatmentKind::Initialize => EngineKind::Initialize,
     };
     let wanted = match command {
-        TreatmentCommand::Start { rate } => EngineCommand::Start { rate },
+        TreatmentCommand::Start { rate, zeros } => EngineCommand::Start { rate, zeros },
         TreatmentCommand::Cancel => EngineCommand::Cancel,
         TreatmentCommand::Suspend => EngineCommand::Suspend,
         TreatmentCommand::Reset => EngineCommand::Reset,

@@ -24,6 +24,7 @@ use super::diagnosis::not_used;
 use crate::devices::tree::{all_vdevs, display_name, shared_tree};
 use crate::mounts::table::Mounts;
 use crate::registry::imported::Imported;
+use crate::registry::table::Registry;
 use crate::registry::walk::walk_heads;
 
 /// Errors that are listed with their paths.
@@ -146,16 +147,37 @@ fn places(
         for dataset in datasets {
             let files = open.entry(dataset.id());
             let files = files.or_insert_with(|| imported.files(&dataset).ok());
-            let place = || place_in(mounts, &dataset, files.as_deref(), entry.object);
+            let place = || place_in(Some(mounts), &dataset, files.as_deref(), entry.object);
             push(dataset.id().0, &place, object);
         }
     }
     errors
 }
 
-/// A damaged object of a dataset: by its path if that can be found.
-fn place_in(
+/// Where an object of a pool is: at its path below a mount, or with `in_dataset` in its dataset.
+pub(crate) fn object_place(
+    registry: &Registry,
     mounts: &Mounts,
+    pool: &str,
+    (objset, object): (u64, u64),
+    in_dataset: bool,
+) -> Result<Response, ControlError> {
+    let imported = registry.pool(pool)?;
+    let place = match imported.dsl().dataset_of(ObjectId(objset)) {
+        Ok(dataset) => {
+            let files = imported.files(&dataset).ok();
+            let mounts = (!in_dataset).then_some(mounts);
+            place_in(mounts, &dataset, files.as_deref(), ObjectId(object))
+        }
+        Err(_) if objset == 0 => DataErrorPlace::Metadata { object },
+        Err(_) => DataErrorPlace::Unknown { objset, object },
+    };
+    Ok(Response::Place { place })
+}
+
+/// An object of a dataset: by its path if that can be found, below a mount of it if there is one.
+fn place_in(
+    mounts: Option<&Mounts>,
     dataset: &Dataset,
     files: Option<&FileSystem>,
     object: ObjectId,
@@ -174,7 +196,7 @@ fn place_in(
         .position(|byte| *byte != b'/')
         .unwrap_or(path.len());
     absolute.extend_from_slice(&path[start..]);
-    match mounts.place_of(&name) {
+    match mounts.and_then(|mounts| mounts.place_of(&name)) {
         Some(place) => {
             let mut full = place.as_os_str().as_encoded_bytes().to_vec();
             if full == b"/" {

@@ -2,6 +2,7 @@
 //!
 //! The pool does the work, on a thread of its own; commands only begin and end it.
 
+use super::moments::{groups_of, moments};
 use crate::command::By;
 use crate::errors::{of_dsl, of_sync};
 use crate::registry::table::Registry;
@@ -38,7 +39,10 @@ fn refuse_without_feature(pool: &Pool, command: ScanCommand) -> Result<(), Contr
     let (guid, feature) = match command {
         ScanCommand::Resilver => (features::RESILVER_DEFER, "resilver_defer"),
         ScanCommand::ErrorScrub => (features::HEAD_ERRLOG, "head_errlog"),
-        ScanCommand::Scrub { .. } | ScanCommand::Pause | ScanCommand::Stop => return Ok(()),
+        ScanCommand::Scrub { .. }
+        | ScanCommand::ScrubPeriod { .. }
+        | ScanCommand::Pause
+        | ScanCommand::Stop => return Ok(()),
     };
     let feature = feature.to_owned();
     match pool.dsl().features().get(guid) {
@@ -59,6 +63,11 @@ pub(crate) fn scan(
     let done = match command {
         ScanCommand::Scrub { since_last } => {
             let request = scrub_request(&imported.pool, since_last)?;
+            imported.pool.start_scan(request, noted)
+        }
+        ScanCommand::ScrubPeriod { from, to } => {
+            let (since, until) = groups_of(&moments(&imported)?, (from, to));
+            let request = ScanRequest::Scrub { since, until };
             imported.pool.start_scan(request, noted)
         }
         ScanCommand::ErrorScrub => imported.pool.scrub_errors(noted),

@@ -10,6 +10,7 @@ use crate::registry::imported::Imported;
 use cenote_control::model::{ControlError, Receive};
 use cenote_dsl::DatasetName;
 use cenote_dsl::write::SyncTask;
+use cenote_history::{Events, WithEvents};
 
 /// One request.
 pub(super) struct Session<'a> {
@@ -51,7 +52,7 @@ impl Session<'_> {
     }
 
     /// Carries out a task; `is_noted` is the one that the history has.
-    pub fn run<T: SyncTask + 'static>(
+    pub fn run<T: Events + 'static>(
         &self,
         imported: &Imported,
         plan: &Plan<'_>,
@@ -62,7 +63,10 @@ impl Session<'_> {
             true => self.by.command,
             false => "",
         };
+        let actor = self.by.actor.clone();
+        let task = WithEvents { task, actor };
         let done = imported.pool.run_command(task, &self.by.actor, command);
-        done.map_err(|error| of_change(plan.wants(), &plan.name, error))
+        let done = done.map_err(|error| of_change(plan.wants(), &plan.name, error))?;
+        Ok(done.task)
     }
 }

@@ -10,7 +10,7 @@ mod volumes;
 use crate::{Engine, EngineSettings, NoMounter};
 use cenote_base::RealEnv;
 use cenote_control::model::{
-    AccountKind, AccountOwner, Condition, ControlError, DatasetKind, Depth, ExportHow,
+    AccountKind, AccountOwner, Condition, ControlError, DatasetKind, Depth, ExportHow, HistoryBody,
     ImportOptions, ImportPick, KindSet, Part, PoolHealth, Property, PropertySelection, Request,
     Response, Search, Secret, Source, SpaceAccount, Value,
 };
@@ -443,7 +443,24 @@ fn keys_holds_history_and_accounts() {
         }
         let pool = golden.manifest.pool.clone();
         let (_, parts) = ask(&engine, Request::History { pool }).expect("answered");
-        assert!(matches!(&parts[0], Part::History(records) if records.len() > 10));
+        let Part::History(records) = &parts[0] else {
+            panic!("{parts:?}");
+        };
+        let commands = records.iter().filter_map(|record| match &record.body {
+            HistoryBody::Command(command) => Some(command),
+            _ => None,
+        });
+        let first = commands
+            .into_iter()
+            .next()
+            .expect("a pool was made by a command");
+        assert!(first.starts_with("zpool create") && first.contains(&golden.manifest.pool));
+        let is_snapshot = |body: &HistoryBody| match body {
+            HistoryBody::Internal { event, .. } => event == "snapshot",
+            _ => false,
+        };
+        assert!(records.iter().any(|record| is_snapshot(&record.body)));
+        assert!(records.windows(2).all(|pair| pair[0].time <= pair[1].time));
     }
 }
 

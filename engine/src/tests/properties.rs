@@ -124,9 +124,11 @@ fn every_property_that_can_be_set_has_a_reader_or_a_reason() {
     let vdev = VDEV.iter().filter(|info| info.editable);
     for info in vdev.filter(|info| !is_for_people(info.name)) {
         let mut words = vec![format!("\"{}\"", info.name)];
-        if info.name == "path" {
-            // It is not stored beside the vdev, but changes the vdev itself.
-            words.push("VdevSetting::Path".to_owned());
+        // These are not stored beside the vdev, but change the vdev itself.
+        match info.name {
+            "path" => words.push("VdevSetting::Path".to_owned()),
+            "sit_out" => words.push("VdevSetting::SitsOut".to_owned()),
+            _ => {}
         }
         let readers = readers(&sources, &words);
         judge(info.name, vdev_effect(info.name), &readers, &mut faults);

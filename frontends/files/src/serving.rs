@@ -465,6 +465,19 @@ impl FileSystem for DatasetFiles {
         self.change_flags(node, flags)
     }
 
+    fn dos_attributes(&self, _: &Context<'_>, node: NodeId) -> Result<u64, Errno> {
+        self.dos_attributes_of_file(node)
+    }
+
+    fn set_dos_attributes(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        attributes: u64,
+    ) -> Result<(), Errno> {
+        self.change_dos_attributes(context, node, attributes)
+    }
+
     fn generation(&self, _: &Context<'_>, node: NodeId) -> Result<u64, Errno> {
         self.generation_of_file(node)
     }

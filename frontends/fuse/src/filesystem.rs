@@ -402,6 +402,23 @@ pub trait FileSystem: Send + Sync {
         Err(Errno::ROFS)
     }
 
+    /// The DOS attributes of a file, as bits of ZFS; `ENOTTY` where files have none.
+    fn dos_attributes(&self, context: &Context<'_>, node: NodeId) -> Result<u64, Errno> {
+        let _ = (context, node);
+        Err(Errno::NOTTY)
+    }
+
+    /// Replaces the DOS attributes of a file. Nobody has checked permissions.
+    fn set_dos_attributes(
+        &self,
+        context: &Context<'_>,
+        node: NodeId,
+        attributes: u64,
+    ) -> Result<(), Errno> {
+        let _ = (context, node, attributes);
+        Err(Errno::NOTTY)
+    }
+
     /// The generation, which distinguishes successive files with the same inode number; `ENOTTY` if
     /// there is none.
     fn generation(&self, context: &Context<'_>, node: NodeId) -> Result<u64, Errno> {

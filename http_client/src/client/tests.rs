@@ -194,13 +194,16 @@ fn proxies_forward_requests() {
     );
 }
 
+const WITH_NAME: &str = "-addext subjectAltName=DNS:store.example \
+                         -addext basicConstraints=critical,CA:FALSE";
+
 /// A certificate for `store.example` and its key; `false` without openssl.
-fn certificate(directory: &Path) -> bool {
+fn certificate(directory: &Path, extensions: &str) -> bool {
     let at = |name: &str| directory.join(name).display().to_string();
     let mut openssl = Command::new("openssl");
     let words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 \
-                 -subj /CN=store.example -addext subjectAltName=DNS:store.example \
-                 -addext basicConstraints=critical,CA:FALSE";
+                 -subj /O=Example/CN=store.example";
+    let words = format!("{words} {extensions}");
     openssl
         .args(words.split_whitespace())
         .args(["-keyout", &at("key"), "-out", &at("certificate")])
@@ -245,9 +248,37 @@ fn carrying(directory: &Path, heard: &Heard) -> SocketAddr {
 }
 
 #[test]
+fn servers_that_signed_their_own_certificates_are_believed_if_these_are_listed() {
+    // As `openssl req -x509` makes them, and with another name than the common one.
+    for (extensions, is_believed) in [("", true), ("-addext subjectAltName=DNS:a.example", false)] {
+        let directory = tempfile::tempdir().expect("a directory");
+        if !certificate(directory.path(), extensions) {
+            eprintln!("not tested: openssl cannot make certificates");
+            return;
+        }
+        let proxy = carrying(directory.path(), &Heard::default()).to_string();
+        let bundle = directory.path().join("certificate");
+        let get = |bundle: &Path, name: &str| {
+            let client = client(Some(bundle), Some(&proxy), LIMIT);
+            once(&client, get(&format!("https://{name}/k")))
+        };
+        let answer = get(&bundle, "store.example");
+        assert_eq!(answer.is_ok(), is_believed, "{extensions}: {answer:?}");
+        assert!(get(&bundle, "other.example").is_err(), "another name");
+        let other = tempfile::tempdir().expect("a directory");
+        assert!(certificate(other.path(), extensions));
+        let listed = other.path().join("certificate");
+        assert!(
+            get(&listed, "store.example").is_err(),
+            "another certificate"
+        );
+    }
+}
+
+#[test]
 fn proxies_carry_connections() {
     let directory = tempfile::tempdir().expect("a directory");
-    if !certificate(directory.path()) {
+    if !certificate(directory.path(), WITH_NAME) {
         eprintln!("not tested: openssl cannot make certificates");
         return;
     }

@@ -25,6 +25,8 @@ pub enum VdevSetting {
     Allocating(bool),
     /// Where a device is looked for first.
     Path(PathBuf),
+    /// Whether a device of raidz or dRAID sits out reads, until it is exported.
+    SitsOut(bool),
 }
 
 /// Why a property is not set.
@@ -54,6 +56,7 @@ impl VdevSetting {
             }
             Self::Allocating(is_on) => format!("{ALLOCATING}={}", u8::from(*is_on)),
             Self::Path(path) => format!("{PATH}={}", path.display()),
+            Self::SitsOut(is_on) => format!("sit_out={}", u8::from(*is_on)),
         }
     }
 }
@@ -137,6 +140,12 @@ impl SetVdevProperty {
                 if let Some(top) = self.syncer.space.top(id) {
                     let mut top = top.lock();
                     top.is_closed = !is_on || vdev.removing;
+                }
+            }
+            VdevSetting::SitsOut(is_on) => {
+                let vdevs = self.syncer.vdevs.shape();
+                if !vdevs.set_sits_out(self.guid, *is_on) {
+                    return Ok(Some(VdevSettingError::NotForThis));
                 }
             }
             VdevSetting::Path(_) if vdev.path.is_none() => {

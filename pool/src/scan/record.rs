@@ -185,6 +185,17 @@ impl<'a, 'c> Words<'a, 'c> {
         Ok(is_nowhere && plan::queued(self.context.mos(), &self.scan)?.is_empty())
     }
 
+    /// The next scrub with `-C` begins after this one, unless older groups were left out.
+    fn note_scrubbed(&self) -> Result<(), DslError> {
+        let last = self.context.dsl.last_scrubbed_txg()?;
+        if self.scan.txg_min > last {
+            return Ok(());
+        }
+        let Txg(last) = last.max(self.scan.txg_max);
+        self.context
+            .set_directory_number(keys::LAST_SCRUBBED_TXG, last)
+    }
+
     /// The scan ends as `state` says.
     fn end(&mut self, state: ScanState, actor: &Actor) -> Result<(), DslError> {
         self.scan.state = state;
@@ -195,9 +206,7 @@ impl<'a, 'c> Words<'a, 'c> {
             self.context.mos().free(self.context.tx, queue)?;
         }
         if state == ScanState::Finished && self.scan.function == ScanFunction::Scrub {
-            let last = self.scan.txg_max.0;
-            self.context
-                .set_directory_number(keys::LAST_SCRUBBED_TXG, last)?;
+            self.note_scrubbed()?;
         }
         if state == ScanState::Finished && log_of(&self.scan) == ErrorLog::Scrub {
             self.context.rotate_errors()?;
@@ -236,7 +245,8 @@ impl Scope {
         let now = context.txg();
         match request {
             ScanRequest::Scrub { since, until } => Some(Self {
-                txg_min: since,
+                // 0 says that a scrub is complete. No block is born in group 1.
+                txg_min: since.max(Txg(until.is_some().into())),
                 txg_max: until.map_or(now, |until| until.min(now)),
                 // None: but what it cannot repair from now on is missing.
                 targets: shape.begin_resilver(Txg(0)),

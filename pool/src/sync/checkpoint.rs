@@ -13,7 +13,6 @@
 //! shows how long that lasts.
 
 use super::error::SyncError;
-use super::history::{Actor, log_event};
 use super::record::{append, free_map};
 use super::syncer::Syncer;
 use crate::allocation::SharedTop;
@@ -23,6 +22,7 @@ use cenote_base::{ObjectId, Txg};
 use cenote_dmu::zap::ZapValue;
 use cenote_dsl::write::{SyncContext, SyncTask};
 use cenote_dsl::{DslError, directory_keys as keys};
+use cenote_history::{Actor, log_event};
 use cenote_ondisk::features::ZPOOL_CHECKPOINT;
 use cenote_ondisk::space_map::{Action, SpaceMapHeader};
 use cenote_ondisk::vdev_zap::top::CHECKPOINT_SPACE_MAP;

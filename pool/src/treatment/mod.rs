@@ -35,6 +35,8 @@ pub enum TreatmentCommand {
         /// Bytes a second; 0 for what it was begun with, which is no limit if nothing else was
         /// said.
         rate: u64,
+        /// An initialization fills the space with zeros.
+        zeros: bool,
     },
     /// Give it up.
     Cancel,
@@ -393,8 +395,13 @@ impl Pool {
                 false => self.env().wall_clock().as_secs(),
             },
             rate: match wanted {
-                TreatmentCommand::Start { rate } if rate != 0 || !goes_on => rate,
+                TreatmentCommand::Start { rate, .. } if rate != 0 || !goes_on => rate,
                 _ => before.rate,
+            },
+            word: match wanted {
+                TreatmentCommand::Start { zeros: true, .. } => Some(0),
+                TreatmentCommand::Start { .. } if !goes_on => None,
+                _ => before.word,
             },
         }
     }

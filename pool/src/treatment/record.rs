@@ -58,6 +58,8 @@ pub(super) struct Record {
     pub time: u64,
     /// Bytes a second; 0 for no limit.
     pub rate: u64,
+    /// What an initialization fills the space with; `None` for what the setting says.
+    pub word: Option<u64>,
 }
 
 /// The names of the entries: offset, state, time, and where there is one the rate.
@@ -88,17 +90,20 @@ impl Record {
     /// What a leaf's ZAP says; a ZAP that cannot be read says nothing.
     pub fn read(mos: &Arc<ObjectSet>, zap: ObjectId, kind: TreatmentKind) -> Option<Self> {
         let zap = mos.zap(zap).ok()?;
-        let number = |key: Option<&str>| {
-            let found = key.and_then(|key| zap.lookup_u64(key).ok().flatten());
-            found.unwrap_or(0)
-        };
+        let found = |key: &str| zap.lookup_u64(key).ok().flatten();
+        let number = |key: Option<&str>| key.and_then(found).unwrap_or(0);
         let [offset, state, time, rate] = keys(kind).map(number);
+        let word = match kind {
+            TreatmentKind::Trim => None,
+            TreatmentKind::Initialize => found(vdev_zap::leaf::INITIALIZE_VALUE),
+        };
         let state = TreatmentState::of_number(state);
         let record = Self {
             state,
             offset,
             time,
             rate,
+            word,
         };
         (state != TreatmentState::None).then_some(record)
     }
@@ -118,6 +123,14 @@ impl Record {
         }
         if kind == TreatmentKind::Trim {
             entries.extend(TRIM_MODES.map(|key| (key, 0)));
+        }
+        let word = vdev_zap::leaf::INITIALIZE_VALUE;
+        match self.word {
+            Some(value) => entries.push((word, value)),
+            None if kind == TreatmentKind::Initialize && zap.lookup_u64(word)?.is_some() => {
+                zap.remove(context.tx, word.as_bytes())?;
+            }
+            None => {}
         }
         for (key, value) in entries {
             if self.state != TreatmentState::None {

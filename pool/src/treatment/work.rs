@@ -113,7 +113,8 @@ impl Worker {
             TreatmentKind::Trim => (settings::TRIM_EXTENT_MAX.get(), FreeSpaceAction::Discard),
             TreatmentKind::Initialize => {
                 let chunk = settings::INITIALIZE_CHUNK_SIZE.get();
-                let word = settings::INITIALIZE_VALUE.get();
+                let word = self.record.word;
+                let word = word.unwrap_or_else(|| settings::INITIALIZE_VALUE.get());
                 let action = FreeSpaceAction::Initialize { word, chunk };
                 (chunk.max(INITIALIZED_MIN), action)
             }

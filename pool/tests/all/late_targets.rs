@@ -283,7 +283,9 @@ fn a_resilver_that_is_asked_for_is_noted() {
     let begun = pool.start_scan(ScanRequest::Resilver, (&actor, "zpool resilver tank"));
     begun.expect("nothing is missed");
     assert!(pool.scan_status().expect("readable").is_none());
-    let history = pool.dsl().history().expect("readable").expect("it has one");
+    let history = cenote_history::read(pool.dsl())
+        .expect("readable")
+        .expect("it has one");
     let records: Vec<_> = history.collect::<Result<_, _>>().expect("readable");
     let is_noted = |record| format!("{record:?}").contains("zpool resilver");
     assert!(records.iter().any(is_noted), "{records:?}");

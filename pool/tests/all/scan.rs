@@ -2,7 +2,7 @@
 
 use crate::common;
 use cenote_base::rt::{self, Instant, World};
-use cenote_base::{RealEnv, settings};
+use cenote_base::{RealEnv, Txg, settings};
 use cenote_device::Opener;
 use cenote_ondisk::scan::{ScanFunction, ScanState};
 use cenote_pool::verify::{VerifyOptions, VerifyProgress, Watcher, verify};
@@ -55,7 +55,11 @@ fn actor() -> Actor {
 }
 
 fn scrub(pool: &Pool) -> Result<(), ScanError> {
-    let (since, until) = (Default::default(), None);
+    scrub_groups(pool, 0, None)
+}
+
+fn scrub_groups(pool: &Pool, since: u64, until: Option<u64>) -> Result<(), ScanError> {
+    let (since, until) = (Txg(since), until.map(Txg));
     let request = ScanRequest::Scrub { since, until };
     pool.start_scan(request, (&actor(), "zpool scrub tank"))
 }
@@ -171,4 +175,29 @@ fn a_scrub_can_be_held() {
         assert!(scan.state == ScanState::Finished && scan.examined > 0);
         pool.close().expect("written");
     });
+}
+
+/// A scrub that leaves groups out neither makes the list of damaged blocks anew, nor do scrubs of
+/// what is new begin behind what it left out.
+#[test]
+fn a_scrub_of_some_groups_is_not_complete() {
+    let world = common::disks(2, SIZE);
+    let pool = create(&world, VdevShape::Mirror);
+    (0..5).for_each(|round| common::change(&pool, round).expect("written"));
+    let ended_as = |since, until| {
+        scrub_groups(&pool, since, until).expect("begun");
+        let scan = ended(&pool).scan;
+        let last = pool.dsl().last_scrubbed_txg().expect("readable");
+        ((scan.txg_min.0, scan.txg_max), last)
+    };
+    let groups = ((1, Txg(3)), Txg(0));
+    assert_eq!(ended_as(0, Some(3)), groups, "an old group");
+    let ((_, first), last) = ended_as(0, None);
+    assert_eq!(last, first);
+    let ((_, second), last) = ended_as(first.0, None);
+    assert!(second > first && last == second);
+    let (_, last) = ended_as(second.0 + 1, None);
+    assert_eq!(last, second, "a group was left out");
+    assert_eq!(ended_as(1, Some(8)).1, second);
+    pool.close().expect("written");
 }

@@ -574,7 +574,10 @@ fn write_for_seconds(site: &Site) -> Written {
 /// Whether a trim is begun.
 fn starts_trim(site: &Site) -> bool {
     let leaves = [site.pool.vdev_tree().children[0].guid];
-    let start = TreatmentCommand::Start { rate: 0 };
+    let start = TreatmentCommand::Start {
+        rate: 0,
+        zeros: false,
+    };
     let actor = Actor {
         user: 0,
         host: "test".to_owned(),

@@ -10,8 +10,9 @@ use crate::rights::Rights;
 use cenote_base::hostname;
 use cenote_base::{ObjectId, settings};
 use cenote_control::model::ControlError;
-use cenote_dsl::write::{CreateSnapshots, DestroySnapshots, RenameSnapshots, SyncTask};
+use cenote_dsl::write::{CreateSnapshots, DestroySnapshots, RenameSnapshots};
 use cenote_dsl::{DatasetName, DslError, NameError};
+use cenote_history::{Events, WithEvents};
 use cenote_pool::{Actor, SyncError};
 use rustix::io::Errno;
 use std::sync::{Arc, Weak};
@@ -123,13 +124,17 @@ impl Run<'_> {
         DatasetName::parse(&format!("{}@{name}", self.head)).map_err(errno_of_name)
     }
 
-    fn task<T: SyncTask + 'static>(&self, task: T) -> Result<(), Errno> {
+    fn task<T: Events + 'static>(&self, task: T) -> Result<(), Errno> {
         if !self.imported.pool.is_writable() {
             return Err(Errno::ROFS);
         }
         let actor = Actor {
             user: u64::from(self.user),
             host: hostname(),
+        };
+        let task = WithEvents {
+            task,
+            actor: actor.clone(),
         };
         let done = self.imported.pool.run_command(task, &actor, "");
         done.map(drop).map_err(|error| errno_of(&error))

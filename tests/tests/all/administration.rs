@@ -7,6 +7,8 @@ use cenote_tests::pool;
 use cenote_tests::program::Cenote;
 use cenote_tests::site::Site;
 use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::process::Command;
 
 /// A file for a device.
@@ -219,6 +221,30 @@ fn properties_of_pools_are_set_by_all_their_names() -> Result<()> {
     site.finish()
 }
 
+/// A web server that has a key at `/key`; its thread ends with the process.
+fn key_server(key: &'static [u8]) -> Result<String> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = format!("http://{}", listener.local_addr()?);
+    std::thread::spawn(move || {
+        for mut line in listener.incoming().flatten() {
+            let mut head = [0; 4096];
+            let length = line.read(&mut head).unwrap_or_default();
+            let is_key = head[..length].starts_with(b"GET /key ");
+            let (status, body) = if is_key {
+                ("200 OK", key)
+            } else {
+                ("404 Not Found", &b""[..])
+            };
+            let head = format!(
+                "HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n",
+                body.len()
+            );
+            let _ = line.write_all(&[head.as_bytes(), body].concat());
+        }
+    });
+    Ok(address)
+}
+
 #[test]
 fn imports_exports_and_keys_are_in_the_history() -> Result<()> {
     let site = Site::create("single", 128, "-O mountpoint=none")?;
@@ -228,6 +254,12 @@ fn imports_exports_and_keys_are_in_the_history() -> Result<()> {
     site.ok(&format!(
         "zfs create -o encryption=on -o keyformat=passphrase -o keylocation=file://{key} tank/e"
     ))?;
+    let address = key_server(b"a passphrase\n")?;
+    let verified = site.ok(&format!("zfs load-key -n -L {address}/key tank/e"))?;
+    has(&verified, "1 / 1 key(s) successfully verified")?;
+    let refused = site.fails(&format!("zfs load-key -n -L {address}/other tank/e"))?;
+    has(&refused.stderr, "404")?;
+    site.ok(&format!("zfs set keylocation={address}/key tank/e"))?;
     let cache = site.cenote().directory().join("zpool.cache");
     let cache = format!("zpool set cachefile={} tank", cache.display());
     let commands = [

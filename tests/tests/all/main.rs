@@ -43,6 +43,7 @@ mod old_file_systems;
 mod own_commands;
 mod own_formats;
 mod posix;
+mod posix_flags;
 mod rebuilding;
 mod receiving;
 mod refusals;

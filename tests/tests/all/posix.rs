@@ -3,6 +3,7 @@
 //!
 //! The chapters share one pool and have a dataset each, so that all of them cost one export.
 
+use crate::posix_flags::{dos_attributes, projects};
 use anyhow::{Context, Result, ensure};
 use cenote_tests::random::Random;
 use cenote_tests::site::Site;
@@ -31,7 +32,7 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
 }
 
 /// The error of an operation that must fail.
-fn errno<T>(result: Result<T, impl Into<std::io::Error>>) -> Result<Errno> {
+pub(crate) fn errno<T>(result: Result<T, impl Into<std::io::Error>>) -> Result<Errno> {
     let Err(error) = result else {
         anyhow::bail!("it was allowed");
     };
@@ -277,7 +278,7 @@ fn attributes(root: &Path) -> Result<()> {
 }
 
 /// Files without a name.
-fn unnamed(_: &Site, root: &Path) -> Result<()> {
+fn unnamed(site: &Site, root: &Path) -> Result<()> {
     let make = |flags: OFlags| -> Result<File, Errno> {
         let flags = flags | OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         Ok(rustix::fs::open(root, flags, Mode::from_raw_mode(0o640))?.into())
@@ -306,11 +307,20 @@ fn unnamed(_: &Site, root: &Path) -> Result<()> {
     let mut found = [0; 11];
     held.read_exact_at(&mut found, 100)?;
     ensure!(&found == b"still there" && held.metadata()?.nlink() == 0);
+    let words = ["wait", "-t", "deleteq", "tank/unnamed"];
+    let mut waiting = site.cenote().command("zfs", &words).spawn()?;
+    std::thread::sleep(Duration::from_millis(500));
+    ensure!(
+        waiting.try_wait()?.is_none(),
+        "files without a name are open"
+    );
+    drop((held, private));
+    ensure!(waiting.wait()?.success());
     Ok(())
 }
 
 /// What `chattr` sets, and what that forbids.
-fn flags(_: &Site, root: &Path) -> Result<()> {
+fn flags(site: &Site, root: &Path) -> Result<()> {
     let path = root.join("file");
     fs::write(&path, "contents")?;
     let file = File::open(&path)?;
@@ -319,6 +329,13 @@ fn flags(_: &Site, root: &Path) -> Result<()> {
     set(IFlags::NODUMP)?;
     ensure!(rustix::fs::ioctl_getflags(&file)? == IFlags::NODUMP);
     ensure!(errno(set(IFlags::COMPRESSED))? == Errno::OPNOTSUPP);
+    let objset = site.ok("zfs get -Hpo value objsetid tank/flags")?;
+    let numbers = format!("tank {} {}", objset.trim(), file.metadata()?.ino());
+    let found = site.ok(&format!("cenote ids-to-path {numbers}"))?;
+    ensure!(found.trim_end() == path.display().to_string(), "{found}");
+    let found = site.ok(&format!("cenote ids-to-path -v {numbers}"))?;
+    ensure!(found == "tank/flags:/file\n", "{found}");
+    dos_attributes(&path)?;
     if !pool::is_root() {
         return Ok(());
     }
@@ -360,34 +377,7 @@ fn flags(_: &Site, root: &Path) -> Result<()> {
     ensure!(errno(fs::remove_file(directory.join("x")))? == perm);
     rustix::fs::ioctl_setflags(&opened, IFlags::empty())?;
     fs::remove_file(directory.join("x"))?;
-    projects(&directory)
-}
-
-/// Projects, which come down to what is made in a directory.
-fn projects(directory: &Path) -> Result<()> {
-    let run = |program: &str, arguments: &[&str], path: &Path| -> Result<Option<String>> {
-        let output = Command::new(program).args(arguments).arg(path).output();
-        let Ok(output) = output else {
-            missing!("there is no {program}");
-            return Ok(None);
-        };
-        ensure!(output.status.success(), "{program}: {output:?}");
-        Ok(Some(String::from_utf8_lossy(&output.stdout).into_owned()))
-    };
-    if run("chattr", &["-p", "4711", "+P"], directory)?.is_none() {
-        return Ok(());
-    }
-    fs::create_dir_all(directory.join("inner"))?;
-    fs::write(directory.join("inner/file"), "")?;
-    let shown = run("lsattr", &["-p"], &directory.join("inner"))?.unwrap_or_default();
-    ensure!(shown.trim_start().starts_with("4711"), "{shown}");
-    fs::write(directory.with_file_name("outside"), "")?;
-    let moved = fs::rename(
-        directory.with_file_name("outside"),
-        directory.join("outside"),
-    );
-    ensure!(errno(moved)? == Errno::XDEV, "another project");
-    Ok(())
+    projects(site, &directory)
 }
 
 /// All four times; a read is noted, and survives an export.

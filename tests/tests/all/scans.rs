@@ -84,6 +84,26 @@ fn what_a_pool_cannot_is_refused() -> Result<()> {
     site.finish()
 }
 
+/// A scrub of a period adds to what is known, and reads what was written then.
+fn scrub_periods(site: &Site, named: impl Fn(&str) -> bool) -> Result<()> {
+    site.ok("zpool scrub -w -E 2001-01-01 tank")?;
+    let early = site.ok("zpool status -v tank")?;
+    ensure!(named(&early) && early.contains("with 0 errors"), "{early}");
+    site.ok("zpool scrub -w -S 2001-01-01 tank")?;
+    let status = site.ok("zpool status -v tank")?;
+    ensure!(
+        named(&status) && status.contains("with 1 errors"),
+        "{status}"
+    );
+    let refused = site.fails("zpool scrub -S yesterday tank")?;
+    ensure!(
+        refused.stderr.contains("invalid date"),
+        "{}",
+        refused.report()
+    );
+    Ok(())
+}
+
 /// The list of damaged files was lost with an export. And a paused scrub stays paused.
 #[test]
 fn what_a_scrub_found_survives_an_export() -> Result<()> {
@@ -102,6 +122,12 @@ fn what_a_scrub_found_survives_an_export() -> Result<()> {
     let offset = block["copies"][0]["offset"].as_u64().unwrap_or_default();
     ensure!(offset > 0, "{block}");
     site.ok("zfs snapshot tank@s")?;
+    let history = site.ok("zpool history -i tank")?;
+    let snaps = "ioctl snapshot\n    input:\n        snaps:\n            tank@s\n";
+    ensure!(
+        history.contains("] snapshot tank@s (") && history.contains(snaps),
+        "{history}"
+    );
     let device = File::options()
         .write(true)
         .open(site.devices().join("d0.img"))?;
@@ -113,6 +139,7 @@ fn what_a_scrub_found_survives_an_export() -> Result<()> {
         named(&status) && status.contains("with 1 errors"),
         "{status}"
     );
+    scrub_periods(&site, named)?;
     // No copy of the data is left, so no resilver is due for the device.
     ensure!(!status.contains("resilver"), "{status}");
     site.export()?;

@@ -4,7 +4,9 @@
 use anyhow::{Result, ensure};
 use cenote_tests::pool;
 use cenote_tests::site::Site;
+use rustix::fs::OFlags;
 use std::fs::{self, File};
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 
 const MIB: usize = 1 << 20;
 
@@ -190,5 +192,57 @@ fn nothing_new_is_put_on_a_vdev_that_does_not_allocate() -> Result<()> {
         "allocates again"
     );
     ensure!(!site.ok("zpool status tank")?.contains("non-allocating"));
+    site.finish()
+}
+
+/// While a device sits out, what it has is computed from the others.
+#[test]
+fn a_device_of_raidz_sits_out_reads() -> Result<()> {
+    if !pool::can_mount() {
+        return Ok(());
+    }
+    let site = Site::create("raidz1", 128, "-O primarycache=none -O compression=off")?;
+    let contents: Vec<u8> = (0..32_u32 << 20).map(|at| (at % 251) as u8).collect();
+    let path = site.path("tank").join("file");
+    fs::write(&path, &contents)?;
+    site.ok("zpool sync tank")?;
+    let leaf = |name: &str| site.devices().join(name).display().to_string();
+    let (slow, other) = (leaf("d0.img"), leaf("d1.img"));
+    let value = |property: &str, vdev: &str| -> Result<String> {
+        let found = site.ok(&format!("zpool get -Hpo value {property} tank {vdev}"))?;
+        Ok(found.trim_end().to_owned())
+    };
+    // Past the kernel's cache.
+    let read = || -> Result<bool> {
+        let direct = OFlags::DIRECT.bits().cast_signed();
+        let file = File::options()
+            .read(true)
+            .custom_flags(direct)
+            .open(&path)?;
+        let mut found = vec![0; contents.len()];
+        file.read_exact_at(&mut found, 0)?;
+        Ok(found == contents)
+    };
+    let reads = |vdev: &str| -> Result<u64> { Ok(value("read_bytes", vdev)?.parse()?) };
+    let most_of = |vdev: &str| -> Result<bool> {
+        let before = reads(vdev)?;
+        ensure!(read()?);
+        Ok(reads(vdev)? - before > 4 << 20)
+    };
+    ensure!(value("sit_out", &slow)? == "off" && most_of(&slow)?);
+    site.ok(&format!("zpool set sit_out=on tank {slow}"))?;
+    ensure!(value("sit_out", &slow)? == "on" && !most_of(&slow)? && most_of(&other)?);
+    site.ok(&format!("zpool set sit_out=off tank {slow}"))?;
+    ensure!(most_of(&slow)?, "it takes part again");
+    site.ok("zpool set autosit=on tank raidz1-0")?;
+    ensure!(value("autosit", "raidz1-0")? == "on");
+    for refused in [
+        "sit_out=on tank raidz1-0".to_owned(),
+        format!("autosit=on tank {slow}"),
+    ] {
+        let refused = site.fails(&format!("zpool set {refused}"))?;
+        let reason = "operation not supported on this type of vdev";
+        ensure!(refused.stderr.contains(reason), "{}", refused.report());
+    }
     site.finish()
 }

@@ -1,9 +1,10 @@
 //! One program with several names.
 //!
 //! `argv[0]` selects the command line. As `zpool`, `zfs` and `zstream` it behaves like OpenZFS's
-//! programs; as `mount.zfs` it is the helper of mount(8); as `arcstat` or `arc_summary` it prints
-//! statistics. As `cenote` it has commands of its own; `cenote daemon` keeps pools open for all the
-//! others. `cenote zpool …`, `cenote zfs …` and `cenote zstream …` work without links.
+//! programs; as `mount.zfs` it is the helper of mount(8); as `arcstat`, `zgenhostid` and others it
+//! is a small program of OpenZFS's. As `cenote` it has commands of its own; `cenote daemon` keeps
+//! pools open for all the others. `cenote zpool …`, `cenote zfs …` and `cenote zstream …` work
+//! without links.
 
 #![forbid(unsafe_code)]
 
@@ -34,12 +35,8 @@ fn main() -> ExitCode {
             rest.insert(0, "dump".into());
             zstream::NAME.to_owned()
         }
-        Some(name @ ("arcstat" | "zarcstat" | "arc_summary" | "zarcsummary")) => {
-            let command = match name.ends_with("stat") {
-                true => "arcstat",
-                false => "arc-summary",
-            };
-            rest.insert(0, command.into());
+        Some(name) if command_of_link(name).is_some() => {
+            rest.splice(0..0, command_of_link(name).map(OsString::from));
             "cenote".to_owned()
         }
         Some(mount_helper::NAME_BY_TYPE) => mount_helper::NAME.to_owned(),
@@ -63,6 +60,24 @@ fn main() -> ExitCode {
         _ => cenote::run(rest, &mut context),
     };
     ExitCode::from(context.finish(code))
+}
+
+/// Our command behind a link with the name of a small program of OpenZFS.
+fn command_of_link(name: &str) -> Option<&'static str> {
+    let links = [
+        ("arcstat", "arcstat"),
+        ("zarcstat", "arcstat"),
+        ("arc_summary", "arc-summary"),
+        ("zarcsummary", "arc-summary"),
+        ("zilstat", "zilstat"),
+        ("zgenhostid", "zgenhostid"),
+        ("zvol_wait", "zvol-wait"),
+        ("zfs_ids_to_path", "ids-to-path"),
+    ];
+    let mut links = links.iter();
+    links
+        .find(|(link, _)| *link == name)
+        .map(|(_, command)| *command)
 }
 
 /// Names of pools and datasets are ASCII; words that are not UTF-8 will be refused by name.
@@ -110,6 +125,8 @@ const LOOKERS: [(&str, &[&str]); 3] = [
             "space",
             "top",
             "version",
+            "zgenhostid",
+            "zilstat",
         ],
     ),
 ];

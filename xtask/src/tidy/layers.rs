@@ -8,9 +8,10 @@ use std::process::Command;
 
 /// The layers from the bottom up (STYLE.md); a package may depend on those that stand before it.
 ///
-/// Commands stand as low as what they see: those of `zpool` and `zfs` see the protocol and tables
-/// of the format, and are compiled beside the crates that open pools.
-const LAYERS: [&str; 42] = [
+/// Commands stand as low as what they see: those of `zpool` and `zfs` see the protocol, tables of
+/// the format, system calls about files and web servers that have keys. They are compiled beside
+/// the crates that open pools.
+const LAYERS: [&str; 43] = [
     "base",
     "delegation",
     "control",
@@ -20,16 +21,16 @@ const LAYERS: [&str; 42] = [
     "ledger",
     "program",
     "codec",
+    "device",
+    "http_client",
     "commands/words",
     "commands/zfs",
     "commands/zpool",
     "frontends/http",
     "commands/watch",
-    "device",
     "frontends/fuse",
     "commands/connect",
     "nbd_client",
-    "http_client",
     "s3",
     "cloud",
     "vdev",
@@ -38,6 +39,7 @@ const LAYERS: [&str; 42] = [
     "dmu",
     "intent_log",
     "dsl",
+    "history",
     "dataset",
     "pool",
     "stream",

@@ -45,11 +45,15 @@ const ENVIRONMENT: [(&str, &str); 5] = [
 ];
 
 /// OpenZFS's names of our commands, which links to the binary have.
-const OTHER_NAMES: [(&str, &str); 4] = [
+const OTHER_NAMES: [(&str, &str); 8] = [
     ("arcstat", "arcstat"),
     ("zarcstat", "arcstat"),
     ("arc_summary", "arc-summary"),
     ("zarcsummary", "arc-summary"),
+    ("zgenhostid", "zgenhostid"),
+    ("zilstat", "zilstat"),
+    ("zvol_wait", "zvol-wait"),
+    ("zfs_ids_to_path", "ids-to-path"),
 ];
 
 /// How an option is written in the heading of its entry.

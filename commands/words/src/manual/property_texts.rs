@@ -85,7 +85,7 @@ pub const DATASET: &[Text] = &[
     ("overlay", "Whether the file system may be mounted over a directory that is not empty."),
     ("receive_resume_token", "What 'zfs send -t' needs to resume an interrupted receive."),
     ("encryption", "The cipher of an encrypted dataset."),
-    ("keylocation", "Where 'zfs load-key' reads the key: prompt, or a file."),
+    ("keylocation", "Where 'zfs load-key' reads the key: prompt, a file or a web server."),
     ("keyformat", "The form of the key."),
     ("pbkdf2iters", "The iterations that turn a passphrase into a key."),
     ("encryptionroot", "The dataset whose key encrypts this one."),
@@ -210,4 +210,6 @@ pub const VDEV: &[Text] = &[
     ("trim_support", "Whether the device can trim."),
     ("trim_errors", "Failed trims."),
     ("slow_ios", "Requests that took longer than zio_slow_io_ms."),
+    ("sit_out", "Whether the device is read only where its data cannot be computed."),
+    ("autosit", "Whether devices that are much slower than the others sit out reads."),
 ];

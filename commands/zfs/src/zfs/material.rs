@@ -1,4 +1,4 @@
-//! Sources of key material: the terminal, standard input or a file.
+//! Sources of key material: the terminal, standard input, a file or a web server.
 
 use std::io::{BufRead, IsTerminal, Read};
 use std::path::Path;
@@ -6,6 +6,7 @@ use std::path::Path;
 use cenote_control::model::Secret;
 use zeroize::Zeroizing;
 
+use super::key_server;
 use super::select::reason;
 use cenote_words::{key_file, secrecy};
 
@@ -21,12 +22,15 @@ pub fn read(dataset: &str, format: &str, location: &str) -> Result<Secret, Strin
     if let Some(path) = location.strip_prefix("file://") {
         return read_file(path, format);
     }
-    if location != "prompt" {
-        return Err(format!(
-            "Cannot fetch keys from '{location}' in this version."
-        ));
-    }
     secrecy::keep_out_of_dumps();
+    if key_server::is_address(location) {
+        let trust = key_server::trust();
+        let key = key_server::fetch(location, &trust, PASSPHRASE_MAX + 2)?;
+        return check(without_newline(key, format), format);
+    }
+    if location != "prompt" {
+        return Err(format!("'{location}' is no location of a key."));
+    }
     let stdin = std::io::stdin();
     if stdin.is_terminal() {
         return prompt(dataset, format);
@@ -42,7 +46,7 @@ pub fn read(dataset: &str, format: &str, location: &str) -> Result<Secret, Strin
     let limit = u64::try_from(PASSPHRASE_MAX + 2).expect("fits");
     let read = stdin.lock().take(limit).read_until(b'\n', &mut line);
     read.map_err(|error| format!("Failed to read key: {}", reason(&error)))?;
-    check(without_newline(line), format)
+    check(without_newline(line, format), format)
 }
 
 /// Reads a new key: on the terminal, the user types it twice.
@@ -72,14 +76,14 @@ fn read_file(path: &str, format: &str) -> Result<Secret, String> {
     secrecy::keep_out_of_dumps();
     let failed = |error| format!("Failed to open key material file: {}", reason(&error));
     let bytes = key_file::read(Path::new(path), PASSPHRASE_MAX + 2).map_err(failed)?;
-    if format == "raw" {
-        return check(bytes, format);
-    }
-    check(without_newline(bytes), format)
+    check(without_newline(bytes, format), format)
 }
 
-fn without_newline(mut bytes: Zeroizing<Vec<u8>>) -> Zeroizing<Vec<u8>> {
-    if let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+/// Passphrases and hex digits are one line; raw keys are any bytes.
+fn without_newline(mut bytes: Zeroizing<Vec<u8>>, format: &str) -> Zeroizing<Vec<u8>> {
+    if format != "raw"
+        && let Some(end) = bytes.iter().position(|byte| *byte == b'\n')
+    {
         bytes.truncate(end);
     }
     bytes

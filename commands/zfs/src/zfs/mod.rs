@@ -9,11 +9,13 @@ mod dependents;
 mod diff;
 mod get;
 mod holds;
+mod key_server;
 mod keys;
 mod list;
 mod material;
 mod mount;
 mod program;
+mod project;
 mod properties;
 pub mod receive;
 mod rollback;
@@ -25,6 +27,7 @@ mod space;
 mod topics;
 mod upgrade;
 mod usage;
+mod wait;
 pub mod writes;
 
 pub use keys::{
@@ -79,6 +82,8 @@ fn dispatch(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
         "unload-key" => keys::unload(line, context),
         "userspace" | "groupspace" | "projectspace" => space::run(line, context),
         "holds" => holds::run(line, context),
+        "project" => project::run(line, context),
+        "wait" => wait::run(line, context),
         "diff" => diff::run(line, context),
         "program" => program::run(line, context),
         "version" => version::run("zfs", line, context),

@@ -355,7 +355,7 @@ pub const GROUPS: &[&[Topic]] = &[&[
         'a' "" _ "all keys of all pools";
         'r' "" _ "also the keys of datasets below";
         'n' "" _ "only check whether the key is right";
-        'L' "" "LOCATION" "read the key from here: prompt or file:///PATH";
+        'L' "" "LOCATION" "read the key from here: prompt, file:///PATH or https://ADDRESS";
     }),
     topic("unload-key", &["unload-key [-r] <-a | filesystem|volume>"],
         "Unload the key of encrypted datasets",

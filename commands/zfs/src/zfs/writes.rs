@@ -15,7 +15,7 @@ use cenote_words::texts::unavailable;
 /// The messages for missing operands of a subcommand, one for each that it requires.
 fn required(command: &str) -> &'static [&'static str] {
     match command {
-        "destroy" | "rollback" | "allow" | "unallow" | "wait" => &["missing dataset argument"],
+        "destroy" | "rollback" | "allow" | "unallow" => &["missing dataset argument"],
         "snapshot" | "receive" => &["missing snapshot argument"],
         "clone" | "rename" => &[
             "missing source dataset argument",
@@ -24,7 +24,6 @@ fn required(command: &str) -> &'static [&'static str] {
         "promote" => &["missing clone filesystem argument"],
         "bookmark" => &["missing source argument", "missing bookmark argument"],
         "inherit" => &["missing property argument", "missing dataset argument"],
-        "project" => &["missing file or directory target(s)"],
         "hold" | "release" => &["", ""],
         "change-key" => &["Missing dataset argument"],
         "redact" => &["", "", ""],
@@ -34,7 +33,7 @@ fn required(command: &str) -> &'static [&'static str] {
 }
 
 /// Subcommands that are refused.
-const MISSING: [&str; 5] = ["project", "redact", "wait", "zone", "unzone"];
+const MISSING: [&str; 3] = ["redact", "zone", "unzone"];
 
 /// Whether a subcommand is always refused.
 pub fn is_missing(command: &str) -> bool {
@@ -76,13 +75,22 @@ pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
     }
 }
 
+/// A namespace sees the datasets of its own in OpenZFS because one kernel module serves all
+/// namespaces and hides from each what is not its.
+const WHY_NOT_ZONED: &str = "only OpenZFS's kernel module can give datasets to user namespaces. \
+    To use the file system in a container, bind its mount point there, or run 'cenote daemon' \
+    in the container with a pool of its own";
+
 /// Subcommands whose error message names one operand.
 fn with_context(command: &str, parsed: &Parsed, context: &mut Context) -> Outcome {
     let operand = |index: usize| parsed.operands.get(index).cloned().unwrap_or_default();
     let (first, second) = (operand(0), operand(1));
     let (needed, what) = match command {
         "redact" => (&first, format!("cannot redact '{first}'")),
-        "zone" | "unzone" => (&second, format!("cannot {command} '{second}'")),
+        "zone" | "unzone" => {
+            select::require(std::slice::from_ref(&second), context)?;
+            return failed(format!("cannot {command} '{second}': {WHY_NOT_ZONED}"));
+        }
         _ => {
             return failed(format!("zfs {command} is not available in this version"));
         }

@@ -48,6 +48,7 @@ impl Daemon for Willing {
                 cut_short: Vec::new(),
                 unread: Vec::new(),
             }),
+            Request::DeleteQueue { .. } => Ok(Response::DeleteQueue { files: 0 }),
             _ => Ok(Response::Done),
         }
     }

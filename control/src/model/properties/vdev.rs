@@ -81,4 +81,6 @@ pub const VDEV: &[PropertyInfo] = &[
     row("trim_support", "TRIMSUP", Unit::Text, Layout::Words(3)),
     row("trim_errors", "TRIMERR", Unit::Number, Layout::Number(5)),
     row("slow_ios", "SLOW", Unit::Number, Layout::Number(5)),
+    settable(row("sit_out", "SIT_OUT", Unit::Text, Layout::Words(3)), "on | off"),
+    settable(row("autosit", "AUTOSIT", Unit::Text, Layout::Words(3)), "on | off"),
 ];

@@ -2,8 +2,9 @@
 //!
 //! `chattr` and `lsattr` come as two pairs of commands, an older one with a word of flags and a
 //! newer one with a structure (`fsxattr` of `linux/fs.h`) that has a project, too. The kernel
-//! checks permissions. Cloning (`FICLONE`) never gets here: the kernel answers it for all FUSE
-//! mounts with `EOPNOTSUPP`, and copying by `copy_file_range` shares blocks instead.
+//! checks permissions. The DOS attributes come by commands of OpenZFS (`ZFS_IOC_GETDOSFLAGS`),
+//! about which the kernel knows nothing. Cloning (`FICLONE`) never gets here: the kernel answers it
+//! for all FUSE mounts with `EOPNOTSUPP`, and copying by `copy_file_range` shares blocks instead.
 
 use super::{Answer, Outcome, Worker};
 use crate::filesystem::Context;
@@ -21,6 +22,8 @@ mod command {
     pub const SET_EXTENDED: u32 = 0x401C_5820;
     pub const GET_VERSION: u32 = 0x8008_7601;
     pub const GET_VERSION_32: u32 = 0x8004_7601;
+    pub const GET_DOS: u32 = 0x8008_8301;
+    pub const SET_DOS: u32 = 0x4008_8302;
 }
 
 /// The meaning of bits in the word of flags and in the structure.
@@ -175,6 +178,17 @@ impl Worker<'_> {
             command::GET_VERSION | command::GET_VERSION_32 => {
                 let generation = file_system.generation(context, node)?;
                 request.answer(&generation.to_le_bytes()[..VERSION_SIZE])
+            }
+            command::GET_DOS => {
+                let attributes = file_system.dos_attributes(context, node)?;
+                request.answer(&attributes.to_le_bytes())
+            }
+            command::SET_DOS => {
+                let attributes = Fields::new(request.input).u64();
+                let attributes = attributes.map_err(|_| Errno::INVAL)?;
+                file_system.set_dos_attributes(context, node, attributes)?;
+                file_system.sync_if_due(node, false)?;
+                request.answer(&[])
             }
             _ => Err(Errno::NOTTY),
         }

@@ -30,7 +30,7 @@ pub const COMMAND: Command = Command {
 };
 
 /// The names of the links.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 15] = [
     "cenote",
     "zpool",
     "zfs",
@@ -42,6 +42,10 @@ const NAMES: [&str; 11] = [
     "zarcstat",
     "arc_summary",
     "zarcsummary",
+    "zilstat",
+    "zgenhostid",
+    "zvol_wait",
+    "zfs_ids_to_path",
 ];
 
 /// The suffix of replaced files.

@@ -18,17 +18,18 @@ use cenote_daemon::{self as daemon, alarms};
 use cenote_own_commands::{
     clouds, devices, files, http, mounts, nbd, pools, snapshots, streams, ublk, volumes, zstream,
 };
-use cenote_watch::{arc_summary, arcstat, command as metrics, health, kstat, top};
+use cenote_watch::{arc_summary, arcstat, command as metrics, health, kstat, top, zilstat};
 use cenote_words::command::{Arguments, Command, Run, Table, forms, verbs};
 use cenote_words::context::{Context, Outcome, Stop};
 use cenote_words::texts::question;
 use cenote_words::{completion, help, manual};
+use cenote_zfs_commands::tools::{host_id, ids_to_path, volume_wait};
 use cenote_zfs_commands::{mount_helper, zfs};
 use cenote_zpool_commands as zpool;
 
 /// The commands, in the order of the overview: those that ask the daemon, those that open a pool,
 /// those that open files, those about the program itself.
-const COMMANDS: [&Command; 39] = [
+const COMMANDS: [&Command; 43] = [
     &mounts::mount::COMMAND,
     &mounts::unmount::COMMAND,
     &snapshots::space::COMMAND,
@@ -51,6 +52,9 @@ const COMMANDS: [&Command; 39] = [
     &kstat::COMMAND,
     &arcstat::COMMAND,
     &arc_summary::COMMAND,
+    &zilstat::COMMAND,
+    &ids_to_path::COMMAND,
+    &volume_wait::COMMAND,
     &files::ls::COMMAND,
     &files::tree::COMMAND,
     &files::cat::COMMAND,
@@ -63,6 +67,7 @@ const COMMANDS: [&Command; 39] = [
     &pools::verify::COMMAND,
     &pools::inspect::COMMAND,
     &streams::examine::COMMAND,
+    &host_id::COMMAND,
     &install_links::COMMAND,
     &compatibility::COMMAND,
     &manual::COMMAND,

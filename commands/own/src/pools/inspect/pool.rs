@@ -10,7 +10,8 @@ use crate::reading::datasets::DatasetWalk;
 use crate::reading::failure::Failure;
 use crate::reading::output::escaped;
 use crate::reading::session::Session;
-use cenote_dsl::{Dataset, DatasetType, DslError, FeatureTable, HistoryBody, directory_keys};
+use cenote_dsl::{Dataset, DatasetType, DslError, FeatureTable, directory_keys};
+use cenote_history::HistoryBody;
 use cenote_ondisk::features;
 use cenote_words::format::number::nicebytes;
 use std::sync::Arc;
@@ -90,11 +91,7 @@ pub fn features(arguments: &Arguments, printer: &mut Printer) -> Result<(), Fail
 pub fn history(arguments: &Arguments, printer: &mut Printer) -> Result<(), Failure> {
     let session = opened(arguments)?;
     let clock = Clock::local();
-    let history = session
-        .pool()
-        .dsl()
-        .history()
-        .map_err(failed("the history"))?;
+    let history = cenote_history::read(session.pool().dsl()).map_err(failed("the history"))?;
     let Some(history) = history else {
         return printer.title("the pool keeps no history");
     };

@@ -1,11 +1,11 @@
-//! Writing the pool's history: a ring of records in one object (format/1b 5).
+//! Writing the history while a transaction group is written.
 
 use cenote_base::ObjectId;
 use cenote_dmu::{NewObject, Object, ObjectSet};
 use cenote_dsl::write::SyncContext;
-use cenote_dsl::{DslError, directory_keys as keys};
+use cenote_dsl::{DatasetName, DslError, directory_keys as keys};
 use cenote_ondisk::history::{HistoryHeader, LENGTH_SIZE, RECORD_SIZE_MAX};
-use cenote_ondisk::{DecodeError, NvList, ObjectType, wire};
+use cenote_ondisk::{DecodeError, NvList, NvValue, ObjectType, wire};
 use std::sync::Arc;
 
 const BLOCK: u64 = 128 << 10;
@@ -14,7 +14,8 @@ const LOG_SIZE_MAX: u64 = 1 << 30;
 /// The log may take a thousandth of the pool.
 const LOG_SHARE: u64 = 1000;
 /// A record that is longer is not written: half of the smallest log.
-const RECORD_MAX: u64 = LOG_SIZE_MIN / 2;
+const RECORD_MAX: usize = 64 << 10;
+const _: () = assert!(RECORD_MAX as u64 == LOG_SIZE_MIN / 2);
 
 /// The user and system of an action, as in history records.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -64,13 +65,13 @@ fn with_room(object: &Object, length: u64) -> Result<HistoryHeader, String> {
     Ok(header)
 }
 
-/// Whether the history of a pool can be read and added to.
-pub(crate) fn history_fault(mos: &Arc<ObjectSet>, history: ObjectId) -> Option<String> {
+/// Why the history of a pool cannot be read and added to; `None` if it can.
+pub fn history_fault(mos: &Arc<ObjectSet>, history: ObjectId) -> Option<String> {
     let object = match mos.object(history) {
         Ok(object) => object,
         Err(error) => return Some(error.to_string()),
     };
-    with_room(&object, RECORD_MAX).err()
+    with_room(&object, RECORD_MAX as u64).err()
 }
 
 fn create(context: &SyncContext<'_>) -> Result<(Object, HistoryHeader), DslError> {
@@ -129,16 +130,33 @@ fn make_room(object: &Object, header: &mut HistoryHeader, length: u64) -> Result
     Ok(())
 }
 
-fn append(context: &SyncContext<'_>, list: &NvList) -> Result<(), DslError> {
-    let packed = list.encode_native();
-    let mut bytes = (packed.len() as u64).to_le_bytes().to_vec();
-    bytes.extend(packed);
-    let length = bytes.len() as u64;
-    if length > RECORD_MAX {
-        return Ok(());
+/// Adds records; those that are too long are left out.
+fn append(context: &SyncContext<'_>, lists: &[NvList]) -> Result<(), DslError> {
+    let mut bytes = Vec::new();
+    for list in lists {
+        let packed = list.encode_native();
+        let length = LENGTH_SIZE + packed.len();
+        if length > RECORD_MAX {
+            continue;
+        }
+        if bytes.len() + length > RECORD_MAX {
+            append_bytes(context, &bytes, false)?;
+            bytes.clear();
+        }
+        bytes.extend((packed.len() as u64).to_le_bytes());
+        bytes.extend(packed);
     }
+    let is_command = lists.iter().any(|list| list.contains("history command"));
+    match bytes.is_empty() {
+        true => Ok(()),
+        false => append_bytes(context, &bytes, is_command),
+    }
+}
+
+fn append_bytes(context: &SyncContext<'_>, bytes: &[u8], is_command: bool) -> Result<(), DslError> {
+    let length = bytes.len() as u64;
     let (object, mut header) = open(context, length)?;
-    let mut rest = &bytes[..];
+    let mut rest = bytes;
     let end = header.end + length;
     let reach = HistoryHeader { end, ..header };
     for piece in reach.physical_pieces(header.end..end) {
@@ -149,7 +167,7 @@ fn append(context: &SyncContext<'_>, list: &NvList) -> Result<(), DslError> {
     }
     header.end = end;
     // The record of the pool's creation is never overwritten.
-    if header.creation_end == 0 && list.contains("history command") {
+    if header.creation_end == 0 && is_command {
         header.creation_end = end;
         header.begin = end;
     }
@@ -174,29 +192,65 @@ fn record(context: &SyncContext<'_>, actor: &Actor) -> NvList {
 ///
 /// # Errors
 /// If the history cannot be read or written.
-pub(crate) fn log_command(
+pub fn log_command(
     context: &SyncContext<'_>,
     actor: &Actor,
     command: &str,
 ) -> Result<(), DslError> {
     let mut list = record(context, actor);
     list.set_str("history command", command);
-    append(context, &list)
+    append(context, &[list])
+}
+
+/// The record of an event of the system itself.
+fn event_record(context: &SyncContext<'_>, actor: &Actor, event: &str, detail: &str) -> NvList {
+    let mut list = record(context, actor);
+    list.set_u64("history txg", context.txg().0);
+    list.set_str("internal_name", event);
+    list.set_str("history internal str", detail);
+    list
 }
 
 /// Notes an event of the system itself.
 ///
 /// # Errors
 /// If the history cannot be read or written.
-pub(crate) fn log_event(
+pub fn log_event(
     context: &SyncContext<'_>,
     actor: &Actor,
     event: &str,
     detail: &str,
 ) -> Result<(), DslError> {
-    let mut list = record(context, actor);
-    list.set_u64("history txg", context.txg().0);
-    list.set_str("internal_name", event);
-    list.set_str("history internal str", detail);
-    append(context, &list)
+    append(context, &[event_record(context, actor, event, detail)])
+}
+
+/// What happened to a dataset.
+pub(crate) struct Happened<'a> {
+    pub event: &'a str,
+    pub dataset: &'a DatasetName,
+    pub id: ObjectId,
+    pub detail: &'a str,
+}
+
+/// Notes what happened to datasets, and the request for it.
+pub(crate) fn log_changes(
+    context: &SyncContext<'_>,
+    actor: &Actor,
+    happened: &[Happened<'_>],
+    request: Option<(&str, NvList)>,
+) -> Result<(), DslError> {
+    let event = |one: &Happened<'_>| {
+        let mut list = event_record(context, actor, one.event, one.detail);
+        list.set_str("dsname", one.dataset.as_str());
+        list.set_u64("dsid", one.id.0);
+        list
+    };
+    let mut lists: Vec<NvList> = happened.iter().map(event).collect();
+    if let Some((name, input)) = request {
+        let mut list = record(context, actor);
+        list.set_str("ioctl", name);
+        list.set("in_nvl", NvValue::List(input));
+        lists.push(list);
+    }
+    append(context, &lists)
 }
