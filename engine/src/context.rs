@@ -3,8 +3,10 @@
 //! The folders build on it: their functions get all of it, or the parts that they need, as
 //! arguments. The table of mounts is not here, but in the folder `mounts`.
 
+use crate::arriving::Arriving;
 use crate::clouds::table::Clouds;
 use crate::events::Events;
+use crate::injections::table::Injections;
 use crate::memory::Memory;
 use crate::publishing::Publisher;
 use crate::registry::table::Registry;
@@ -25,6 +27,10 @@ pub(crate) struct Context {
     pub publisher: Arc<dyn Publisher>,
     /// Parts outside of the engine that have figures.
     pub measured: Arc<metrics::Registry>,
+    /// Names of those that are to come.
+    pub arriving: Arriving,
+    /// Faults made on purpose in them.
+    pub injections: Injections,
     /// Clock and randomness.
     pub env: Arc<dyn Env>,
 }

@@ -11,6 +11,7 @@ use crate::datasets::accounts::user_space;
 use crate::datasets::list::dataset_list;
 use crate::devices::properties::vdev_get;
 use crate::engine::Engine;
+use crate::injections::act::inject;
 use crate::keys::load::{load_key, unload_key};
 use crate::measures::answer::metrics;
 use crate::measures::groups::pool_groups;
@@ -121,7 +122,11 @@ impl Engine {
             } => self.unmount(&target, force, unload_key),
             Request::UnmountAll { force, unload_keys } => Ok(self.unmount_all(force, unload_keys)),
             Request::MountList => Ok(mount_list(mounts)),
-            Request::Events { pool, follow } => events(context, pool.as_deref(), follow, reply),
+            Request::Events { pool, follow } => {
+                // What happened since the last look is among them.
+                self.look_at_pools(&registry.all());
+                events(context, pool.as_deref(), follow, reply)
+            }
             Request::Alarms { act } => self.alarms.act(act, env),
             Request::ErrorHistory { pool } => {
                 let imported = registry.pool(&pool)?;
@@ -134,6 +139,7 @@ impl Engine {
             }
             Request::SettingsSet { values } => settings_set(context, &values),
             Request::Stores { pool, act } => act_on_stores(context, &pool, act, reply),
+            Request::Inject { act } => inject(context, &act, peer),
             Request::Nbd { act } => context.publisher.act(PublishAct::Nbd(act)),
             Request::Ublk { act } => context.publisher.act(PublishAct::Ublk(act)),
             Request::Http { act } => context.publisher.act(PublishAct::Http(act)),

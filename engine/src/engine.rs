@@ -2,6 +2,7 @@
 //! requests.
 
 use crate::alarms::desk::Alarms;
+use crate::arriving::Arriving;
 use crate::changes::change as change_of;
 use crate::clouds::own_disks::OwnDisks;
 use crate::clouds::table::Clouds;
@@ -13,6 +14,7 @@ use crate::daemon::veil::{WithoutKeys, veiled};
 use crate::datasets::approve::may_change_acting_values;
 use crate::devices::agent::Agent;
 use crate::events::Events;
+use crate::injections::table::Injections;
 use crate::keys::load::unload_if_root;
 use crate::memory::{AmpleMemory, Memory, MemoryGauge};
 use crate::mounts::follow::mount_these;
@@ -118,6 +120,8 @@ impl Engine {
                 memory: Memory::new(settings.memory, settings.memory_is_given, gauge, started),
                 publisher,
                 measured: settings.measured,
+                arriving: Arriving::default(),
+                injections: Injections::default(),
                 env,
             },
             mounts: Mounts::new(mounter),
@@ -230,7 +234,7 @@ impl Engine {
     }
 
     /// Notes what changed in these pools without a request, and sends alarms.
-    fn look_at_pools(&self, pools: &[Arc<Imported>]) {
+    pub(crate) fn look_at_pools(&self, pools: &[Arc<Imported>]) {
         let (events, env) = (&self.context.events, self.context.env.as_ref());
         self.changes.look(events, pools);
         self.alarms.look(events, env, pools);
@@ -298,7 +302,7 @@ impl Service for Engine {
     }
 
     fn idle(&self) -> bool {
-        self.context.registry.is_empty()
+        self.context.registry.is_empty() && !self.context.injections.waits_for_import()
     }
 
     fn tick(&self) {

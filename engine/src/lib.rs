@@ -7,6 +7,7 @@
 //! * what all share: `errors`, the environment (`context`), a short memory of `events`, `memory`
 //!   divided among pools, the devices in object stores that are open (`clouds`), the `command`
 //!   behind a change with its note in the history;
+//! * `injections`: faults made on purpose;
 //! * `alarms`: messages to the administrator when something is wrong;
 //! * `mounts`, `keys`, `devices`, `snapshots`, `scans`, `datasets`, `pools`, `daemon`,
 //!   `measures`: what requests are about. What one of them keeps is its own: the mounts have their
@@ -25,6 +26,7 @@
 #![forbid(unsafe_code)]
 
 mod alarms;
+mod arriving;
 mod changes;
 mod clouds;
 mod command;
@@ -37,6 +39,7 @@ mod engine;
 pub mod errors;
 mod events;
 mod host;
+mod injections;
 mod keys;
 pub mod measures;
 mod memory;

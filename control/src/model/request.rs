@@ -7,6 +7,7 @@ use super::change::Change;
 use super::dataset::KindSet;
 use super::http::{DashboardAct, HttpAct};
 use super::import::{ImportOptions, ImportPick, Search};
+use super::injection::InjectAct;
 use super::nbd::NbdAct;
 use super::receive::Receive;
 use super::secret::Secret;
@@ -337,6 +338,11 @@ pub enum Request {
         /// The pool.
         pool: String,
     },
+    /// Faults injected on purpose. Answer: `Injections`, or `Done`.
+    Inject {
+        /// What about them.
+        act: InjectAct,
+    },
     /// The daemon about itself. Answer: `Status`.
     DaemonStatus,
     /// Forget the pools of a daemon that died. Answer: `Done`.
@@ -399,6 +405,13 @@ impl Request {
             Request::Alarms { act } => match act {
                 AlarmAct::List => Access::Read,
                 AlarmAct::Reload | AlarmAct::Test => Access::Change,
+            },
+            Request::Inject { act } => match act {
+                InjectAct::List => Access::Read,
+                InjectAct::Add { .. }
+                | InjectAct::Cancel { .. }
+                | InjectAct::Flush
+                | InjectAct::Blame { .. } => Access::Change,
             },
             Request::Stores { act, .. } => match act {
                 StoreAct::Status => Access::Read,

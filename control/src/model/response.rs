@@ -13,6 +13,7 @@ use super::error_record::ErrorRecord;
 use super::history::{Event, HistoryRecord};
 use super::http::HttpServer;
 use super::import::{ImportCandidate, Rewound};
+use super::injection::InjectionRow;
 use super::inspect::DaemonStatus;
 use super::metrics::{GroupRow, MetricFamily};
 use super::nbd::NbdServer;
@@ -218,6 +219,11 @@ pub enum Response {
     Dashboard {
         /// `unix:PATH`, and `ADDRESS:PORT` if it is served on a port.
         addresses: Vec<String>,
+    },
+    /// Faults injected on purpose.
+    Injections {
+        /// In the order in which they were added.
+        rows: Vec<InjectionRow>,
     },
     /// Transaction groups.
     Groups {

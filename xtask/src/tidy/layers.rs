@@ -10,7 +10,7 @@ use std::process::Command;
 ///
 /// Commands stand as low as what they see: those of `zpool` and `zfs` see the protocol and tables
 /// of the format, and are compiled beside the crates that open pools.
-const LAYERS: [&str; 37] = [
+const LAYERS: [&str; 39] = [
     "base",
     "control",
     "advisor",
@@ -19,6 +19,7 @@ const LAYERS: [&str; 37] = [
     "ledger",
     "codec",
     "commands/words",
+    "commands/zinject",
     "commands/zfs",
     "frontends/http",
     "commands/watch",
@@ -29,6 +30,7 @@ const LAYERS: [&str; 37] = [
     "http_client",
     "s3",
     "cloud",
+    "injection",
     "vdev",
     "io",
     "cache",
