@@ -77,6 +77,8 @@ fn what_is_wrong_is_told_with_what_to_do() -> Result<()> {
 fn drill(site: &Site, file: &Path) -> Result<()> {
     let device = site.devices().join("d1.img");
     let device = device.display();
+    // All of them are to be seen.
+    site.ok("cenote settings set zfs_checksum_events_per_second=100000")?;
     site.ok(&format!("cenote zinject -d {device} -e io -T read -q tank"))?;
     site.ok("zpool scrub -w tank")?;
     let status = site.ok("zpool status -p tank")?;
@@ -104,6 +106,7 @@ fn drill(site: &Site, file: &Path) -> Result<()> {
     ensure!(site.fails("cenote zinject -c 7")?.code == Some(1));
     site.ok("cenote zinject -c all")?;
     event(site, "sysevent.cenote.drill_end")?;
+    site.ok("cenote settings set zfs_checksum_events_per_second=default")?;
     ensure!(site.ok("cenote zinject")? == "No handlers registered.\n");
     ensure!(
         std::fs::read(file)? == vec![7; 4 << 20],
