@@ -1,7 +1,7 @@
 //! What all parts of the engine share: pools, events, memory, the environment.
 //!
 //! The folders build on it: their functions get all of it, or the parts that they need, as
-//! arguments. The table of mounts is not here, but in the folder `mounts`.
+//! arguments. The table of mounts is not here: [`Engine`](crate::Engine) has it.
 
 use crate::arriving::Arriving;
 use crate::clouds::table::Clouds;

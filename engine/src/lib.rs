@@ -1,17 +1,16 @@
 //! The daemon's engine: requests carried out on the pools that are imported.
 //!
-//! [`Engine`] hands each request to the folder that it is about (`dispatch`). From the bottom up,
-//! and none knows those after it:
+//! The crate `cenote_registry` has the imported pools, with the state of each import, and the table
+//! of mounts. [`Engine`] hands each request to the folder that it is about (`dispatch`). From the
+//! bottom up, and none knows those after it:
 //!
-//! * `registry`: the imported pools, with the state of each import;
-//! * what all share: `errors`, the environment (`context`), a short memory of `events`, `memory`
-//!   divided among pools, the devices in object stores that are open (`clouds`), the `command`
-//!   behind a change with its note in the history;
+//! * what all share: the environment (`context`), a short memory of `events`, `memory` divided
+//!   among pools, the devices in object stores that are open (`clouds`), the `command` behind a
+//!   change with its note in the history;
 //! * `injections`: faults made on purpose;
 //! * `alarms`: messages to the administrator when something is wrong;
-//! * `mounts`, `keys`, `devices`, `snapshots`, `scans`, `datasets`, `pools`, `daemon`,
-//!   `measures`: what requests are about. What one of them keeps is its own: the mounts have their
-//!   table.
+//! * `keys`, `devices`, `snapshots`, `scans`, `datasets`, `pools`, `daemon`, `measures`: what
+//!   requests are about. What one of them keeps is its own.
 //!
 //! Their functions get what they need of all this as arguments. A folder reports to later ones by
 //! posting an event. [`Mounter`] makes mounts. [`Publisher`] publishes volumes and file systems
@@ -36,23 +35,23 @@ mod datasets;
 mod devices;
 mod dispatch;
 mod engine;
-pub mod errors;
 mod events;
 mod host;
 mod injections;
 mod keys;
 pub mod measures;
 mod memory;
-mod mounts;
 mod pools;
 mod publishing;
-mod registry;
 mod scans;
 mod snapshots;
 mod streams;
 #[cfg(test)]
 mod tests;
-mod values;
+
+use cenote_registry as registry;
+pub use cenote_registry::errors;
+use cenote_registry::{mounts, values};
 
 pub use clouds::own_disks::{ListLeft, OwnDisks, disk_number};
 pub use daemon::recorder::RecordPlace;

@@ -12,8 +12,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Where properties are obeyed.
-const PLACES: [&str; 15] = [
+const PLACES: [&str; 17] = [
     "engine/src",
+    "registry/src",
     "dsl/src",
     "pool/src",
     "posix/src",
@@ -26,26 +27,25 @@ const PLACES: [&str; 15] = [
     "commands/watch/src",
     "commands/words/src",
     "commands/zfs/src",
+    "commands/zpool/src",
     "daemon/src",
     "tools/cenote/src",
 ];
 
 /// Files that only list, parse or show properties, and obey none of them.
-const LISTS: [&str; 14] = [
+const LISTS: [&str; 12] = [
     "commands/words/src/manual",
     "dsl/src/property",
     "engine/src/tests",
-    "engine/src/values.rs",
     "engine/src/pools/settings.rs",
     "engine/src/pools/properties.rs",
     "engine/src/devices/settings.rs",
     "engine/src/devices/properties.rs",
     "engine/src/datasets/properties.rs",
     "engine/src/streams/properties.rs",
-    "commands/zfs/src/reference",
-    "commands/zfs/src/zpool/synopsis.rs",
-    "commands/zfs/src/zfs/synopsis.rs",
     "commands/zfs/src/zfs/writes.rs",
+    "commands/zpool/src/reference",
+    "registry/src/values.rs",
 ];
 
 /// Text for people: showing it is its only effect.

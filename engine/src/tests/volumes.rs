@@ -3,16 +3,12 @@
 use super::ask;
 use super::heads::{change, pool};
 use crate::Engine;
-use crate::registry::heads::OpenHeads;
 use crate::registry::imported::Imported;
-use cenote_base::ObjectId;
-use cenote_base::rt;
 use cenote_control::model::{Change, ControlError, NewDataset, NewVolume, Request, Response};
 use cenote_dataset::{DatasetError, SyncPolicy};
 use cenote_dsl::{Dataset, DatasetName};
 use cenote_volume::VolumeError;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 const NAME: &str = "heads/volume";
 const MIB: u64 = 1 << 20;
@@ -143,26 +139,4 @@ fn a_volume_in_use_is_not_exchanged_but_can_be_cut_off() {
     assert!(is_closed, "{late:?}");
     imported.pool.sync().expect("the pool still works");
     assert!(imported.pool.suspended().is_none());
-}
-
-/// One table lock was held while heads were opened and closed, for as long as devices took: all
-/// mounts of the pool waited for each other.
-#[test]
-fn who_opens_a_head_keeps_others_from_that_head_alone() {
-    let heads = OpenHeads::default();
-    let (one, two) = (ObjectId(1), ObjectId(2));
-    let turn = heads.turn(one);
-    let has_turn = AtomicBool::new(false);
-    rt::scope(|scope| {
-        let waiter = scope.spawn(|| {
-            drop(heads.turn(one));
-            assert!(has_turn.load(Ordering::SeqCst), "it waited");
-        });
-        drop(heads.turn(two));
-        assert_eq!(heads.ids(), [one], "of the other nothing stays");
-        has_turn.store(true, Ordering::SeqCst);
-        drop(turn);
-        waiter.join().expect("no panic");
-    });
-    assert_eq!(heads.ids(), []);
 }

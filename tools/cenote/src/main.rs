@@ -19,8 +19,9 @@ use cenote_connect::{Connection, LeftDisks};
 use cenote_daemon::disks;
 use cenote_own_commands::zstream;
 use cenote_words::context::Context;
-use cenote_zfs_commands::{mount_helper, zfs, zpool};
+use cenote_zfs_commands::{mount_helper, zfs};
 use cenote_zinject as zinject;
+use cenote_zpool_commands as zpool;
 
 fn main() -> ExitCode {
     cenote_device::return_large_buffers();

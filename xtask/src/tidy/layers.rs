@@ -10,7 +10,7 @@ use std::process::Command;
 ///
 /// Commands stand as low as what they see: those of `zpool` and `zfs` see the protocol and tables
 /// of the format, and are compiled beside the crates that open pools.
-const LAYERS: [&str; 39] = [
+const LAYERS: [&str; 41] = [
     "base",
     "control",
     "advisor",
@@ -21,6 +21,7 @@ const LAYERS: [&str; 39] = [
     "commands/words",
     "commands/zinject",
     "commands/zfs",
+    "commands/zpool",
     "frontends/http",
     "commands/watch",
     "device",
@@ -45,6 +46,7 @@ const LAYERS: [&str; 39] = [
     "frontends/files",
     "frontends/nbd",
     "commands/own",
+    "registry",
     "engine",
     "frontends/ublk",
     "serve",

@@ -16,7 +16,7 @@ const LARGER: [(&str, usize); 9] = [
     ("cloud", 19_800),
     ("dmu", 15_400),
     ("dsl", 17_600),
-    ("engine", 28_300),
+    ("engine", 22_300),
     ("ondisk", 19_700),
     ("pool", 35_100),
     ("posix", 19_400),

@@ -23,7 +23,8 @@ use cenote_words::command::{Arguments, Command, Run, Table, forms, verbs};
 use cenote_words::context::{Context, Outcome, Stop};
 use cenote_words::texts::question;
 use cenote_words::{completion, help, manual};
-use cenote_zfs_commands::{mount_helper, zfs, zpool};
+use cenote_zfs_commands::{mount_helper, zfs};
+use cenote_zpool_commands as zpool;
 
 /// The commands, in the order of the overview: those that ask the daemon, those that open a pool,
 /// those that open files, those about the program itself.
@@ -355,6 +356,7 @@ mod tests {
             "commands/watch",
             "commands/words",
             "commands/zfs",
+            "commands/zpool",
         ] {
             sources(&root.join(place).join("src"), &mut code);
         }

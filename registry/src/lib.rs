@@ -1,0 +1,39 @@
+//! The imported pools and their mounts: what the engine keeps about pools, and reads and changes
+//! with each request.
+//!
+//! [`table`] has the pools by name, [`imported`] is one of them. The other files have the state of
+//! an import: heads that are open for writing ([`heads`], `files`), intent logs (`replays`,
+//! `replay`, `intent_logs`), damage that reads found ([`damage`]), snapshots that are being sent
+//! ([`sent`]), users of open volumes ([`served`], [`served_volume`], `freeing`), trees that sites
+//! have open ([`open_trees`]), values that wait for approval ([`waiting`]), and the cache file
+//! ([`cache_file`]). [`approvals`] has the values that this machine's administrator approved.
+//!
+//! [`mounts`] has what is mounted of the pools. [`errors`] makes refusals from the errors of the
+//! layers below, and [`values`] parses values of properties.
+//!
+//! Deliberately absent: requests, and events that later parts of the engine learn from. The engine
+//! maps the first to these functions, and posts the second.
+
+#![forbid(unsafe_code)]
+
+pub mod approvals;
+pub mod cache_file;
+pub mod cache_places;
+pub mod damage;
+pub mod errors;
+mod files;
+mod freeing;
+pub mod heads;
+pub mod imported;
+mod intent_logs;
+pub mod mounts;
+pub mod open_trees;
+mod replay;
+mod replays;
+pub mod sent;
+pub mod served;
+pub mod served_volume;
+pub mod table;
+pub mod values;
+pub mod waiting;
+pub mod walk;
