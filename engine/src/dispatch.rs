@@ -30,6 +30,7 @@ use crate::snapshots::holds::holds;
 use crate::snapshots::space::{reclaimed_by, snapshot_space};
 use crate::streams::receive::receive;
 use crate::streams::send::send;
+use cenote_channel::run_program;
 use cenote_control::model::{ControlError, Request, Response};
 use cenote_control::protocol::{Ending, Peer, Reply, Service};
 
@@ -88,6 +89,10 @@ impl Engine {
             Request::UnloadKey { dataset } => unload_key(registry, mounts, env, &dataset),
             Request::UserSpace { dataset, kind } => user_space(registry, &dataset, kind, reply),
             Request::Verify { pool, options } => verify(registry, &pool, &options, reply),
+            Request::Program { program, command } => {
+                let by = By::new(peer, &command);
+                run_program(registry, mounts, &program, (&by.actor, by.command), reply)
+            }
             Request::Change { change, command } => self.change(change, &By::new(peer, &command)),
             Request::Receive {
                 receive: asked,

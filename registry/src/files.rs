@@ -175,6 +175,14 @@ impl Imported {
         closed.map_err(|error| of_sync(self.name(), error))
     }
 
+    /// Closes all heads without users.
+    ///
+    /// # Errors
+    /// If their changes cannot be written.
+    pub fn close_unused_heads(&self) -> Result<(), ControlError> {
+        self.close_unmounted(&self.heads.ids())
+    }
+
     /// Closes all heads.
     ///
     /// # Errors

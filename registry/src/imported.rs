@@ -147,6 +147,22 @@ impl Imported {
         Ok((disks, trees))
     }
 
+    /// Until the answer is dropped no site opens a tree, and nothing becomes a disk.
+    ///
+    /// # Errors
+    /// None is known: nothing is closed.
+    pub fn hold_new_users(&self) -> Result<(DisksHeld<'_>, TreesHeld<'_>), ControlError> {
+        Ok((self.served.hold(), self.hold_trees(false, |_| false)?))
+    }
+
+    /// Whether a dataset is sent, open on a site, or open as a volume.
+    pub fn has_users(&self, id: ObjectId) -> bool {
+        self.sent.is_sent(id)
+            || self.trees.is_open(id)
+            || self.served.disks().iter().any(|(of, _)| *of == id)
+            || self.served.datasets().iter().any(|(of, _)| *of == id)
+    }
+
     /// Takes the trees of datasets away from sites, until the answer is dropped.
     ///
     /// # Errors

@@ -160,6 +160,12 @@ impl OpenTrees {
         own.map(|open| open.tree.open_files() as u64).sum()
     }
 
+    /// Whether a tree of a dataset is open.
+    pub(crate) fn is_open(&self, id: ObjectId) -> bool {
+        let state = self.state.lock();
+        state.open.values().any(|open| open.tree.dataset() == id)
+    }
+
     /// The datasets of trees that no site shows any more.
     pub(crate) fn retired(&self) -> Vec<ObjectId> {
         let state = self.state.lock();

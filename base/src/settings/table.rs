@@ -110,6 +110,10 @@ settings! {
         "Reads that verify: so many go before other classes' surplus.";
     SCRUB_MAX_ACTIVE = "zfs_vdev_scrub_max_active", Count, [3, 1, QUEUE],
         "Reads that verify: so many at once at most.";
+    LUA_MAX_INSTRUCTIONS = "zfs_lua_max_instrlimit", Count, [100_000_000, 1, 100_000_000_000],
+        "Instructions that a channel program may be given (zfs program -t).";
+    LUA_MAX_MEMORY = "zfs_lua_max_memlimit", Bytes, [100 << 20, 1, 1 << 30],
+        "Bytes of memory that a channel program may be given (zfs program -m).";
     SCAN_SUSPEND_PROGRESS = "zfs_scan_suspend_progress", Switch, [0, 0, 1],
         "1: scrubs and resilvers stay where they are, until it is 0 again.";
     TRIM_MIN_ACTIVE = "zfs_vdev_trim_min_active", Count, [1, 1, QUEUE],

@@ -460,8 +460,6 @@ pub(super) static UNUSED: &[(&str, &[&str])] = &[
             "zfs_flags",
             "zfs_fallocate_reserve_percent",
             "zfs_history_output_max",
-            "zfs_lua_max_instrlimit",
-            "zfs_lua_max_memlimit",
             "zfs_max_dataset_nesting",
             "zfs_max_missing_tvds",
             "zfs_max_missing_tvds_cachefile",

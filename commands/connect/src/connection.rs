@@ -495,6 +495,7 @@ fn without_daemon(request: Request, disks: Option<LeftDisks>) -> Result<Response
         | Request::Verify { pool, .. }
         | Request::ErrorHistory { pool }
         | Request::History { pool } => Err(no_pool(pool)),
+        Request::Program { program, .. } => Err(no_pool(program.pool)),
         Request::Holds { snapshot, .. } => no_dataset(snapshot),
         Request::Diff { from, .. } => no_dataset(pool_of(&from)),
         Request::Unmount { target, .. } if target.starts_with('/') => {

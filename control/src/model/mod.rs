@@ -29,6 +29,7 @@ mod metrics;
 mod nbd;
 mod opened;
 mod pool;
+mod program;
 pub mod properties;
 mod receive;
 mod refusal;
@@ -86,6 +87,7 @@ pub use opened::{LoadedKey, OpenedPool};
 pub use pool::{
     DataError, DataErrorPlace, DedupBucket, DedupSum, DedupSummary, PoolHealth, PoolRow, PoolStatus,
 };
+pub use program::{Program, ProgramOutcome, ProgramValue};
 pub use receive::{Receive, ReceiveNaming, ReceiveNote};
 pub use refusal::{
     DeviceRefusal, HttpRefusal, InjectRefusal, KeyRefusal, NbdRefusal, PoolRefusal, Refusal,

@@ -9,6 +9,7 @@ use super::http::{DashboardAct, HttpAct};
 use super::import::{ImportOptions, ImportPick, Search};
 use super::injection::InjectAct;
 use super::nbd::NbdAct;
+use super::program::Program;
 use super::receive::Receive;
 use super::secret::Secret;
 use super::send::Send;
@@ -261,6 +262,13 @@ pub enum Request {
         /// What.
         options: VerifyOptions,
     },
+    /// Run a channel program. Answer: `Program`.
+    Program {
+        /// What and how.
+        program: Box<Program>,
+        /// The command line, for the pool's history.
+        command: String,
+    },
     /// Change something. Answer: what the change says.
     Change {
         /// What.
@@ -443,6 +451,7 @@ impl Request {
             | Request::LoadKey { .. }
             | Request::UnloadKey { .. }
             | Request::Change { .. }
+            | Request::Program { .. }
             | Request::Receive { .. }
             | Request::Noted { .. }
             | Request::SettingsSet { .. }

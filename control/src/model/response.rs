@@ -19,6 +19,7 @@ use super::metrics::{GroupRow, MetricFamily};
 use super::nbd::NbdServer;
 use super::opened::OpenedPool;
 use super::pool::{PoolRow, PoolStatus};
+use super::program::ProgramOutcome;
 use super::receive::ReceiveNote;
 use super::send::SendNote;
 use super::setting::SettingRow;
@@ -103,6 +104,11 @@ pub enum Response {
         values: Vec<WaitingValue>,
         /// Name and reason of the datasets that could not be read.
         failures: Vec<(String, ControlError)>,
+    },
+    /// A channel program ended.
+    Program {
+        /// How.
+        outcome: ProgramOutcome,
     },
     /// Pools that could be imported.
     Candidates {

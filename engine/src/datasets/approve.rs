@@ -68,6 +68,8 @@ pub(crate) fn may_change_acting_values(request: &Request) -> bool {
     let are_named = |pairs: &[(String, String)]| pairs.iter().any(|(name, _)| is_named(name));
     match request {
         Request::Import { .. } | Request::Export { .. } | Request::Receive { .. } => true,
+        // What it destroys or inherits is not known before.
+        Request::Program { program, .. } => !program.is_read_only,
         Request::Noted { asked, .. } => may_change_acting_values(asked),
         Request::Change { change, .. } => match change {
             Change::SetProperties { properties, .. } => are_named(properties),

@@ -194,7 +194,7 @@ impl Mounts {
     }
 
     /// The table, for those that outlive the request which made them.
-    pub(crate) fn itself(&self) -> Weak<Self> {
+    pub fn itself(&self) -> Weak<Self> {
         Weak::clone(&self.itself)
     }
 

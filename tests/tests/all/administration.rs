@@ -445,8 +445,8 @@ fn attributes_belong_to_the_project_of_their_file() -> Result<()> {
         let flags = rustix::fs::XattrFlags::empty();
         rustix::fs::setxattr(root.join(name), attribute, b"value", flags)
     };
-    // Objects by project. What an upgrade begins is counted in the background, and the kernel says
-    // on its own time that nobody looks at a removed file any more.
+    // Objects by project. What an upgrade begins is counted in the background, and the kernel lets
+    // go of a removed file on its own time.
     let counts = |expected: &str| -> Result<()> {
         let mut found = String::new();
         let came = wait_until(expected, || {

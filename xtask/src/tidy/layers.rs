@@ -10,13 +10,14 @@ use std::process::Command;
 ///
 /// Commands stand as low as what they see: those of `zpool` and `zfs` see the protocol and tables
 /// of the format, and are compiled beside the crates that open pools.
-const LAYERS: [&str; 41] = [
+const LAYERS: [&str; 43] = [
     "base",
     "control",
     "advisor",
     "alarms",
     "ondisk",
     "ledger",
+    "program",
     "codec",
     "commands/words",
     "commands/zinject",
@@ -47,6 +48,7 @@ const LAYERS: [&str; 41] = [
     "frontends/nbd",
     "commands/own",
     "registry",
+    "channel",
     "engine",
     "frontends/ublk",
     "serve",

@@ -12,6 +12,7 @@ mod keys;
 mod list;
 mod material;
 mod mount;
+mod program;
 mod properties;
 pub mod receive;
 mod rollback;
@@ -78,6 +79,7 @@ fn dispatch(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
         "userspace" | "groupspace" | "projectspace" => space::run(line, context),
         "holds" => holds::run(line, context),
         "diff" => diff::run(line, context),
+        "program" => program::run(line, context),
         "version" => version::run("zfs", line, context),
         "create" => create::create(line, context),
         "set" => change::set(line, context),

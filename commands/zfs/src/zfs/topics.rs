@@ -144,11 +144,15 @@ pub const GROUPS: &[&[Topic]] = &[&[
     topic("program", &[
         "program [-jn] [-t <instruction limit>] [-m <memory limit (b)>]",
         "    <pool> <program file> [lua args...]",
-    ], "Run a channel program", "", flags! {
+    ], "Run a channel program",
+        "A program in Lua. All its changes are in one transaction group.\n\
+         What follows the file is passed to the program; - reads it from standard input.\n\
+         The functions of the table zfs are described at length in OpenZFS's zfs-program(8).",
+    flags! {
         'n' "" _ "change nothing";
-        't' "" "LIMIT" "at most LIMIT instructions";
-        'm' "" "BYTES" "at most BYTES of memory";
-        'j' "" _ "print JSON";
+        't' "" "LIMIT" "at most LIMIT instructions (10 million)";
+        'm' "" "BYTES" "at most BYTES of memory (10 MiB)";
+        'j' "json" _ "print JSON";
     }),
 ], &[
     topic("list", &[

@@ -23,7 +23,6 @@ fn required(command: &str) -> &'static [&'static str] {
         ],
         "promote" => &["missing clone filesystem argument"],
         "bookmark" => &["missing source argument", "missing bookmark argument"],
-        "program" => &["missing pool argument", "missing file argument"],
         "inherit" => &["missing property argument", "missing dataset argument"],
         "project" => &["missing file or directory target(s)"],
         "hold" | "release" => &["", ""],
@@ -35,8 +34,8 @@ fn required(command: &str) -> &'static [&'static str] {
 }
 
 /// Subcommands that are refused.
-const MISSING: [&str; 8] = [
-    "program", "project", "allow", "unallow", "redact", "wait", "zone", "unzone",
+const MISSING: [&str; 7] = [
+    "project", "allow", "unallow", "redact", "wait", "zone", "unzone",
 ];
 
 /// Whether a subcommand is always refused.

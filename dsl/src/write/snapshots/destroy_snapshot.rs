@@ -96,7 +96,8 @@ impl SyncContext<'_> {
 
     fn check_destroy_snapshot(&self, snapshot: &Dataset, defer: bool) -> Result<(), DslError> {
         let name = || snapshot.name().clone();
-        if snapshot.phys().creation_txg >= self.txg() {
+        // One of this very group is like any other; damage can claim a later one.
+        if snapshot.phys().creation_txg > self.txg() {
             return Err(DslError::NextGroup { name: name() });
         }
         // What is to be moved or freed is read here: a group that cannot read it suspends the pool.
