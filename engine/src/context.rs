@@ -3,14 +3,14 @@
 //! The folders build on it: their functions get all of it, or the parts that they need, as
 //! arguments. The table of mounts is not here: [`Engine`](crate::Engine) has it.
 
-use crate::arriving::Arriving;
 use crate::clouds::table::Clouds;
 use crate::events::Events;
-use crate::injections::table::Injections;
 use crate::memory::Memory;
 use crate::publishing::Publisher;
+use crate::registry::arriving::Arriving;
 use crate::registry::table::Registry;
 use cenote_base::{Env, metrics};
+use cenote_drills::Injections;
 use std::sync::Arc;
 
 /// The shared parts.

@@ -10,8 +10,8 @@ use crate::daemon::status::daemon_status;
 use crate::datasets::accounts::user_space;
 use crate::datasets::list::dataset_list;
 use crate::devices::properties::vdev_get;
+use crate::devices::tree::leaf_named;
 use crate::engine::Engine;
-use crate::injections::act::inject;
 use crate::keys::load::{load_key, unload_key};
 use crate::measures::answer::metrics;
 use crate::measures::groups::pool_groups;
@@ -33,6 +33,7 @@ use crate::streams::send::send;
 use cenote_channel::run_program;
 use cenote_control::model::{ControlError, Request, Response};
 use cenote_control::protocol::{Ending, Peer, Reply, Service};
+use cenote_drills::Drill;
 
 impl Engine {
     // tidy: allow(long-function, one arm for each request, so that none is forgotten)
@@ -144,7 +145,11 @@ impl Engine {
             }
             Request::SettingsSet { values } => settings_set(context, &values),
             Request::Stores { pool, act } => act_on_stores(context, &pool, act, reply),
-            Request::Inject { act } => inject(context, &act, peer),
+            Request::Inject { act } => {
+                let (injections, events) = (&context.injections, &context.events);
+                let drill = Drill::new((injections, events), registry, &leaf_named);
+                drill.carry_out(&act, peer)
+            }
             Request::Nbd { act } => context.publisher.act(PublishAct::Nbd(act)),
             Request::Ublk { act } => context.publisher.act(PublishAct::Ublk(act)),
             Request::Http { act } => context.publisher.act(PublishAct::Http(act)),

@@ -2,7 +2,6 @@
 //! requests.
 
 use crate::alarms::desk::Alarms;
-use crate::arriving::Arriving;
 use crate::changes::change as change_of;
 use crate::clouds::own_disks::OwnDisks;
 use crate::clouds::table::Clouds;
@@ -14,7 +13,6 @@ use crate::daemon::veil::{WithoutKeys, veiled};
 use crate::datasets::approve::may_change_acting_values;
 use crate::devices::agent::Agent;
 use crate::events::Events;
-use crate::injections::table::Injections;
 use crate::keys::load::unload_if_root;
 use crate::memory::{AmpleMemory, Memory, MemoryGauge};
 use crate::mounts::follow::mount_these;
@@ -25,6 +23,7 @@ use crate::pools::changes::Changes;
 use crate::pools::export::{export, shutdown};
 use crate::publishing::{Changed, NoPublisher, Publish};
 use crate::registry::approvals::Approvals;
+use crate::registry::arriving::Arriving;
 use crate::registry::cache_places::CacheFiles;
 use crate::registry::imported::Imported;
 use crate::registry::table::Registry;
@@ -33,6 +32,7 @@ use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{Env, metrics};
 use cenote_control::model::{Access, Change, ControlError, ExportHow, Request, Response};
 use cenote_control::protocol::{Ending, Peer, Reply, Service};
+use cenote_drills::{Injections, Passage};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -230,6 +230,8 @@ impl Engine {
     ) -> Result<Response, ControlError> {
         // The export drops the error counters of the devices, so note recent errors first.
         self.look_at_pools(&self.context.registry.all());
+        let (env, injections) = (self.context.env.as_ref(), &self.context.injections);
+        let _held_up = injections.hold_up(env, pool, Passage::Export);
         export(&self.context, &self.mounts, pool, how, who)
     }
 

@@ -4,10 +4,9 @@
 //! of mounts. [`Engine`] hands each request to the folder that it is about (`dispatch`). From the
 //! bottom up, and none knows those after it:
 //!
-//! * what all share: the environment (`context`), a short memory of `events`, `memory` divided
-//!   among pools, the devices in object stores that are open (`clouds`), the `command` behind a
-//!   change with its note in the history;
-//! * `injections`: faults made on purpose;
+//! * what all share: the environment (`context`), `memory` divided among pools, the devices in
+//!   object stores that are open (`clouds`), the `command` behind a change with its note in the
+//!   history;
 //! * `alarms`: messages to the administrator when something is wrong;
 //! * `keys`, `devices`, `snapshots`, `scans`, `datasets`, `pools`, `daemon`, `measures`: what
 //!   requests are about. What one of them keeps is its own.
@@ -25,7 +24,6 @@
 #![forbid(unsafe_code)]
 
 mod alarms;
-mod arriving;
 mod changes;
 mod clouds;
 mod command;
@@ -35,9 +33,7 @@ mod datasets;
 mod devices;
 mod dispatch;
 mod engine;
-mod events;
 mod host;
-mod injections;
 mod keys;
 pub mod measures;
 mod memory;
@@ -51,7 +47,7 @@ mod tests;
 
 use cenote_registry as registry;
 pub use cenote_registry::errors;
-use cenote_registry::{mounts, values};
+use cenote_registry::{events, mounts, values};
 
 pub use clouds::own_disks::{ListLeft, OwnDisks, disk_number};
 pub use daemon::recorder::RecordPlace;

@@ -148,6 +148,21 @@ impl<'a> Drilled<'a> {
     }
 }
 
+impl LeafFaults {
+    /// Carries something out on the device with its faults.
+    pub fn with<T>(
+        &self,
+        device: &dyn Device,
+        env: &dyn Env,
+        act: impl FnOnce(&dyn Device) -> T,
+    ) -> T {
+        match self.is_empty() {
+            true => act(device),
+            false => act(&Drilled::new(device, self, env)),
+        }
+    }
+}
+
 /// What the system would say.
 fn source_of(error: LeafError) -> io::Error {
     /// Linux's numbers of these errors, as OpenZFS has them.

@@ -1,10 +1,8 @@
 //! Faults of one leaf: which of its requests fail, are spoiled, or take long.
 
 use crate::chance::Chance;
-use crate::drilled::Drilled;
 use cenote_base::Env;
 use cenote_base::rt::{Mutex, ranks};
-use cenote_device::Device;
 use cenote_ondisk::label::{
     BOOT_ENVIRONMENT_OFFSET, CONFIG_OFFSET, CONFIG_SIZE, LABEL_SIZE, LABELS, UBERBLOCK_RING_OFFSET,
     UBERBLOCK_RING_SIZE, label_offset,
@@ -190,19 +188,6 @@ impl LeafFaults {
     pub fn is_gone(&self) -> bool {
         let is_gone = |(_, fault): &(u64, LeafFault)| fault.error == LeafError::NoDevice;
         !self.is_empty() && self.state.lock().faults.iter().any(is_gone)
-    }
-
-    /// Carries something out on the device with its faults.
-    pub fn with<T>(
-        &self,
-        device: &dyn Device,
-        env: &dyn Env,
-        act: impl FnOnce(&dyn Device) -> T,
-    ) -> T {
-        match self.is_empty() {
-            true => act(device),
-            false => act(&Drilled::new(device, self, env)),
-        }
     }
 
     /// What goes wrong with a request.

@@ -8,19 +8,24 @@
 //! have open ([`open_trees`]), values that wait for approval ([`waiting`]), and the cache file
 //! ([`cache_file`]). [`approvals`] has the values that this machine's administrator approved.
 //!
+//! [`arriving`] has the names of pools that are being imported or created, and [`events`] what
+//! happened to pools, for clients that follow it.
+//!
 //! [`mounts`] has what is mounted of the pools. [`errors`] makes refusals from the errors of the
 //! layers below, and [`values`] parses values of properties.
 //!
-//! Deliberately absent: requests, and events that later parts of the engine learn from. The engine
-//! maps the first to these functions, and posts the second.
+//! Deliberately absent: requests, and when events are posted. The engine maps the first to these
+//! functions, and posts the second.
 
 #![forbid(unsafe_code)]
 
 pub mod approvals;
+pub mod arriving;
 pub mod cache_file;
 pub mod cache_places;
 pub mod damage;
 pub mod errors;
+pub mod events;
 mod files;
 mod freeing;
 pub mod heads;

@@ -251,7 +251,7 @@ fn faults_are_listed_by_kind() {
     ];
     let (_, out, _, _) = zinject("", &rows);
     let text = "\
- ID  POOL             OBJSET  OBJECT  TYPE      LVL  DVAs  RANGE            ERROR       FREQ
+\x20ID  POOL             OBJSET  OBJECT  TYPE      LVL  DVAs  RANGE            ERROR       FREQ
 ---  ---------------  ------  ------  --------  ---  ----  ---------------  ----------  ---------
   2  tank             54      2       -         0    0x03  all              checksum    100.0000%
 

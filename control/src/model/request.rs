@@ -414,13 +414,6 @@ impl Request {
                 AlarmAct::List => Access::Read,
                 AlarmAct::Reload | AlarmAct::Test => Access::Change,
             },
-            Request::Inject { act } => match act {
-                InjectAct::List => Access::Read,
-                InjectAct::Add { .. }
-                | InjectAct::Cancel { .. }
-                | InjectAct::Flush
-                | InjectAct::Blame { .. } => Access::Change,
-            },
             Request::Stores { act, .. } => match act {
                 StoreAct::Status => Access::Read,
                 StoreAct::Sync | StoreAct::Compact | StoreAct::Verify => Access::Change,
@@ -442,6 +435,7 @@ impl Request {
                 DashboardAct::Listen { .. } | DashboardAct::Close => Access::Change,
             },
             Request::Import { .. }
+            | Request::Inject { .. }
             | Request::Export { .. }
             | Request::EventsClear
             | Request::Mount { .. }

@@ -8,7 +8,6 @@ use crate::command::{By, note};
 use crate::context::Context;
 use crate::devices::owner::pools_with_auxiliary;
 use crate::errors::of_sync;
-use crate::injections::table::Passage;
 use crate::mounts::follow::mount_these;
 use crate::mounts::table::Mounts;
 use crate::mounts::unmount::unmount_pool;
@@ -49,8 +48,6 @@ pub(crate) fn export(
     let _leaving = begin_leaving(&imported)?;
     // Another request may have exported it just before.
     context.registry.pool(pool)?;
-    let (env, injections) = (context.env.as_ref(), &context.injections);
-    let _held_up = injections.hold_up(env, pool, Passage::Export);
     let devices = devices_of(&context.clouds, &imported);
     let failure = failure_of(&devices);
     let is_suspended = imported.pool.suspended().is_some();
@@ -99,7 +96,6 @@ pub(crate) fn export(
         exported.map_err(|error| of_sync(pool, error))?;
     }
     context.registry.remove(pool);
-    injections.forget(&imported);
     look_at_spares(context, &shared);
     context.divide_memory();
     if !how.keep_cached {
@@ -160,7 +156,6 @@ pub(crate) fn destroy_pool(
     let destroyed = imported.pool.destroy();
     destroyed.map_err(|error| of_sync(pool, error))?;
     context.registry.remove(pool);
-    context.injections.forget(&imported);
     look_at_spares(context, &shared);
     context.registry.approvals.forget_pool(imported.pool.guid());
     context.divide_memory();

@@ -6,17 +6,16 @@ use super::search::{find, take, without_overwritten};
 use super::set::{obey_properties, set_at_import};
 use super::settings::check_at_import;
 use super::trial::rewound;
-use crate::arriving::Claim;
 use crate::clouds::opener::AllOpener;
 use crate::clouds::rules::{check_names, wants_writethrough};
 use crate::clouds::table::{Held, How};
 use crate::context::Context;
 use crate::errors::name_fault;
 use crate::host::hostid;
-use crate::injections::table::Passage;
 use crate::mounts::make::mount_below;
 use crate::mounts::options::check_options;
 use crate::mounts::table::Mounts;
+use crate::registry::arriving::Claim;
 use crate::registry::imported::Imported;
 use crate::streams::abort::destroy_leftovers;
 use cenote_base::Txg;
@@ -26,6 +25,7 @@ use cenote_control::model::{
     ControlError, Diagnosis, ImportOptions, ImportPick, MountOptions, Response, Rewind, Rewound,
     Search, StoreRefusal,
 };
+use cenote_drills::Passage;
 use cenote_pool::PoolCandidate;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -211,8 +211,7 @@ fn import_one(
     options: &ImportOptions,
 ) -> Result<Outcome, ControlError> {
     let _claim = check_asked(context, &candidate, options)?;
-    let env = context.env.as_ref();
-    let injections = &context.injections;
+    let (env, injections) = (context.env.as_ref(), &context.injections);
     let _held_up = injections.hold_up(env, candidate.name(), Passage::Import);
     check_names(&search.paths, &candidate.tree)?;
     let opener = Arc::new(opener.taking(How {

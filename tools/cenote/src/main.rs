@@ -1,9 +1,9 @@
 //! One program with several names.
 //!
 //! `argv[0]` selects the command line. As `zpool`, `zfs`, `zstream` and `zinject` it behaves like
-//! OpenZFS's programs; as `mount.zfs` it is the helper of mount(8); as `arcstat` or `arc_summary` it
-//! prints statistics. As `cenote` it has commands of its own; `cenote daemon` keeps pools open for all the
-//! others. `cenote zpool …`, `cenote zfs …` and `cenote zstream …` work without links.
+//! OpenZFS's programs; as `mount.zfs` it is the helper of mount(8); as `arcstat` or `arc_summary`
+//! it prints statistics. As `cenote` it has commands of its own; `cenote daemon` keeps pools open
+//! for all the others. `cenote zpool …`, `cenote zfs …` and `cenote zstream …` work without links.
 
 #![forbid(unsafe_code)]
 

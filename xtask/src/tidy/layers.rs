@@ -10,7 +10,7 @@ use std::process::Command;
 ///
 /// Commands stand as low as what they see: those of `zpool` and `zfs` see the protocol and tables
 /// of the format, and are compiled beside the crates that open pools.
-const LAYERS: [&str; 43] = [
+const LAYERS: [&str; 44] = [
     "base",
     "control",
     "advisor",
@@ -49,6 +49,7 @@ const LAYERS: [&str; 43] = [
     "commands/own",
     "registry",
     "channel",
+    "drills",
     "engine",
     "frontends/ublk",
     "serve",

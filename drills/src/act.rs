@@ -1,10 +1,6 @@
 //! Requests about faults.
 
-use super::table::{Injections, Target};
-use crate::context::Context;
-use crate::devices::tree::{all_vdevs, answers_to, vdev_tree};
-use crate::errors::{of_dsl, of_sync, parse_name, unchanged};
-use crate::registry::imported::Imported;
+use super::table::{Fault, Injections, Target};
 use cenote_base::{Guid, Level, ObjectId, ObjsetId};
 use cenote_control::model::{
     ControlError, InjectAct, InjectRefusal, Injected, InjectedError, InjectedLabel,
@@ -15,6 +11,11 @@ use cenote_injection::{
     BlockError, BlockFault, Chance, Delay, LabelPart, LeafError, LeafFault, LeafFaults, Work,
 };
 use cenote_ondisk::ObjectType;
+use cenote_pool::Pool;
+use cenote_registry::errors::{of_dsl, of_sync, parse_name, unchanged};
+use cenote_registry::events::Events;
+use cenote_registry::imported::Imported;
+use cenote_registry::table::Registry;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,60 +31,218 @@ const POINTER_SHIFT: u32 = 7;
 /// The object directory of the meta object set.
 const OBJECT_DIRECTORY: u64 = 1;
 
-/// Carries out a request about faults.
-pub(crate) fn inject(
-    context: &Context,
-    act: &InjectAct,
-    peer: Peer,
-) -> Result<Response, ControlError> {
-    if peer.uid != 0 && *act != InjectAct::List {
-        return Err(InjectRefusal::NotRoot.into());
-    }
-    let injections = &context.injections;
-    let rows = match act {
-        InjectAct::List => injections.list(),
-        InjectAct::Add { pool, fault, flush } => vec![add(context, pool, fault, *flush)?],
-        InjectAct::Cancel { id } => {
-            let ended = injections.end(|fault| id.is_none_or(|id| id == fault.row.id));
-            if let Some(id) = id.filter(|_| ended.is_empty()) {
-                return Err(InjectRefusal::NoSuchFault { id }.into());
-            }
-            for row in &ended {
-                tell(context, "sysevent.cenote.drill_end", row);
-            }
-            ended
-        }
-        InjectAct::Flush => {
-            for imported in context.registry.all() {
-                flush_caches(&imported)?;
-            }
-            return Ok(Response::Done);
-        }
-        InjectAct::Blame {
-            pool,
-            device,
-            fault,
-        } => {
-            let imported = context.registry.writable_pool(pool)?;
-            let leaf = leaf_of(&imported, device)?;
-            let blamed = imported.pool.blame(leaf, *fault, || true);
-            blamed.map_err(unchanged)?;
-            return Ok(Response::Done);
-        }
-    };
-    Ok(Response::Injections { rows })
+/// Finds a vdev of a pool by a name, and says whether it is a leaf.
+pub type LeafNamed<'a> = &'a dyn Fn(&Pool, &str) -> Option<(Guid, bool)>;
+
+/// What requests about faults act on.
+#[derive(Clone, Copy)]
+pub struct Drill<'a> {
+    injections: &'a Injections,
+    events: &'a Events,
+    registry: &'a Registry,
+    leaf_named: LeafNamed<'a>,
 }
 
-/// Notes among the events that a fault begins or ends.
-fn tell(context: &Context, class: &str, row: &InjectionRow) {
-    if let Ok(imported) = context.registry.pool(&row.pool) {
-        let about = vec![
-            ("drill_id".to_owned(), format!("{:#x}", row.id)),
-            ("drill".to_owned(), format!("\"{:?}\"", row.fault)),
-        ];
-        let _ = context.events.post_with(class, &imported.pool, about);
+impl<'a> Drill<'a> {
+    /// The faults, the events that report them, the pools, and what finds their vdevs.
+    pub fn new(
+        (injections, events): (&'a Injections, &'a Events),
+        registry: &'a Registry,
+        leaf_named: LeafNamed<'a>,
+    ) -> Self {
+        Self {
+            injections,
+            events,
+            registry,
+            leaf_named,
+        }
     }
-    log::warn!("pool '{}': {class} {}: {:?}", row.pool, row.id, row.fault);
+
+    /// Carries out a request about faults.
+    ///
+    /// # Errors
+    /// If the user is not root, or there is no such pool, device, file or fault.
+    pub fn carry_out(self, act: &InjectAct, peer: Peer) -> Result<Response, ControlError> {
+        if peer.uid != 0 && *act != InjectAct::List {
+            return Err(InjectRefusal::NotRoot.into());
+        }
+        let rows = match act {
+            InjectAct::List => self.injections.list(),
+            InjectAct::Add { pool, fault, flush } => vec![self.add(pool, fault, *flush)?],
+            InjectAct::Cancel { id } => self.cancel(*id)?,
+            InjectAct::Flush => {
+                for imported in self.registry.all() {
+                    flush_caches(&imported)?;
+                }
+                return Ok(Response::Done);
+            }
+            InjectAct::Blame {
+                pool,
+                device,
+                fault,
+            } => {
+                let imported = self.registry.pool(pool)?;
+                let leaf = self.leaf_of(&imported, device)?;
+                let blamed = imported.pool.blame(leaf, *fault, || true);
+                blamed.map_err(unchanged)?;
+                return Ok(Response::Done);
+            }
+        };
+        Ok(Response::Injections { rows })
+    }
+
+    fn cancel(self, id: Option<u64>) -> Result<Vec<InjectionRow>, ControlError> {
+        let is_meant = |fault: &Fault| id.is_none_or(|id| id == fault.row.id);
+        let ended = self.injections.end(is_meant);
+        if let Some(id) = id.filter(|_| ended.is_empty()) {
+            return Err(InjectRefusal::NoSuchFault { id }.into());
+        }
+        for row in &ended {
+            self.tell("sysevent.cenote.drill_end", row);
+        }
+        Ok(ended)
+    }
+
+    /// Notes among the events that a fault begins or ends.
+    fn tell(self, class: &str, row: &InjectionRow) {
+        if let Ok(imported) = self.registry.pool(&row.pool) {
+            let about = vec![
+                ("drill_id".to_owned(), format!("{:#x}", row.id)),
+                ("drill".to_owned(), format!("\"{:?}\"", row.fault)),
+            ];
+            let _ = self.events.post_with(class, &imported.pool, about);
+        }
+        log::warn!("pool '{}': {class} {}: {:?}", row.pool, row.id, row.fault);
+    }
+
+    fn add(self, pool: &str, fault: &Injection, flush: bool) -> Result<InjectionRow, ControlError> {
+        let pause = |seconds: u64| match (1..=PAUSE_SECONDS_MAX).contains(&seconds) {
+            true => Ok(seconds),
+            false => Err(ControlError::from(InjectRefusal::BadPause)),
+        };
+        let (injections, no_begin) = (self.injections, |_| ());
+        let row = match fault {
+            Injection::Import { seconds } => {
+                let seconds = pause(*seconds)?;
+                injections.add(pool, Injected::Import { seconds }, Target::Pause, no_begin)?
+            }
+            Injection::Export { seconds } => {
+                let seconds = pause(*seconds)?;
+                self.registry.pool(pool)?;
+                injections.add(pool, Injected::Export { seconds }, Target::Pause, no_begin)?
+            }
+            _ => {
+                let imported = self.registry.pool(pool)?;
+                if flush {
+                    flush_caches(&imported)?;
+                }
+                self.add_to_pool(&imported, fault)?
+            }
+        };
+        self.tell("sysevent.cenote.drill_begin", &row);
+        Ok(row)
+    }
+
+    /// The leaf that a name means.
+    fn leaf_of(self, imported: &Imported, device: &str) -> Result<Guid, ControlError> {
+        let device = device.to_owned();
+        match (self.leaf_named)(&imported.pool, &device) {
+            Some((guid, true)) => Ok(guid),
+            Some(_) => Err(InjectRefusal::Group { device }.into()),
+            None => Err(ControlError::NoSuchDevice {
+                device,
+                pool: imported.name().to_owned(),
+            }),
+        }
+    }
+
+    fn add_to_pool(
+        self,
+        imported: &Arc<Imported>,
+        fault: &Injection,
+    ) -> Result<InjectionRow, ControlError> {
+        match fault {
+            Injection::Device {
+                device,
+                error,
+                work,
+                label,
+                per_million,
+            } => {
+                let leaf_fault = LeafFault {
+                    error: leaf_error(*error),
+                    work: leaf_work(*work),
+                    chance: Chance::per_million(*per_million),
+                    label: label.map(label_part),
+                };
+                let injected = |guid| Injected::Device {
+                    guid,
+                    error: *error,
+                    work: *work,
+                    label: *label,
+                    per_million: *per_million,
+                };
+                self.add_to_leaf((imported, device), injected, |faults, id| {
+                    faults.add(id, leaf_fault);
+                })
+            }
+            Injection::Delay {
+                device,
+                latency_ms,
+                lanes,
+                work,
+            } => {
+                if !LATENCY_MS.contains(latency_ms) || !(1..=LANES_MAX).contains(lanes) {
+                    return Err(InjectRefusal::BadDelay.into());
+                }
+                let delay = Delay {
+                    latency: Duration::from_millis(*latency_ms),
+                    lanes: *lanes,
+                    work: leaf_work(*work),
+                };
+                let injected = |guid| Injected::Delay {
+                    guid,
+                    latency_ms: *latency_ms,
+                    lanes: *lanes,
+                };
+                self.add_to_leaf((imported, device), injected, |faults, id| {
+                    faults.add_delay(id, delay);
+                })
+            }
+            Injection::Blocks {
+                place,
+                error,
+                per_million,
+                copies,
+            } => add_to_blocks(
+                self.injections,
+                imported,
+                place,
+                (*error, *per_million, *copies),
+            ),
+            Injection::Import { .. } | Injection::Export { .. } => {
+                unreachable!("pauses are in the list only")
+            }
+        }
+    }
+
+    fn add_to_leaf(
+        self,
+        (imported, device): (&Arc<Imported>, &str),
+        injected: impl FnOnce(u64) -> Injected,
+        begin: impl FnOnce(&LeafFaults, u64),
+    ) -> Result<InjectionRow, ControlError> {
+        let guid = self.leaf_of(imported, device)?;
+        let faults = imported.pool.vdevs().faults_of(guid).cloned();
+        let faults = faults.ok_or_else(|| ControlError::NoSuchDevice {
+            device: device.to_owned(),
+            pool: imported.name().to_owned(),
+        })?;
+        let target = Target::Leaf(Arc::downgrade(imported), Arc::clone(&faults));
+        let begin = |id| begin(&faults, id);
+        self.injections
+            .add(imported.name(), injected(guid.0), target, begin)
+    }
 }
 
 /// Empties the caches of a pool, so that what is read next comes from devices.
@@ -100,145 +259,6 @@ fn sync(imported: &Imported) -> Result<(), ControlError> {
     }
     let synced = imported.pool.sync();
     synced.map_err(|error| of_sync(imported.name(), error))
-}
-
-fn add(
-    context: &Context,
-    pool: &str,
-    fault: &Injection,
-    flush: bool,
-) -> Result<InjectionRow, ControlError> {
-    let injections = &context.injections;
-    let row = match fault {
-        Injection::Import { seconds } | Injection::Export { seconds } => {
-            if !(1..=PAUSE_SECONDS_MAX).contains(seconds) {
-                return Err(InjectRefusal::BadPause.into());
-            }
-            let seconds = *seconds;
-            let injected = match fault {
-                Injection::Import { .. } => Injected::Import { seconds },
-                _ => {
-                    context.registry.pool(pool)?;
-                    Injected::Export { seconds }
-                }
-            };
-            injections.add(pool, injected, Target::Pause, |_| ())?
-        }
-        _ => {
-            let imported = context.registry.pool(pool)?;
-            if flush {
-                flush_caches(&imported)?;
-            }
-            add_to_pool(injections, &imported, fault)?
-        }
-    };
-    tell(context, "sysevent.cenote.drill_begin", &row);
-    Ok(row)
-}
-
-/// The leaf that a name means.
-fn leaf_of(imported: &Imported, device: &str) -> Result<Guid, ControlError> {
-    let tree = vdev_tree(&imported.pool);
-    let mut all = all_vdevs(&tree).into_iter();
-    match all.find(|vdev| answers_to(vdev, device)) {
-        Some(vdev) if vdev.kind.is_leaf() && vdev.children.is_empty() => Ok(Guid(vdev.guid)),
-        Some(_) => {
-            let device = device.to_owned();
-            Err(InjectRefusal::Group { device }.into())
-        }
-        None => Err(ControlError::NoSuchDevice {
-            device: device.to_owned(),
-            pool: imported.name().to_owned(),
-        }),
-    }
-}
-
-fn faults_of(imported: &Imported, device: &str) -> Result<(u64, Arc<LeafFaults>), ControlError> {
-    let guid = leaf_of(imported, device)?;
-    let shape = imported.pool.vdevs();
-    let faults = shape.faults_of(guid).cloned();
-    let faults = faults.ok_or_else(|| ControlError::NoSuchDevice {
-        device: device.to_owned(),
-        pool: imported.name().to_owned(),
-    })?;
-    Ok((guid.0, faults))
-}
-
-fn add_to_pool(
-    injections: &Injections,
-    imported: &Arc<Imported>,
-    fault: &Injection,
-) -> Result<InjectionRow, ControlError> {
-    match fault {
-        Injection::Device {
-            device,
-            error,
-            work,
-            label,
-            per_million,
-        } => {
-            let leaf_fault = LeafFault {
-                error: leaf_error(*error),
-                work: leaf_work(*work),
-                chance: Chance::per_million(*per_million),
-                label: label.map(label_part),
-            };
-            let injected = |guid| Injected::Device {
-                guid,
-                error: *error,
-                work: *work,
-                label: *label,
-                per_million: *per_million,
-            };
-            add_to_leaf(injections, (imported, device), injected, |faults, id| {
-                faults.add(id, leaf_fault);
-            })
-        }
-        Injection::Delay {
-            device,
-            latency_ms,
-            lanes,
-            work,
-        } => {
-            if !LATENCY_MS.contains(latency_ms) || !(1..=LANES_MAX).contains(lanes) {
-                return Err(InjectRefusal::BadDelay.into());
-            }
-            let delay = Delay {
-                latency: Duration::from_millis(*latency_ms),
-                lanes: *lanes,
-                work: leaf_work(*work),
-            };
-            let injected = |guid| Injected::Delay {
-                guid,
-                latency_ms: *latency_ms,
-                lanes: *lanes,
-            };
-            add_to_leaf(injections, (imported, device), injected, |faults, id| {
-                faults.add_delay(id, delay);
-            })
-        }
-        Injection::Blocks {
-            place,
-            error,
-            per_million,
-            copies,
-        } => add_to_blocks(injections, imported, place, (*error, *per_million, *copies)),
-        Injection::Import { .. } | Injection::Export { .. } => {
-            unreachable!("pauses are in the list only")
-        }
-    }
-}
-
-fn add_to_leaf(
-    injections: &Injections,
-    (imported, device): (&Arc<Imported>, &str),
-    injected: impl FnOnce(u64) -> Injected,
-    begin: impl FnOnce(&LeafFaults, u64),
-) -> Result<InjectionRow, ControlError> {
-    let (guid, faults) = faults_of(imported, device)?;
-    let target = Target::Leaf(Arc::downgrade(imported), Arc::clone(&faults));
-    let begin = |id| begin(&faults, id);
-    injections.add(imported.name(), injected(guid), target, begin)
 }
 
 fn add_to_blocks(

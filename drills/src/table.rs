@@ -1,10 +1,10 @@
 //! The list of faults, and what they hold up.
 
-use crate::registry::imported::Imported;
 use cenote_base::Env;
 use cenote_base::rt::{Mutex, MutexGuard, ranks};
 use cenote_control::model::{ControlError, InjectRefusal, Injected, InjectionRow};
 use cenote_injection::LeafFaults;
+use cenote_registry::imported::Imported;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What is injected now.
 #[derive(Debug, Default)]
-pub(crate) struct Injections {
+pub struct Injections {
     state: Mutex<State, ranks::Injections>,
 }
 
@@ -79,8 +79,10 @@ impl Fault {
 
 /// What an import or export does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Passage {
+pub enum Passage {
+    /// The pool comes.
     Import,
+    /// The pool goes.
     Export,
 }
 
@@ -104,7 +106,7 @@ impl Injections {
     ///
     /// # Errors
     /// If there are too many.
-    pub fn add(
+    pub(crate) fn add(
         &self,
         pool: &str,
         fault: Injected,
@@ -112,6 +114,8 @@ impl Injections {
         begin: impl FnOnce(u64),
     ) -> Result<InjectionRow, ControlError> {
         let mut state = self.lock();
+        // Those of pools that have left are over.
+        state.faults.retain(Fault::has_pool);
         if state.faults.len() >= FAULTS_MAX {
             let limit = FAULTS_MAX as u64;
             return Err(InjectRefusal::TooMany { limit }.into());
@@ -129,14 +133,14 @@ impl Injections {
     }
 
     /// The faults that are on.
-    pub fn list(&self) -> Vec<InjectionRow> {
+    pub(crate) fn list(&self) -> Vec<InjectionRow> {
         let state = self.lock();
         let faults = state.faults.iter().filter(|fault| fault.has_pool());
         faults.map(|fault| fault.row.clone()).collect()
     }
 
     /// Ends the faults that are meant.
-    pub fn end(&self, is_meant: impl Fn(&Fault) -> bool) -> Vec<InjectionRow> {
+    pub(crate) fn end(&self, is_meant: impl Fn(&Fault) -> bool) -> Vec<InjectionRow> {
         let mut state = self.lock();
         let faults = std::mem::take(&mut state.faults);
         let (ended, kept) = faults.into_iter().partition(is_meant);
@@ -145,11 +149,6 @@ impl Injections {
         let ended: Vec<Fault> = ended;
         ended.iter().for_each(Fault::end);
         ended.into_iter().map(|fault| fault.row).collect()
-    }
-
-    /// Ends all faults of a pool that leaves.
-    pub fn forget(&self, imported: &Imported) {
-        self.end(|fault| fault.is_of(imported));
     }
 
     /// How many faults are on in a pool.
@@ -194,7 +193,7 @@ impl Injections {
 
 /// An import or export that faults have held up.
 #[derive(Debug)]
-pub(crate) struct HeldUp<'a> {
+pub struct HeldUp<'a> {
     injections: &'a Injections,
     ids: Vec<u64>,
 }

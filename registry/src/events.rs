@@ -1,8 +1,8 @@
 //! The daemon's events: what happened to pools since it started.
 //!
 //! The last ones are kept (`zfs_zevent_len_max`). Followers wait on a condition variable that every
-//! new event signals. The code that posts an event does not know its followers: this is how lower layers
-//! report to upper ones.
+//! new event signals. The code that posts an event does not know its followers: this is how lower
+//! layers report to upper ones.
 
 use cenote_base::rt::{Condvar, Mutex, ranks};
 use cenote_base::{Env, settings};
@@ -17,7 +17,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(300);
 
 /// The events that are remembered.
 #[derive(Debug)]
-pub(crate) struct Events {
+pub struct Events {
     env: Arc<dyn Env>,
     log: Mutex<Log, ranks::EventLog>,
     changed: Condvar,
@@ -32,6 +32,7 @@ struct Log {
 }
 
 impl Events {
+    /// No events yet.
     pub fn new(env: Arc<dyn Env>) -> Self {
         Self {
             env,

@@ -7,6 +7,13 @@
 //!
 //! Only root may inject faults: they can cost data, if so many are injected that redundancy does
 //! not help.
+//!
+//! Deliberately absent: vdevs by name, which the engine finds ([`Drill::new`]).
 
-pub(crate) mod act;
-pub(crate) mod table;
+#![forbid(unsafe_code)]
+
+mod act;
+mod table;
+
+pub use act::{Drill, LeafNamed};
+pub use table::{HeldUp, Injections, Passage};

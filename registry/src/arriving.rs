@@ -3,19 +3,19 @@
 //! A pool is in the registry only once it is open, which may take minutes. Meanwhile another
 //! request could open a second pool for the same name, write to it, and only then be refused.
 
-use crate::registry::table::Registry;
+use crate::table::Registry;
 use cenote_base::rt::{Mutex, ranks};
 use std::collections::BTreeSet;
 
 /// The names that are claimed.
 #[derive(Debug, Default)]
-pub(crate) struct Arriving {
+pub struct Arriving {
     names: Mutex<BTreeSet<String>, ranks::ArrivingPools>,
 }
 
 /// A name that no other pool gets, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Claim<'a> {
+pub struct Claim<'a> {
     arriving: &'a Arriving,
     name: String,
 }
