@@ -43,6 +43,7 @@ pub fn findings(status: &PoolStatus, facts: &Facts, limits: Limits) -> Vec<Findi
     of_space(status, facts.capacity, limits, &mut found);
     found.extend(stores::findings(&status.name, &status.stores));
     of_waiting(status, &mut found);
+    of_injected(status, &mut found);
     found
 }
 
@@ -65,6 +66,18 @@ fn of_waiting(status: &PoolStatus, found: &mut Vec<Finding>) {
         let advice = "'cenote approve' lists them".to_owned();
         found.push(finding(Severity::Note, "", what, advice));
     }
+}
+
+/// A drill that was not ended looks like a pool that fails.
+fn of_injected(status: &PoolStatus, found: &mut Vec<Finding>) {
+    let count = match status.injected {
+        0 => return,
+        1 => "1 fault is".to_owned(),
+        more => format!("{more} faults are"),
+    };
+    let what = format!("{count} injected on purpose: errors of this pool may be a drill");
+    let advice = "'zinject' lists them, and 'zinject -c all' ends them".to_owned();
+    found.push(finding(Severity::Attention, "", what, advice));
 }
 
 fn of_pool(status: &PoolStatus, found: &mut Vec<Finding>) {
@@ -346,6 +359,23 @@ mod tests {
         assert!(found[WAITING_MAX].what.starts_with("2 more values"));
     }
 
+    #[test]
+    fn a_drill_is_told_so_that_its_errors_are_not_taken_for_real() {
+        let mut status = pool(&[VdevState::Online; 4]);
+        let mut found = Vec::new();
+        of_injected(&status, &mut found);
+        assert_eq!(found, []);
+        status.injected = 2;
+        of_injected(&status, &mut found);
+        assert_eq!(found[0].severity, Severity::Attention);
+        assert!(
+            found[0]
+                .what
+                .starts_with("2 faults are injected on purpose")
+        );
+        assert!(found[0].advice.contains("'zinject -c all'"));
+    }
+
     /// A pool of one raidz2 whose leaves are in these states.
     fn pool(states: &[VdevState]) -> PoolStatus {
         let mut top = Vdev::new(VdevKind::Raidz { parity: 2 }, 0, 7);
@@ -377,6 +407,7 @@ mod tests {
             intent_logs: Vec::new(),
             dedup: None,
             waiting: Vec::new(),
+            injected: 0,
             stores: Vec::new(),
             outsiders: Vec::new(),
             is_writable: true,

@@ -592,6 +592,13 @@ impl BlockCache {
         self.shared.passing.remove(&id);
     }
 
+    /// Forgets everything, so that what is read next comes from devices.
+    pub fn forget_all(&self) {
+        self.shared.stored.clear();
+        self.shared.passing.clear();
+        self.forget_decoded();
+    }
+
     /// Forgets all decoded copies: called when a key is unloaded.
     pub fn forget_decoded(&self) {
         self.shared.decoded.clear();

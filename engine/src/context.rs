@@ -7,8 +7,10 @@ use crate::clouds::table::Clouds;
 use crate::events::Events;
 use crate::memory::Memory;
 use crate::publishing::Publisher;
+use crate::registry::arriving::Arriving;
 use crate::registry::table::Registry;
 use cenote_base::{Env, metrics};
+use cenote_drills::Injections;
 use std::sync::Arc;
 
 /// The shared parts.
@@ -25,6 +27,10 @@ pub(crate) struct Context {
     pub publisher: Arc<dyn Publisher>,
     /// Parts outside of the engine that have figures.
     pub measured: Arc<metrics::Registry>,
+    /// Names of those that are to come.
+    pub arriving: Arriving,
+    /// Faults made on purpose in them.
+    pub injections: Injections,
     /// Clock and randomness.
     pub env: Arc<dyn Env>,
 }

@@ -12,6 +12,7 @@ use crate::datasets::delete_queue::delete_queue;
 use crate::datasets::list::dataset_list;
 use crate::delegation::grants;
 use crate::devices::properties::vdev_get;
+use crate::devices::tree::leaf_named;
 use crate::engine::Engine;
 use crate::keys::load::{load_key, unload_key};
 use crate::measures::answer::metrics;
@@ -35,6 +36,7 @@ use crate::streams::send::send;
 use cenote_channel::run_program;
 use cenote_control::model::{ControlError, Request, Response};
 use cenote_control::protocol::{Ending, Peer, Reply, Service};
+use cenote_drills::Drill;
 
 impl Engine {
     // tidy: allow(long-function, one arm for each request, so that none is forgotten)
@@ -139,7 +141,11 @@ impl Engine {
             } => self.unmount(&target, force, unload_key),
             Request::UnmountAll { force, unload_keys } => Ok(self.unmount_all(force, unload_keys)),
             Request::MountList => Ok(mount_list(mounts)),
-            Request::Events { pool, follow } => events(context, pool.as_deref(), follow, reply),
+            Request::Events { pool, follow } => {
+                // What happened since the last look is among them.
+                self.look_at_pools(&registry.all());
+                events(context, pool.as_deref(), follow, reply)
+            }
             Request::Alarms { act } => self.alarms.act(act, env),
             Request::ErrorHistory { pool } => {
                 let imported = registry.pool(&pool)?;
@@ -152,6 +158,11 @@ impl Engine {
             }
             Request::SettingsSet { values } => settings_set(context, &values),
             Request::Stores { pool, act } => act_on_stores(context, &pool, act, reply),
+            Request::Inject { act } => {
+                let (injections, events) = (&context.injections, &context.events);
+                let drill = Drill::new((injections, events), registry, &leaf_named);
+                drill.carry_out(&act, peer)
+            }
             Request::Nbd { act } => context.publisher.act(PublishAct::Nbd(act)),
             Request::Ublk { act } => context.publisher.act(PublishAct::Ublk(act)),
             Request::Http { act } => context.publisher.act(PublishAct::Http(act)),

@@ -23,6 +23,7 @@ use crate::pools::changes::Changes;
 use crate::pools::export::{export, shutdown};
 use crate::publishing::{Changed, NoPublisher, Publish};
 use crate::registry::approvals::Approvals;
+use crate::registry::arriving::Arriving;
 use crate::registry::cache_places::CacheFiles;
 use crate::registry::imported::Imported;
 use crate::registry::judge::Judge;
@@ -33,6 +34,7 @@ use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{Env, metrics};
 use cenote_control::model::{Access, Change, ControlError, ExportHow, Request, Response};
 use cenote_control::protocol::{Ending, Peer, Reply, Service};
+use cenote_drills::{Injections, Passage};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -120,6 +122,8 @@ impl Engine {
                 memory: Memory::new(settings.memory, settings.memory_is_given, gauge, started),
                 publisher,
                 measured: settings.measured,
+                arriving: Arriving::default(),
+                injections: Injections::default(),
                 env,
             },
             mounts: Mounts::new(mounter),
@@ -228,11 +232,13 @@ impl Engine {
     ) -> Result<Response, ControlError> {
         // The export drops the error counters of the devices, so note recent errors first.
         self.look_at_pools(&self.context.registry.all());
+        let (env, injections) = (self.context.env.as_ref(), &self.context.injections);
+        let _held_up = injections.hold_up(env, pool, Passage::Export);
         export(&self.context, &self.mounts, pool, how, who)
     }
 
     /// Notes what changed in these pools without a request, and sends alarms.
-    fn look_at_pools(&self, pools: &[Arc<Imported>]) {
+    pub(crate) fn look_at_pools(&self, pools: &[Arc<Imported>]) {
         let (events, env) = (&self.context.events, self.context.env.as_ref());
         self.changes.look(events, pools);
         self.alarms.look(events, env, pools);
@@ -318,7 +324,7 @@ impl Service for Engine {
     }
 
     fn idle(&self) -> bool {
-        self.context.registry.is_empty()
+        self.context.registry.is_empty() && !self.context.injections.waits_for_import()
     }
 
     fn tick(&self) {

@@ -4,9 +4,9 @@
 //! of mounts. [`Engine`] hands each request to the folder that it is about (`dispatch`). From the
 //! bottom up, and none knows those after it:
 //!
-//! * what all share: the environment (`context`), a short memory of `events`, `memory` divided
-//!   among pools, the devices in object stores that are open (`clouds`), the `command` behind a
-//!   change with its note in the history;
+//! * what all share: the environment (`context`), `memory` divided among pools, the devices in
+//!   object stores that are open (`clouds`), the `command` behind a change with its note in the
+//!   history;
 //! * `alarms`: messages to the administrator when something is wrong;
 //! * `keys`, `devices`, `snapshots`, `scans`, `datasets`, `pools`, `daemon`, `measures`: what
 //!   requests are about; `delegation`: grants of permissions. What one of them

@@ -13,8 +13,9 @@ use crate::heal::{Cure, Wound, block_fault, faults_in};
 use crate::pipeline::Pipeline;
 use crate::repair_space::{HeldPlaces, SpaceStamp};
 use cenote_base::{Bookmark, Guid, Txg};
-use cenote_ondisk::{BlockPointer, ChecksumKind, Dva};
+use cenote_ondisk::{BlockPointer, ChecksumKind, Dva, ObjectType};
 use cenote_vdev::{CopyHealth, CopyReport, FaultKind, IoContext, LeafFault, Shape, VdevError};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// How often a block is read again because its space may have been given to another.
@@ -27,6 +28,8 @@ pub(crate) struct Copies<'a> {
     /// Physical birth.
     pub birth: Txg,
     pub bookmark: Bookmark,
+    /// The type of its object.
+    pub kind: ObjectType,
     /// How many of the bytes that were read are right, from the first on; `None` if they are not.
     pub right: &'a dyn Fn(&[u8]) -> Option<usize>,
     /// Whether `right` can tell at all.
@@ -140,8 +143,9 @@ impl Pipeline {
         let vdevs = self.vdevs();
         let is_right = |bytes: &[u8]| (copies.right)(bytes).is_some();
         let (mut wounds, mut failure) = (Vec::new(), None);
-        for (dva, size) in copies.places.iter().copied() {
-            match vdevs.read(dva, size, copies.birth, &is_right, copies.io) {
+        for (copy, (dva, size)) in copies.places.iter().copied().enumerate() {
+            let io = self.drilled(copies, copy);
+            match vdevs.read(dva, size, copies.birth, &is_right, &io) {
                 Ok(outcome) => {
                     if !outcome.wrong.is_empty() {
                         let fault = copies.fault(dva, size);
@@ -164,6 +168,16 @@ impl Pipeline {
             }
         }
         Err(failure)
+    }
+
+    /// What a copy is read for, with the faults that are made on purpose. Bits are wrong only
+    /// where that is noticed.
+    fn drilled<'c>(&self, copies: &Copies<'c>, copy: usize) -> Cow<'c, IoContext> {
+        let drill = self.faults.of_copy(copies.bookmark, copies.kind, copy);
+        match drill.filter(|_| copies.is_verified) {
+            Some(drill) => Cow::Owned(copies.io.drilled(drill)),
+            None => Cow::Borrowed(copies.io),
+        }
     }
 
     fn heal(
@@ -285,6 +299,7 @@ impl Pipeline {
                 places: pointer.dvas().map(|dva| (dva, size)).collect(),
                 birth: pointer.physical_birth(),
                 bookmark,
+                kind: pointer.object_type(),
                 right: &right,
                 is_verified: is_verified(pointer),
                 is_log: false,
@@ -314,6 +329,7 @@ impl Pipeline {
             places: pointer.dvas().map(|dva| (dva, size)).collect(),
             birth: pointer.physical_birth(),
             bookmark,
+            kind: pointer.object_type(),
             right: &|data| is_valid(data).then_some(data.len()),
             is_verified: true,
             is_log: true,
@@ -396,16 +412,17 @@ impl Pipeline {
     ) -> (Option<Vec<u8>>, Vec<Wound>) {
         let (mut data, mut wounds) = (None, Vec::new());
         mended.faults.clear();
-        for (dva, size) in copies.places.iter().copied() {
+        for (copy, (dva, size)) in copies.places.iter().copied().enumerate() {
+            let io = self.drilled(copies, copy);
             let (bytes, faults) = match scope {
-                MendScope::All => self.judge(vdevs, copies, dva, size),
+                MendScope::All => self.judge(vdevs, copies, (dva, size), &io),
                 MendScope::Stale => {
                     // An address that is none is refused by the next line, too.
                     let _ = vdevs.note_spares_out_of_reach(dva, size, copies.birth);
                     let stale = vdevs.stale_leaves(dva, size, copies.birth);
                     match stale.unwrap_or_default() {
                         stale if stale.is_empty() => continue,
-                        stale => self.fetch(vdevs, copies, (dva, size), stale),
+                        stale => self.fetch(vdevs, copies, (dva, size), (stale, &io)),
                     }
                 }
             };
@@ -418,9 +435,10 @@ impl Pipeline {
         }
         if data.is_none() && !wounds.is_empty() {
             let is_right = |bytes: &[u8]| (copies.right)(bytes).is_some();
-            let mut places = copies.places.iter();
-            data = places.find_map(|(dva, size)| {
-                let read = vdevs.read(*dva, *size, copies.birth, &is_right, copies.io);
+            let mut places = copies.places.iter().enumerate();
+            data = places.find_map(|(copy, (dva, size))| {
+                let io = self.drilled(copies, copy);
+                let read = vdevs.read(*dva, *size, copies.birth, &is_right, &io);
                 read.ok().map(|outcome| outcome.bytes)
             });
         }
@@ -432,13 +450,13 @@ impl Pipeline {
         &self,
         vdevs: &Shape,
         copies: &Copies<'_>,
-        dva: Dva,
-        size: usize,
+        (dva, size): (Dva, usize),
+        io: &IoContext,
     ) -> (Option<Vec<u8>>, Vec<LeafFault>) {
         let is_right = |bytes: &[u8]| (copies.right)(bytes).is_some();
         let report = match copies.is_log {
-            true => vdevs.check_log_copies(dva, size, copies.birth, &is_right, copies.io),
-            false => vdevs.check_copies(dva, size, copies.birth, &is_right, copies.io),
+            true => vdevs.check_log_copies(dva, size, copies.birth, &is_right, io),
+            false => vdevs.check_copies(dva, size, copies.birth, &is_right, io),
         };
         let Ok(report) = report else {
             return (None, Vec::new());
@@ -459,10 +477,10 @@ impl Pipeline {
         vdevs: &Shape,
         copies: &Copies<'_>,
         (dva, size): (Dva, usize),
-        stale: Vec<Guid>,
+        (stale, io): (Vec<Guid>, &IoContext),
     ) -> (Option<Vec<u8>>, Vec<LeafFault>) {
         let is_right = |bytes: &[u8]| (copies.right)(bytes).is_some();
-        match vdevs.read(dva, size, copies.birth, &is_right, copies.io) {
+        match vdevs.read(dva, size, copies.birth, &is_right, io) {
             Ok(outcome) => {
                 let mut faults = outcome.wrong;
                 self.healing.tell(&copies.fault(dva, size), &faults);

@@ -14,8 +14,10 @@ pub enum FaultClass {
     Checksum,
     /// A leaf did not give its part (`ereport.fs.zfs.io`).
     Io,
-    /// No copy of the block is left (`ereport.fs.zfs.data`).
+    /// No copy of the block is left, or it does not decompress (`ereport.fs.zfs.data`).
     Data,
+    /// The block is not what was encrypted (`ereport.fs.zfs.authentication`).
+    Authentication,
 }
 
 /// A fault in a block that was read.

@@ -138,6 +138,7 @@ pub(crate) fn with_header_copies<T>(
         places: pointer.dvas().map(|dva| (dva, size(dva))).collect(),
         birth: pointer.physical_birth(),
         bookmark,
+        kind: pointer.object_type(),
         right: &right,
         is_verified: true,
         is_log: false,

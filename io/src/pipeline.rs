@@ -4,7 +4,7 @@ use crate::checksum;
 use crate::copies::{Copies, is_verified};
 use crate::crypt::{self, ObjsetKeys};
 use crate::error::IoError;
-use crate::faults::FaultSink;
+use crate::faults::{BlockFault, FaultClass, FaultSink};
 use crate::gang;
 use crate::heal::{Healing, block_fault};
 use crate::suspension::Suspension;
@@ -12,8 +12,9 @@ use crate::write::WriteState;
 use cenote_base::metrics::Counter;
 use cenote_base::{Bookmark, MemoryBudget};
 use cenote_codec::checksum::Salt;
-use cenote_codec::compress::{self, Compression};
+use cenote_codec::compress::{self, Compression, DecompressError};
 use cenote_device::BlockBuffer;
+use cenote_injection::{BlockError, BlockFaults};
 use cenote_ondisk::{BlockPointer, CompressionKind, Dva, byteswap};
 use cenote_vdev::{BatchRead, IoContext, Shape, VdevError, Vdevs};
 use std::sync::{Arc, OnceLock};
@@ -55,6 +56,7 @@ pub struct Pipeline {
     memory: Arc<MemoryBudget>,
     counters: PipelineCounters,
     pub(crate) healing: Healing,
+    pub(crate) faults: BlockFaults,
     pub(crate) writing: Arc<WriteState>,
 }
 
@@ -82,6 +84,7 @@ impl Pipeline {
                 .map_or_else(OnceLock::new, OnceLock::from),
             memory: parts.memory,
             counters,
+            faults: BlockFaults::default(),
             writing: Arc::default(),
         }
     }
@@ -99,6 +102,11 @@ impl Pipeline {
     /// What was read so far.
     pub fn counters(&self) -> &PipelineCounters {
         &self.counters
+    }
+
+    /// The faults that are made on purpose in blocks.
+    pub fn faults(&self) -> &BlockFaults {
+        &self.faults
     }
 
     /// Sets the receiver of device faults; only the first call counts.
@@ -182,14 +190,17 @@ impl Pipeline {
         result
     }
 
-    /// Tells of a block that devices have lost.
+    /// Tells of a block that devices have lost, or that is not what was written.
     fn tell_lost(&self, pointer: &BlockPointer, bookmark: Bookmark, error: &IoError) {
-        if let IoError::Unreadable { .. } = error {
-            let size = usize::try_from(pointer.physical_size()).unwrap_or(usize::MAX);
-            let (dva, birth) = (pointer.dva(0), pointer.physical_birth());
-            self.healing
-                .tell_lost(&block_fault(dva, size, birth, bookmark));
-        }
+        let class = match error {
+            IoError::Unreadable { .. } | IoError::Decompress { .. } => FaultClass::Data,
+            IoError::Authentication { .. } => FaultClass::Authentication,
+            _ => return,
+        };
+        let size = usize::try_from(pointer.physical_size()).unwrap_or(usize::MAX);
+        let (dva, birth) = (pointer.dva(0), pointer.physical_birth());
+        let fault = block_fault(dva, size, birth, bookmark);
+        self.healing.tell_lost(&BlockFault { class, ..fault });
     }
 
     /// Reads a block of an intent log, which carries its own checksum: the first copy, by all
@@ -247,8 +258,9 @@ impl Pipeline {
         blocks: &[(BlockPointer, Bookmark)],
         io: &IoContext,
     ) -> Vec<Option<BlockBuffer>> {
-        let is_simple = |pointer: &BlockPointer| {
+        let is_simple = |(pointer, bookmark): &(BlockPointer, Bookmark)| {
             pointer.check().is_ok()
+                && !self.faults.concerns(*bookmark, pointer.object_type())
                 && !pointer.is_embedded()
                 && !pointer.is_hole()
                 && !pointer.is_gang()
@@ -263,7 +275,7 @@ impl Pipeline {
             }
         };
         let simple: Vec<usize> = (0..blocks.len())
-            .filter(|i| is_simple(&blocks[*i].0))
+            .filter(|i| is_simple(&blocks[*i]))
             .collect();
         let reads: Vec<BatchRead> = simple.iter().map(|i| read_of(&blocks[*i].0)).collect();
         let bytes = reads.iter().map(|read| read.size as u64).sum();
@@ -345,6 +357,7 @@ impl Pipeline {
             places: pointer.dvas().map(|dva| (dva, size)).collect(),
             birth,
             bookmark,
+            kind: pointer.object_type(),
             right: &right,
             is_verified: is_verified(pointer),
             is_log: false,
@@ -399,6 +412,20 @@ impl Pipeline {
         stored: &[u8],
         ctx: ReadContext<'_>,
     ) -> Result<Option<BlockBuffer>, IoError> {
+        let decoded = self.decode_stored(pointer, stored, ctx);
+        if let Err(error) = &decoded {
+            self.tell_lost(pointer, ctx.bookmark, error);
+        }
+        decoded
+    }
+
+    fn decode_stored(
+        &self,
+        pointer: &BlockPointer,
+        stored: &[u8],
+        ctx: ReadContext<'_>,
+    ) -> Result<Option<BlockBuffer>, IoError> {
+        self.fail_on_purpose(pointer, ctx.bookmark)?;
         let protected = crypt::Protected {
             pointer,
             bookmark: ctx.bookmark,
@@ -419,6 +446,26 @@ impl Pipeline {
             })?;
         }
         Ok(contents)
+    }
+
+    /// Fails if what was read of a block is not to be decoded.
+    fn fail_on_purpose(&self, pointer: &BlockPointer, bookmark: Bookmark) -> Result<(), IoError> {
+        if self.faults.is_empty() {
+            return Ok(());
+        }
+        let (kind, vdevs) = (pointer.object_type(), self.vdevs());
+        match self
+            .faults
+            .of_contents(bookmark, kind, vdevs.env().as_ref())
+        {
+            None => Ok(()),
+            Some(BlockError::Decrypt) => Err(IoError::Authentication { bookmark }),
+            Some(_) => Err(IoError::Decompress {
+                bookmark,
+                pointer: Box::new(*pointer),
+                source: DecompressError::Corrupt(Compression::Lz4),
+            }),
+        }
     }
 
     /// Decompresses, or returns `None` when the stored bytes are the contents.

@@ -1,18 +1,16 @@
 //! The daemon's events: what happened to pools since it started.
 //!
-//! The last [`EVENTS_MAX`] are kept. Followers wait on a condition variable that every new event
-//! signals. The code that posts an event does not know its followers: this is how lower layers
-//! report to upper ones.
+//! The last ones are kept (`zfs_zevent_len_max`). Followers wait on a condition variable that every
+//! new event signals. The code that posts an event does not know its followers: this is how lower
+//! layers report to upper ones.
 
-use cenote_base::Env;
 use cenote_base::rt::{Condvar, Mutex, ranks};
+use cenote_base::{Env, settings};
 use cenote_control::model::Event;
 use cenote_pool::Pool;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-
-const EVENTS_MAX: usize = 1000;
 
 /// How often a follower checks whether its client is still connected.
 const LOOK_INTERVAL: Duration = Duration::from_millis(300);
@@ -74,7 +72,8 @@ impl Events {
             log::info!("pool '{name}': {what}");
         }
         let mut log = self.log.lock();
-        if log.kept.len() >= EVENTS_MAX {
+        let kept_max = usize::try_from(settings::ZEVENT_LEN_MAX.get()).unwrap_or(usize::MAX);
+        while log.kept.len() >= kept_max.max(1) {
             log.kept.pop_front();
         }
         let number = log.next;

@@ -9,15 +9,19 @@
 //! ([`cache_file`]). [`rights`] are those of ordinary users, and [`judge`] is what their
 //! requests need. [`approvals`] has the values that this machine's administrator approved.
 //!
-//! [`mounts`] has what is mounted of the pools. [`errors`] makes refusals from the errors of the
-//! layers below, and [`values`] parses values of properties. [`events`] has what happened to pools.
+//! [`arriving`] has the names of pools that are being imported or created, and [`events`] what
+//! happened to pools, for clients that follow it.
 //!
-//! Deliberately absent: requests, which the engine maps to these functions, and the posting of
-//! events.
+//! [`mounts`] has what is mounted of the pools. [`errors`] makes refusals from the errors of the
+//! layers below, and [`values`] parses values of properties.
+//!
+//! Deliberately absent: requests, and when events are posted. The engine maps the first to these
+//! functions, and posts the second.
 
 #![forbid(unsafe_code)]
 
 pub mod approvals;
+pub mod arriving;
 pub mod cache_file;
 pub mod cache_places;
 pub mod damage;

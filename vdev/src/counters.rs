@@ -25,6 +25,8 @@ pub struct VdevCounters {
     pub checksum_errors: Counter,
     /// Requests that took longer than `zio_slow_io_ms`.
     pub slow_operations: Counter,
+    /// Requests that took longer than `zfs_deadman_ziotime_ms`.
+    pub hung_operations: Counter,
     /// Bytes written again because a reader found them wrong or missing.
     pub self_healed_bytes: Counter,
     /// Bytes written again by a scrub or resilver.
@@ -60,6 +62,9 @@ impl VdevCounters {
         if limit != 0 && took > Duration::from_millis(limit) {
             self.slow_operations.add(1);
         }
+        if took > Duration::from_millis(settings::DEADMAN_ZIOTIME_MS.get()) {
+            self.hung_operations.add(1);
+        }
     }
 
     /// Resets the error counts to zero.
@@ -92,6 +97,8 @@ pub struct VdevFigures {
     pub checksum_errors: u64,
     /// Requests that took longer than `zio_slow_io_ms`.
     pub slow_operations: u64,
+    /// Requests that took longer than `zfs_deadman_ziotime_ms`.
+    pub hung_operations: u64,
     /// Bytes written again because a reader found them wrong or missing.
     pub self_healed_bytes: u64,
     /// Bytes written again by a scrub or resilver.
@@ -112,6 +119,7 @@ impl From<&VdevCounters> for VdevFigures {
             write_errors,
             checksum_errors,
             slow_operations,
+            hung_operations: counters.hung_operations.get(),
             self_healed_bytes: counters.self_healed_bytes.get(),
             scan_repaired_bytes: counters.scan_repaired_bytes.get(),
             errors_ever: counters.errors(),

@@ -134,7 +134,7 @@ impl Shape {
             (!is_log).then(|| {
                 (
                     self.guid_of_leaf(index),
-                    DeviceLabels::read(device.as_ref()),
+                    DeviceLabels::read(&leaf.drilled(device.as_ref()).probing()),
                 )
             })
         });

@@ -7,6 +7,7 @@
 
 use crate::queue::IoClass;
 use crate::window::Windows;
+use cenote_injection::BlockDrill;
 use std::sync::Arc;
 
 /// What a read does when its devices are gone.
@@ -44,6 +45,8 @@ pub struct IoContext {
     pub from: ReadFrom,
     /// Bytes that were read ahead and answer reads first.
     pub(crate) windows: Option<Arc<Windows>>,
+    /// What goes wrong on purpose with the block that is read.
+    pub(crate) drill: Option<BlockDrill>,
 }
 
 impl IoContext {
@@ -72,6 +75,7 @@ impl IoContext {
             patience,
             from,
             windows: None,
+            drill: None,
         }
     }
 
@@ -117,6 +121,16 @@ impl IoContext {
         Self {
             windows: None,
             ..self.clone()
+        }
+    }
+
+    /// The same request, of a block whose reads fail on purpose.
+    #[must_use]
+    pub fn drilled(&self, drill: BlockDrill) -> Self {
+        // What was read ahead has no faults.
+        Self {
+            drill: Some(drill),
+            ..self.without_windows()
         }
     }
 

@@ -12,6 +12,7 @@ use crate::window::WindowPlace;
 use crate::written::WrittenState;
 use cenote_base::{Env, Txg};
 use cenote_device::{Device, DeviceError, DeviceKind};
+use cenote_injection::{Drilled, LeafFaults};
 use cenote_ondisk::label::{BOOT_REGION_OFFSET, DATA_OFFSET};
 use std::io::IoSliceMut;
 use std::ops::Range;
@@ -70,6 +71,8 @@ pub(crate) struct Leaf {
     pub(crate) written: Arc<WrittenState>,
     /// Admits requests to the device.
     pub(crate) queue: Arc<Queue>,
+    /// What is wrong with it on purpose.
+    pub(crate) faults: Arc<LeafFaults>,
 }
 
 /// After so many failures in a row, others are asked first: a dying disk may take half a minute
@@ -119,6 +122,7 @@ impl Leaf {
             missed: Arc::default(),
             written: Arc::default(),
             queue,
+            faults: Arc::default(),
         }
     }
 
@@ -129,6 +133,7 @@ impl Leaf {
         self.written = Arc::clone(&old.written);
         self.queue = Arc::clone(&old.queue);
         self.sits_out = Arc::clone(&old.sits_out);
+        self.faults = Arc::clone(&old.faults);
         if self.is_in_store() {
             self.queue.deepen();
         }
@@ -217,8 +222,19 @@ impl Leaf {
         if let Some(lead) = self.access.strayed() {
             return Err(LeafProblem::Strayed(lead));
         }
-        let read = device.read_vec(0, PROBE_SIZE);
+        let read = match self.faults.is_empty() {
+            true => device.read_vec(0, PROBE_SIZE),
+            false => self
+                .drilled(device.as_ref())
+                .probing()
+                .read_vec(0, PROBE_SIZE),
+        };
         read.map(drop).map_err(LeafProblem::Device)
+    }
+
+    /// The device with the faults that are made on purpose.
+    pub(crate) fn drilled<'a>(&'a self, device: &'a dyn Device) -> Drilled<'a> {
+        Drilled::new(device, &self.faults, self.env.as_ref())
     }
 
     /// Reads under way or waiting.
@@ -246,10 +262,11 @@ impl Leaf {
     fn counted<T>(
         &self,
         length: usize,
-        class: IoClass,
+        io: &IoContext,
         is_joined: bool,
         read: impl FnOnce(&dyn Device) -> Result<T, DeviceError>,
     ) -> Result<T, LeafProblem> {
+        let class = io.class;
         let Some(device) = &self.device else {
             return Err(LeafProblem::NotOpen(self.state, self.aux));
         };
@@ -258,7 +275,10 @@ impl Leaf {
         let admitted = self.queue.enter(class, self.env.as_ref());
         let queued = admitted.waited + held_back;
         let started = self.env.monotonic();
-        let result = read(device.as_ref());
+        let result = match self.faults.is_empty() && io.drill.is_none() {
+            true => read(device.as_ref()),
+            false => read(&self.drilled(device.as_ref()).for_block(io.drill)),
+        };
         let took = self.note_request(class, [queued, started], length as u64, is_joined);
         if class == IoClass::Scrub {
             self.queue.courtesy.note_background(took);
@@ -298,7 +318,7 @@ impl Leaf {
         {
             return Ok(());
         }
-        self.counted(buffer.len(), io.class, false, |device| {
+        self.counted(buffer.len(), io, false, |device| {
             read_from(device, io.from, place.on_device(), buffer)
         })
     }
@@ -315,7 +335,7 @@ impl Leaf {
         {
             return Ok(());
         }
-        self.counted(buffer.len(), io.class, true, |device| {
+        self.counted(buffer.len(), io, true, |device| {
             read_from(device, io.from, place.on_device(), buffer)
         })
     }
@@ -337,7 +357,7 @@ impl Leaf {
         io: &IoContext,
     ) -> Result<(), LeafProblem> {
         let length = buffers.iter().map(|buffer| buffer.len()).sum();
-        self.counted(length, io.class, buffers.len() > 1, |device| {
+        self.counted(length, io, buffers.len() > 1, |device| {
             if io.from == ReadFrom::Nearest {
                 return device.read_vectored(place.on_device(), buffers);
             }
@@ -363,7 +383,7 @@ impl Leaf {
                 return Ok(bytes);
             }
         }
-        self.counted(length, io.class, false, |device| {
+        self.counted(length, io, false, |device| {
             if io.from == ReadFrom::Nearest {
                 return device.read_vec(place.on_device(), length);
             }

@@ -70,6 +70,11 @@ impl Leaf {
         Ok((device.ok_or_else(absent)?, entered))
     }
 
+    /// Does something with the device, and with the faults that are made on purpose.
+    fn on<T>(&self, device: &dyn Device, act: impl FnOnce(&dyn Device) -> T) -> T {
+        self.faults.with(device, self.env.as_ref(), act)
+    }
+
     fn judge<T>(&self, result: Result<T, DeviceError>) -> Result<T, LeafProblem> {
         self.written.note_result(result.is_ok());
         result.map_err(|error| {
@@ -96,7 +101,9 @@ impl Leaf {
         };
         let bytes = slices.iter().map(|slice| slice.len() as u64).sum();
         let started = self.env.monotonic();
-        let result = device.write_vectored(place.on_device(), slices, purpose);
+        let result = self.on(device, |device| {
+            device.write_vectored(place.on_device(), slices, purpose)
+        });
         let times = [admitted.waited, started];
         self.note_request(urgency.class, times, bytes, urgency.is_joined);
         self.judge(result)?;
@@ -119,7 +126,9 @@ impl Leaf {
         let admitted = self.queue.enter(class, self.env.as_ref());
         let bytes = slices.iter().map(|slice| slice.len() as u64).sum();
         let started = self.env.monotonic();
-        let result = device.write_vectored(place.on_device(), slices, purpose);
+        let result = self.on(device, |device| {
+            device.write_vectored(place.on_device(), slices, purpose)
+        });
         let times = [admitted.waited, started];
         self.note_request(class, times, bytes, false);
         self.judge(result)?;
@@ -140,7 +149,10 @@ impl Leaf {
         self.counters.write_operations.add(1);
         let admitted = self.queue.enter(IoClass::SyncWrite, self.env.as_ref());
         let started = self.env.monotonic();
-        let result = device.write_vectored(at, &[IoSlice::new(bytes)], Purpose::Metadata);
+        let slices = [IoSlice::new(bytes)];
+        let result = self.on(device, |device| {
+            device.write_vectored(at, &slices, Purpose::Metadata)
+        });
         let times = [admitted.waited, started];
         self.note_request(IoClass::SyncWrite, times, bytes.len() as u64, false);
         self.judge(result)?;
@@ -167,16 +179,16 @@ impl Leaf {
         self.flush_by(|| {
             let strayed = self.access.strayed().and(self.device.as_deref());
             if let (Some(device), Some(_entered)) = (strayed, self.access.enter()) {
-                return self.judge(device.flush());
+                return self.judge(self.on(device, |device| device.flush()));
             }
             let (device, _entered) = self.writable_device()?;
-            self.judge(device.flush())
+            self.judge(self.on(device, |device| device.flush()))
         })
     }
 
     /// The same on the device of a leaf that was released.
     pub(crate) fn flush_left(&self, device: &dyn Device) -> Result<(), LeafProblem> {
-        let flushed = self.flush_by(|| self.judge(device.flush()));
+        let flushed = self.flush_by(|| self.judge(self.on(device, |device| device.flush())));
         self.missed.settle_doubts(false);
         flushed
     }
@@ -210,7 +222,8 @@ impl Leaf {
     /// Whether a device that was given up answers again: it reads, and a flush succeeds. Nothing
     /// of that is counted.
     pub(crate) fn answers(&self) -> bool {
-        let flushes = |device: &Arc<dyn Device>| device.flush().is_ok();
+        let flushes =
+            |device: &Arc<dyn Device>| self.on(device.as_ref(), |device| device.flush()).is_ok();
         self.probe().is_ok() && self.device.as_ref().is_some_and(flushes)
     }
 
@@ -220,7 +233,7 @@ impl Leaf {
         self.counters.write_operations.add(1);
         let admitted = self.queue.enter(IoClass::Initialize, self.env.as_ref());
         let started = self.env.monotonic();
-        let result = device.write_at(place.on_device(), bytes);
+        let result = self.on(device, |device| device.write_at(place.on_device(), bytes));
         let times = [admitted.waited, started];
         self.note_request(IoClass::Initialize, times, bytes.len() as u64, false);
         self.judge(result)?;
@@ -233,7 +246,8 @@ impl Leaf {
         let (device, _entered) = self.writable_device()?;
         let admitted = self.queue.enter(IoClass::Trim, self.env.as_ref());
         let started = self.env.monotonic();
-        let discarded = device.discard(Place::at(offset).on_device(), length);
+        let start = Place::at(offset).on_device();
+        let discarded = self.on(device, |device| device.discard(start, length));
         let times = [admitted.waited, started];
         self.note_request(IoClass::Trim, times, length, false);
         discarded.map_err(LeafProblem::Device)

@@ -1,10 +1,12 @@
 //! Writes, flushes and failures of one leaf.
 
 use super::*;
+use crate::io_context::IoContext;
 use crate::written::WRITE_FAILURES_MAX;
 use cenote_base::RealEnv;
 use cenote_base::rt::{Condvar, Mutex, ranks};
 use cenote_device::{FaultyDevice, MemoryDevice, Nature};
+use cenote_injection::{Chance, LeafError, LeafFault};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -48,6 +50,28 @@ fn failed_writes_are_missed_and_many_are_the_end() {
         leaf.counters.write_errors.get(),
         u64::from(WRITE_FAILURES_MAX)
     );
+}
+
+/// What is injected is counted as a real failure is, and ends with the fault.
+#[test]
+fn injected_faults_are_failures_of_the_leaf() {
+    let memory = MemoryDevice::new("m", vec![0; 8 << 20]);
+    let leaf = leaf_on(Arc::new(memory));
+    let fault = LeafFault {
+        error: LeafError::Io,
+        work: None,
+        chance: Chance::ALWAYS,
+        label: None,
+    };
+    leaf.faults.add(1, fault);
+    let read = || leaf.read_vec(Place::at(0), 512, &IoContext::USER);
+    assert!(read().is_err() && write(&leaf, 0, 5).is_err());
+    assert!(leaf.write_raw(0, &[1; 512], Txg(5)).is_ok() && leaf.probe().is_ok());
+    assert!(leaf.flush().is_err());
+    assert_eq!(leaf.counters.read_errors.get(), 1);
+    assert_eq!(leaf.counters.write_errors.get(), 2);
+    leaf.faults.remove(1);
+    assert!(read().is_ok() && write(&leaf, 0, 5).is_ok() && leaf.flush().is_ok());
 }
 
 /// What a [`SlowDevice`] is doing, and what it is allowed to.

@@ -163,6 +163,8 @@ struct Counts {
     waiting: [u32; CLASSES],
     /// Places given to waiters that have not woken up yet; they count as active.
     granted: [u32; CLASSES],
+    /// When each request under way began.
+    begun: Vec<Duration>,
 }
 
 impl Counts {
@@ -206,6 +208,7 @@ pub(crate) struct Queue {
 pub(crate) struct Admitted<'a> {
     queue: &'a Queue,
     class: usize,
+    begun: Duration,
     /// How long it waited.
     pub waited: Duration,
 }
@@ -254,9 +257,12 @@ impl Queue {
             counts.waiting[class] -= 1;
             waited = env.monotonic().saturating_sub(since);
         }
+        let begun = env.monotonic();
+        counts.begun.push(begun);
         Admitted {
             queue: self,
             class,
+            begun,
             waited,
         }
     }
@@ -271,6 +277,11 @@ impl Queue {
         })
     }
 
+    /// When the request began that is under way for longest.
+    pub(crate) fn oldest(&self) -> Option<Duration> {
+        self.lock().begun.iter().min().copied()
+    }
+
     /// Requests under way.
     #[cfg(test)]
     fn active(&self) -> u32 {
@@ -283,6 +294,8 @@ impl Drop for Admitted<'_> {
         let limits = self.queue.limits();
         let mut counts = self.queue.lock();
         counts.active[self.class] -= 1;
+        let own = counts.begun.iter().position(|begun| *begun == self.begun);
+        counts.begun.swap_remove(own.expect("it is under way"));
         while let Some(class) = counts.next(&limits) {
             counts.active[class] += 1;
             counts.granted[class] += 1;

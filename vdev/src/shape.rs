@@ -7,8 +7,9 @@ use crate::options::OpenOptions;
 use crate::state::{VdevAux, VdevState};
 use crate::tree::{self, Layout, Top, Tree};
 use crate::write_load::WriteLoad;
-use cenote_base::{BLOCK_SIZE_MAX, Guid, Txg, VdevId};
+use cenote_base::{BLOCK_SIZE_MAX, Env, Guid, Txg, VdevId};
 use cenote_device::Device;
+use cenote_injection::LeafFaults;
 use cenote_ondisk::VdevConfig;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -116,6 +117,17 @@ impl Shape {
         let before = leaves_below(&self.tree, old.node);
         let now = leaves_below(tree, tree.tops[position].node);
         before.iter().any(|leaf| now.contains(leaf)).then_some(old)
+    }
+
+    /// Whose clock tells how long requests take.
+    pub fn env(&self) -> &Arc<dyn Env> {
+        &self.options.env
+    }
+
+    /// The faults that are made on purpose in a leaf.
+    pub fn faults_of(&self, leaf: Guid) -> Option<&Arc<LeafFaults>> {
+        let leaf = self.tree.leaf_of.get(&leaf)?;
+        Some(&self.tree.leaves[*leaf].faults)
     }
 
     /// Whether a leaf's device is open.

@@ -2,12 +2,14 @@
 
 use crate::class::AllocationClass;
 use crate::counters::VdevFigures;
+use crate::leaf::Leaf;
 use crate::shape::Shape;
 use crate::state::{VdevAux, VdevState};
 use crate::statistics::ClassFigures;
 use cenote_base::{Guid, VdevId};
 use cenote_ondisk::VdevKind;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// A vdev as `zpool status` and `zpool iostat` show it, with everything below.
 #[derive(Clone, Debug)]
@@ -49,6 +51,17 @@ impl Shape {
             (self.tree.nodes[leaf.node].guid, figures)
         });
         figures.collect()
+    }
+
+    /// Leaves with a request under way that began at least so long ago.
+    pub fn waiting_for(&self, at_least: Duration) -> Vec<Guid> {
+        let is_late = |leaf: &&Leaf| {
+            let now = leaf.env.monotonic();
+            let oldest = leaf.queue.oldest();
+            oldest.is_some_and(|begun| now.saturating_sub(begun) >= at_least)
+        };
+        let late = self.tree.leaves.iter().filter(is_late);
+        late.map(|leaf| self.tree.nodes[leaf.node].guid).collect()
     }
 
     /// The whole tree with states and figures.

@@ -120,6 +120,8 @@ ranks! {
     }
     engine {
         PoolChanges [] "What was last seen of a pool.";
+        ArrivingPools [] "Names of pools that are being imported or created.";
+        Injections [] "Faults that are injected on purpose.";
         Registry [] "The pools of the daemon.";
         OpenHeads [] "Which heads are open for writing.";
         ReplayResults [] "How the last replay of each intent log ended.";
@@ -320,6 +322,9 @@ ranks! {
         NbdTlsReceive [] "Bytes that came over TLS and were not decrypted yet.";
         NbdTlsSend [] "Held by the thread that sends over TLS.";
         NbdTls [] "The state of a TLS connection.";
+    }
+    injection {
+        InjectedFaults [no_io] "The faults that a drill makes in a leaf, or in a pool's blocks.";
     }
     device {
         DeviceClaim [] "A block device that is kept from others.";

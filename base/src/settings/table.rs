@@ -202,6 +202,25 @@ settings! {
     SIT_OUT_INSENSITIVITY = "vdev_raidz_outlier_insensitivity", Count, [50, 1, 100_000],
         "A device is slow whose reads take longer than those of most others by so many times \
          what these differ.";
+    CHECKSUM_EVENTS = "zfs_checksum_events_per_second", Count, [20, 0, WORD],
+        "Failed and damaged requests of a pool that have an event each, in a second; the others \
+         are only counted.";
+    SLOW_IO_EVENTS = "zfs_slow_io_events_per_second", Count, [20, 0, WORD],
+        "Slow requests of a device that have an event each (ereport.fs.zfs.delay), in a second.";
+    DEADMAN_ENABLED = "zfs_deadman_enabled", Switch, [1, 0, 1],
+        "1: requests to devices and transaction groups that hang are reported as events \
+         (ereport.fs.zfs.deadman).";
+    DEADMAN_ZIOTIME_MS = "zfs_deadman_ziotime_ms", Milliseconds, [300_000, 1, WORD],
+        "A request to a device that takes longer hangs.";
+    DEADMAN_SYNCTIME_MS = "zfs_deadman_synctime_ms", Milliseconds, [600_000, 1, WORD],
+        "A transaction group that takes longer to write hangs.";
+    DEADMAN_CHECKTIME_MS = "zfs_deadman_checktime_ms", Milliseconds, [60_000, 1, WORD],
+        "Time between two reports of something that still hangs; at least a second.";
+    DEADMAN_EVENTS = "zfs_deadman_events_per_second", Count, [1, 0, WORD],
+        "Requests of a device that hung and ended that have an event each, in a second.";
+    ZEVENT_LEN_MAX = "zfs_zevent_len_max", Count, [1000, 16, 1_000_000],
+        "Events that are kept for zpool events; the oldest are forgotten first. (OpenZFS's \
+         default is 512.)";
     CLOUD_LOG_BYTES = "cloud_log_bytes", Bytes, [256 << 20, 16 << 20, BYTES],
         "Bytes of the local log that is made for a device in a store: so much may wait to be \
          uploaded.";

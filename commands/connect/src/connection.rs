@@ -17,8 +17,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use cenote_control::model::{
-    Change, ControlError, DaemonStatus, HttpAct, HttpRefusal, MissingPool, NbdAct, NbdRefusal,
-    OpenedPool, Part, Request, Response, UblkAct, UblkStatus,
+    Change, ControlError, DaemonStatus, HttpAct, HttpRefusal, InjectAct, InjectRefusal, Injection,
+    MissingPool, NbdAct, NbdRefusal, OpenedPool, Part, Request, Response, UblkAct, UblkStatus,
 };
 use cenote_control::protocol::{
     CallError, Client, FrameError, Interrupt, MACHINE_SOCKET, socket_of_process, view_path,
@@ -417,6 +417,14 @@ fn needs_daemon(request: &Request) -> bool {
         |change: &Change| matches!(change, Change::CreatePool(_) | Change::ClearLabels { .. });
     match request {
         Request::ImportSearch { .. } | Request::Import { .. } => true,
+        // The fault waits for the pool.
+        Request::Inject { act } => matches!(
+            act,
+            InjectAct::Add {
+                fault: Injection::Import { .. },
+                ..
+            }
+        ),
         Request::Change { change, .. } => is_without_pool(change),
         Request::Noted { asked, .. } => needs_daemon(asked),
         _ => false,
@@ -543,6 +551,14 @@ fn without_daemon(request: Request, disks: Option<LeftDisks>) -> Result<Response
             },
         },
         Request::Send { send } => no_dataset(send.target),
+        Request::Inject { act } => match act {
+            InjectAct::List | InjectAct::Cancel { id: None } => {
+                Ok(Response::Injections { rows: Vec::new() })
+            }
+            InjectAct::Flush => Ok(Response::Done),
+            InjectAct::Cancel { id: Some(id) } => Err(InjectRefusal::NoSuchFault { id }.into()),
+            InjectAct::Add { pool, .. } | InjectAct::Blame { pool, .. } => Err(no_pool(pool)),
+        },
         Request::ReclaimedBy { .. }
         | Request::Alarms { .. }
         | Request::Dashboard { .. }

@@ -569,6 +569,7 @@ pub mod testing {
             intent_logs: Vec::new(),
             dedup: None,
             waiting: Vec::new(),
+            injected: 0,
             stores: Vec::new(),
             outsiders: Vec::new(),
             is_writable: true,

@@ -111,9 +111,9 @@ pub struct Table {
 pub struct Other {
     /// Its name.
     pub name: &'static str,
-    /// Another name for the program or a part of it.
+    /// Another name for the program or a part of it, or "".
     pub alias: &'static str,
-    /// Its subcommands, and what they do.
+    /// Its subcommands, and what they do. One that is called like the program is the program.
     pub topics: &'static [Topic],
     /// Its manual page.
     pub page: fn() -> Page,

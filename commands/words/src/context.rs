@@ -293,6 +293,38 @@ impl Context {
         self.ask(Request::Noted { asked, command })
     }
 
+    /// As [`Self::ask_noted`], several at once: each further one by a connection of its own. The
+    /// answers are in the order of the requests; only the first one's has its parts shown.
+    pub fn ask_all_noted(
+        &mut self,
+        requests: Vec<Request>,
+        on_part: &mut dyn FnMut(Part),
+    ) -> Vec<Result<Response, ControlError>> {
+        let (connect, command) = (self.connect, self.command.clone());
+        let ask = |request: Request| {
+            let (asked, command) = (Box::new(request), command.clone());
+            connect().call(Request::Noted { asked, command }, &mut |_| {
+                ControlFlow::Continue(())
+            })
+        };
+        let mut requests = requests.into_iter();
+        let Some(first) = requests.next() else {
+            return Vec::new();
+        };
+        std::thread::scope(|scope| {
+            let ask = &ask;
+            let others: Vec<_> = requests
+                .map(|request| scope.spawn(move || ask(request)))
+                .collect();
+            let mut answers = vec![self.ask_noted_in_parts(first, on_part)];
+            for other in others {
+                let called = other.join().expect("requests do not panic");
+                answers.push(self.answer_of(called));
+            }
+            answers
+        })
+    }
+
     /// As [`Self::ask_noted`], with an answer in parts.
     pub fn ask_noted_in_parts(
         &mut self,

@@ -161,12 +161,13 @@ pub fn aux_words(vdev: &Vdev) -> Option<&'static str> {
 }
 
 /// Whether the vdev and all below it are well, for `status -e`.
-pub fn healthy(vdev: &Vdev) -> bool {
+pub fn healthy(vdev: &Vdev, slow_counts: bool) -> bool {
     let mut stack = vec![vdev];
     while let Some(vdev) = stack.pop() {
         let counters = &vdev.counters;
         let errors = counters.read_errors | counters.write_errors | counters.checksum_errors;
-        if errors != 0 || counters.slow_ios != 0 || vdev.state != VdevState::Online {
+        let is_slow = slow_counts && counters.slow_ios != 0;
+        if errors != 0 || is_slow || vdev.state != VdevState::Online {
             return false;
         }
         stack.extend(&vdev.children);

@@ -535,6 +535,7 @@ mod tests {
             intent_logs: Vec::new(),
             dedup: None,
             waiting: Vec::new(),
+            injected: 0,
             stores: Vec::new(),
             outsiders: Vec::new(),
             is_writable: false,

@@ -259,7 +259,7 @@ fn push_section(
     options: &Options,
 ) {
     for row in rows(section, &pool.vdevs, options.naming) {
-        let hidden = options.only_errors && healthy(row.vdev);
+        let hidden = options.only_errors && healthy(row.vdev, options.slow);
         if shown_in_status(&row) && !hidden {
             push_row(text, &row, section, width, pool, options);
         }

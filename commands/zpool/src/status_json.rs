@@ -248,7 +248,7 @@ fn json_vdevs<'a>(
 ) -> Object {
     let mut shown = Object::new();
     for vdev in vdevs {
-        if !(options.only_errors && healthy(vdev)) {
+        if !(options.only_errors && healthy(vdev, options.slow)) {
             let nested = json_nested(vdev, section, options, numbers);
             shown.put(&vdev.name(options.naming), nested);
         }
@@ -293,7 +293,7 @@ fn put_flat_vdev(
     options: &Options,
     numbers: &Numbers<'_>,
 ) {
-    if options.only_errors && healthy(vdev) {
+    if options.only_errors && healthy(vdev, options.slow) {
         return;
     }
     let name = vdev.name(options.naming);

@@ -24,6 +24,7 @@ mod error_record;
 mod history;
 mod http;
 mod import;
+mod injection;
 mod inspect;
 mod metrics;
 mod nbd;
@@ -75,6 +76,10 @@ pub use import::{
     ImportCandidate, ImportCondition, ImportOptions, ImportPick, OlderState, Rewind, Rewound,
     Search,
 };
+pub use injection::{
+    InjectAct, Injected, InjectedError, InjectedLabel, InjectedMetadata, InjectedPlace,
+    InjectedWork, Injection, InjectionRow,
+};
 pub use inspect::{DaemonStatus, MissingPool, PoolActivity};
 pub use metrics::{
     ClassRequests, Distribution, GroupRow, MetricFamily, MetricKind, MetricSeries, MetricValue,
@@ -87,8 +92,8 @@ pub use pool::{
 pub use program::{Program, ProgramOutcome, ProgramValue};
 pub use receive::{Receive, ReceiveNaming, ReceiveNote};
 pub use refusal::{
-    DeviceRefusal, HttpRefusal, KeyRefusal, NbdRefusal, PoolRefusal, Refusal, StoreRefusal,
-    StreamAct, StreamFault, StreamRefusal, UblkRefusal,
+    DeviceRefusal, HttpRefusal, InjectRefusal, KeyRefusal, NbdRefusal, PoolRefusal, Refusal,
+    StoreRefusal, StreamAct, StreamFault, StreamRefusal, UblkRefusal,
 };
 pub use request::{Access, Depth, ExportHow, MountOptions, PropertySelection, Request};
 pub use response::{Part, Response};

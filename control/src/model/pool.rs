@@ -218,4 +218,7 @@ pub struct PoolStatus {
     /// Metadata that cannot be read, and that reading files does not need, a line each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unread: Vec<String>,
+    /// Faults that are injected on purpose.
+    #[serde(default)]
+    pub injected: u64,
 }

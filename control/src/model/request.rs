@@ -7,6 +7,7 @@ use super::change::Change;
 use super::dataset::KindSet;
 use super::http::{DashboardAct, HttpAct};
 use super::import::{ImportOptions, ImportPick, Search};
+use super::injection::InjectAct;
 use super::nbd::NbdAct;
 use super::program::Program;
 use super::receive::Receive;
@@ -369,6 +370,11 @@ pub enum Request {
         /// The pool.
         pool: String,
     },
+    /// Faults injected on purpose. Answer: `Injections`, or `Done`.
+    Inject {
+        /// What about them.
+        act: InjectAct,
+    },
     /// The daemon about itself. Answer: `Status`.
     DaemonStatus,
     /// Forget the pools of a daemon that died. Answer: `Done`.
@@ -456,6 +462,7 @@ impl Request {
                 DashboardAct::Listen { .. } | DashboardAct::Close => Access::Change,
             },
             Request::Import { .. }
+            | Request::Inject { .. }
             | Request::Export { .. }
             | Request::EventsClear
             | Request::Mount { .. }

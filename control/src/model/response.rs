@@ -14,6 +14,7 @@ use super::error_record::ErrorRecord;
 use super::history::{Event, HistoryRecord};
 use super::http::HttpServer;
 use super::import::{ImportCandidate, Rewound};
+use super::injection::InjectionRow;
 use super::inspect::DaemonStatus;
 use super::metrics::{GroupRow, MetricFamily};
 use super::nbd::NbdServer;
@@ -240,6 +241,11 @@ pub enum Response {
     Place {
         /// By its path, if that can be found.
         place: DataErrorPlace,
+    },
+    /// Faults injected on purpose.
+    Injections {
+        /// In the order in which they were added.
+        rows: Vec<InjectionRow>,
     },
     /// Transaction groups.
     Groups {

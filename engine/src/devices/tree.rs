@@ -492,6 +492,15 @@ pub(crate) fn all_vdevs(tree: &VdevTree) -> Vec<&Vdev> {
     found
 }
 
+/// The leaf that a name means, and whether it is a leaf.
+pub(crate) fn leaf_named(pool: &Pool, name: &str) -> Option<(Guid, bool)> {
+    let tree = vdev_tree(pool);
+    let mut all = all_vdevs(&tree).into_iter();
+    let found = all.find(|vdev| answers_to(vdev, name))?;
+    let is_leaf = found.kind.is_leaf() && found.children.is_empty();
+    Some((Guid(found.guid), is_leaf))
+}
+
 /// What a vdev is called, the root too.
 pub(crate) fn display_name(vdev: &Vdev) -> String {
     match vdev.kind {

@@ -8,10 +8,20 @@ use super::activity::scan_of;
 use crate::devices::tree::{all_vdevs, vdev_tree};
 use crate::events::Events;
 use crate::registry::imported::Imported;
+use cenote_base::Guid;
 use cenote_base::rt::{Mutex, ranks};
+use cenote_base::settings::{self, Setting};
 use cenote_control::model::{RunState, Scan, ScanKind, Vdev, VdevAux, VdevState};
+use cenote_dmu::GroupState;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// The event for what hangs.
+const DEADMAN: &str = "ereport.fs.zfs.deadman";
+
+/// A request that is under way for so long may be what a group waits for that takes too long.
+const LATE_WITH_GROUP: Duration = Duration::from_secs(1);
 
 /// What was last seen of each pool, by the guid of its import.
 #[derive(Debug, Default)]
@@ -23,6 +33,10 @@ pub(crate) struct Changes {
 #[derive(Debug, Default)]
 struct Seen {
     states: HashMap<u64, VdevState>,
+    /// Of each device: its writes that failed, its slow requests, and those that hung.
+    troubles: HashMap<u64, [u64; 3]>,
+    /// When it was last checked for what hangs.
+    checked: Duration,
     scan: Option<(u64, RunState)>,
 }
 
@@ -49,6 +63,8 @@ impl Changes {
             let is_new = !seen.contains_key(&imported.load_guid);
             let entry = seen.entry(imported.load_guid).or_default();
             devices(events, imported, entry, is_new);
+            let hanging = hanging(imported, entry);
+            troubles(events, imported, entry, &hanging);
             let scan = scan_of(&imported.pool);
             scans(events, imported, entry, scan.as_ref(), is_new);
         }
@@ -72,6 +88,67 @@ fn devices(events: &Events, imported: &Imported, seen: &mut Seen, is_new: bool) 
             more.push(("vdev_laststate".to_owned(), last));
             let class = "resource.fs.zfs.statechange";
             let _ = events.post_with(class, &imported.pool, more);
+        }
+    }
+}
+
+/// The devices that hang: a request of theirs takes too long, or a group does that waits for them.
+fn hanging(imported: &Imported, seen: &mut Seen) -> Vec<Guid> {
+    let duration = |setting: &Setting| Duration::from_millis(setting.get());
+    let now = imported.pool.env().monotonic();
+    let is_due = now.saturating_sub(seen.checked) >= duration(&settings::DEADMAN_CHECKTIME_MS);
+    if !is_due || settings::DEADMAN_ENABLED.get() == 0 {
+        return Vec::new();
+    }
+    seen.checked = now;
+    let groups = imported.pool.gate().map(|gate| gate.groups());
+    let mut groups = groups.unwrap_or_default().into_iter();
+    let is_late = groups.any(|group| {
+        let begun = group.opened + group.open + group.quiesce;
+        let took = now.saturating_sub(begun);
+        group.state == GroupState::Syncing && took > duration(&settings::DEADMAN_SYNCTIME_MS)
+    });
+    let at_least = match is_late {
+        true => LATE_WITH_GROUP,
+        false => duration(&settings::DEADMAN_ZIOTIME_MS),
+    };
+    imported.pool.vdevs().waiting_for(at_least)
+}
+
+/// Posts writes that failed, requests that were slow, and what hangs. Reads that failed are
+/// reported as they are met, with their blocks.
+fn troubles(events: &Events, imported: &Imported, seen: &mut Seen, hanging: &[Guid]) {
+    let [failed, slow, hung] = [
+        &settings::CHECKSUM_EVENTS,
+        &settings::SLOW_IO_EVENTS,
+        &settings::DEADMAN_EVENTS,
+    ];
+    let kinds = [
+        ("ereport.fs.zfs.io", failed.get()),
+        ("ereport.fs.zfs.delay", slow.get()),
+        (DEADMAN, hung.get() * settings::DEADMAN_ENABLED.get()),
+    ];
+    let status = imported.pool.vdevs().status();
+    let mut stack = vec![&status];
+    while let Some(vdev) = stack.pop() {
+        stack.extend(&vdev.children);
+        if !vdev.kind.is_device() {
+            continue;
+        }
+        let [_, writes, _, slow] = vdev.figures.errors_ever;
+        let now = [writes, slow, vdev.figures.hung_operations];
+        let before = seen.troubles.insert(vdev.guid.0, now).unwrap_or_default();
+        for (kind, (class, limit)) in kinds.iter().enumerate() {
+            let new = now[kind].saturating_sub(before[kind]).min(*limit);
+            let is_hanging = *class == DEADMAN && hanging.contains(&vdev.guid);
+            for _ in 0..new + u64::from(is_hanging) {
+                let mut more = vec![("vdev_guid".to_owned(), format!("{:#x}", vdev.guid.0))];
+                if let Some(path) = &vdev.path {
+                    let path = format!("\"{}\"", path.display());
+                    more.push(("vdev_path".to_owned(), path));
+                }
+                let _ = events.post_with(class, &imported.pool, more);
+            }
         }
     }
 }

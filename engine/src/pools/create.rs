@@ -60,9 +60,8 @@ pub(crate) fn create_pool(
     let trial = (AllowedVdevs::all(new.force), new.dry_run);
     let devices = open_devices(context, &new.vdevs, mismatch, trial, Destination::NewPool)?;
     let name = new.temporary_name.as_ref().unwrap_or(&new.name);
-    if context.registry.pool(name).is_ok() {
-        return Err(ControlError::Exists { name: name.clone() });
-    }
+    let claim = context.arriving.claim(&context.registry, name);
+    let _claim = claim.ok_or_else(|| ControlError::Exists { name: name.clone() })?;
     let mut properties = Properties::read(new)?;
     let features = chosen_features(new.no_features, &properties)?;
     let (pairs, quotas) = split_quotas(&new.dataset_properties)?;

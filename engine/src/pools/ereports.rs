@@ -1,20 +1,17 @@
 //! Faults that reads meet, as events: `ereport.fs.zfs.checksum`, `.io` and `.data`.
 //!
 //! A failing disk can give thousands of wrong blocks in a second, and noting one delays readers. So
-//! at most [`FAULTS_MAX`] are noted for a pool in a second, as OpenZFS does (`zfs_zevent_len_max`
-//! and its rate limit of 20); the rest is only counted by the vdev.
+//! few are noted for a pool in a second, as in OpenZFS (`zfs_checksum_events_per_second`); the rest
+//! is only counted by the vdev.
 
 use crate::events::Events;
 use crate::registry::imported::Imported;
-use cenote_base::Env;
 use cenote_base::rt::{Mutex, ranks};
+use cenote_base::{Env, settings};
 use cenote_io::{BlockFault, FaultClass, FaultSink};
 use cenote_vdev::VdevStatus;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-
-/// Faults of a pool that are noted in a second.
-const FAULTS_MAX: u32 = 20;
 
 /// Notes the faults of one pool.
 #[derive(Debug)]
@@ -41,8 +38,8 @@ impl Rate {
                 noted: 0,
             };
         }
-        self.noted += 1;
-        self.noted <= FAULTS_MAX
+        self.noted = self.noted.saturating_add(1);
+        u64::from(self.noted) <= settings::CHECKSUM_EVENTS.get()
     }
 }
 
@@ -61,6 +58,7 @@ impl FaultSink for Ereports {
             FaultClass::Checksum => "ereport.fs.zfs.checksum",
             FaultClass::Io => "ereport.fs.zfs.io",
             FaultClass::Data => "ereport.fs.zfs.data",
+            FaultClass::Authentication => "ereport.fs.zfs.authentication",
         };
         let details = details(&imported, fault);
         let _ = self.events.post_with(class, &imported.pool, details);
@@ -118,7 +116,7 @@ mod tests {
         let mut rate = Rate::default();
         let at = Duration::from_millis;
         let noted = (0..100).filter(|_| rate.allows(at(10))).count();
-        assert_eq!(noted as u32, FAULTS_MAX);
+        assert_eq!(noted as u64, settings::CHECKSUM_EVENTS.get());
         assert!(!rate.allows(at(999)));
         assert!(rate.allows(at(1500)));
     }

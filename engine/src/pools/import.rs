@@ -15,17 +15,23 @@ use crate::host::hostid;
 use crate::mounts::make::mount_below;
 use crate::mounts::options::check_options;
 use crate::mounts::table::Mounts;
+use crate::registry::arriving::Claim;
 use crate::registry::imported::Imported;
 use crate::streams::abort::destroy_leftovers;
 use cenote_base::Txg;
 use cenote_base::hostname;
+use cenote_base::rt;
 use cenote_control::model::{
     ControlError, Diagnosis, ImportOptions, ImportPick, MountOptions, Response, Rewind, Rewound,
     Search, StoreRefusal,
 };
+use cenote_drills::Passage;
 use cenote_pool::PoolCandidate;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// Pools that are opened at once.
+const IMPORTS_AT_ONCE: usize = 8;
 
 pub(crate) fn import(
     context: &Context,
@@ -61,9 +67,8 @@ pub(crate) fn import(
     let mut cut_short = Vec::new();
     let mut unread = Vec::new();
     let single = !matches!(pick, ImportPick::All);
-    for candidate in picked {
-        let name = candidate.name().to_owned();
-        match import_one(context, candidate, search, &opener, options) {
+    for (name, outcome) in import_each(context, picked, search, &opener, options) {
+        match outcome {
             Ok(outcome) => {
                 rewound = rewound.or(outcome.rewound);
                 diagnosed.extend(outcome.diagnoses);
@@ -142,25 +147,60 @@ fn pick_by_name(
     }
 }
 
-/// Refuses what cannot be, before anything is opened.
-fn check_asked(
-    context: &Context,
+/// Refuses what cannot be, before anything is opened. No other pool gets the name meanwhile.
+fn check_asked<'a>(
+    context: &'a Context,
     candidate: &PoolCandidate,
     options: &ImportOptions,
-) -> Result<(), ControlError> {
+) -> Result<Claim<'a>, ControlError> {
     let name = options.new_name.as_deref().unwrap_or(candidate.name());
-    if context.registry.pool(name).is_ok() {
-        return Err(ControlError::PoolNameTaken {
-            pool: name.to_owned(),
-        });
-    }
+    let claim = context.arriving.claim(&context.registry, name);
+    let claim = claim.ok_or_else(|| ControlError::PoolNameTaken {
+        pool: name.to_owned(),
+    })?;
     check_name(options.new_name.as_deref())?;
     check_altroot(options.altroot.as_deref())?;
     check_options(&options.mount_options)?;
     for (name, value) in &options.properties {
         check_at_import(name, value)?;
     }
-    Ok(())
+    Ok(claim)
+}
+
+/// Imports pools, several at once: opening one waits for its devices most of the time.
+fn import_each(
+    context: &Context,
+    picked: Vec<PoolCandidate>,
+    search: &Search,
+    opener: &AllOpener,
+    options: &ImportOptions,
+) -> Vec<(String, Result<Outcome, ControlError>)> {
+    let import = |candidate: PoolCandidate| {
+        let name = candidate.name().to_owned();
+        (
+            name,
+            import_one(context, candidate, search, opener, options),
+        )
+    };
+    let mut outcomes = Vec::new();
+    let mut rest = picked.into_iter();
+    loop {
+        let mut batch: Vec<PoolCandidate> = rest.by_ref().take(IMPORTS_AT_ONCE).collect();
+        let Some(last) = batch.pop() else {
+            return outcomes;
+        };
+        rt::scope(|scope| {
+            let threads: Vec<_> = batch
+                .into_iter()
+                .map(|candidate| scope.spawn(move || import(candidate)))
+                .collect();
+            let of_last = import(last);
+            for thread in threads {
+                outcomes.push(thread.join().expect("imports do not panic"));
+            }
+            outcomes.push(of_last);
+        });
+    }
 }
 
 fn import_one(
@@ -170,7 +210,9 @@ fn import_one(
     opener: &AllOpener,
     options: &ImportOptions,
 ) -> Result<Outcome, ControlError> {
-    check_asked(context, &candidate, options)?;
+    let _claim = check_asked(context, &candidate, options)?;
+    let (env, injections) = (context.env.as_ref(), &context.injections);
+    let _held_up = injections.hold_up(env, candidate.name(), Passage::Import);
     check_names(&search.paths, &candidate.tree)?;
     let opener = Arc::new(opener.taking(How {
         is_forced: options.force,

@@ -108,6 +108,7 @@ fn status_of(
         stores: stores_of(clouds, imported),
         outsiders: not_used(&pool.vdev_tree(), &pool.outsiders()),
         is_writable: imported.pool.is_writable(),
+        injected: context.injections.count(imported),
         unread: {
             let tables = pool.unread().iter().map(ToString::to_string);
             tables.chain(pool.unread_space()).collect()

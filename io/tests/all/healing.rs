@@ -2,6 +2,7 @@
 
 use crate::support::{Layout, Pool, bookmark, noise, text};
 use cenote_base::{Guid, Level, Txg};
+use cenote_injection::BlockError;
 use cenote_io::{
     BlockFault, FaultClass, FaultSink, MendScope, RepairSpace, SpaceStamp, WritePolicy,
     WriteRequest, Writer,
@@ -382,4 +383,72 @@ fn leaves_that_missed_a_block_get_it_once() {
         assert_eq!((mended.repairs, mended.unrepaired.len()), (1, 0));
     }
     assert!(site.image(10)[..end] == before[..end]);
+}
+
+/// Faults that are made on purpose fail as real ones do, by copy, and are gone when they end.
+#[test]
+fn blocks_that_fail_on_purpose_take_the_ordinary_path() {
+    let site = site_with(Layout::Mirror, 2);
+    let faults = site.pool.pipeline.faults();
+    let fault = |error, copies| cenote_injection::BlockFault {
+        error,
+        chance: cenote_injection::Chance::ALWAYS,
+        objset: bookmark(7).objset,
+        object: Some(bookmark(7).object),
+        kind: None,
+        level: Level(0),
+        blocks: 7..=7,
+        copies,
+    };
+    let (pointer, _) = &site.blocks[0];
+    let read = || {
+        let pipeline = &site.pool.pipeline;
+        let context = cenote_io::ReadContext {
+            bookmark: bookmark(7),
+            keys: None,
+        };
+        let read = pipeline.read(pointer, context, &IoContext::USER);
+        (
+            read.map_err(|error| error.to_string()),
+            site.listener.take(),
+        )
+    };
+    let told_of =
+        |told: &[(FaultClass, Option<Guid>)], class| told.iter().any(|(of, _)| *of == class);
+
+    // The second copy serves; the sides of the first one are charged.
+    faults.add(1, fault(BlockError::Checksum, 0b01));
+    let (good, told) = read();
+    assert!(
+        good.is_ok() && told_of(&told, FaultClass::Checksum),
+        "{told:?}"
+    );
+    site.read_all();
+    faults.remove(1);
+
+    faults.add(2, fault(BlockError::Io, 0));
+    let (lost, told) = read();
+    assert!(
+        lost.is_err() && told_of(&told, FaultClass::Data),
+        "{told:?}"
+    );
+    assert!(told_of(&told, FaultClass::Io), "{told:?}");
+    let (pipeline, io) = (&site.pool.pipeline, IoContext::USER);
+    let batch = pipeline.read_stored_batch(&[(*pointer, bookmark(7))], &io);
+    assert!(batch[0].is_none());
+    let other = pipeline.read_stored(pointer, bookmark(6), &io);
+    assert!(other.is_ok(), "only block 7 fails");
+    faults.remove(2);
+
+    for (error, class) in [
+        (BlockError::Decompress, FaultClass::Data),
+        (BlockError::Decrypt, FaultClass::Authentication),
+    ] {
+        faults.add(3, fault(error, 0));
+        let (lost, told) = read();
+        assert!(lost.is_err() && told == [(class, None)], "{told:?}");
+        faults.remove(3);
+    }
+    let (good, told) = read();
+    assert!(good.is_ok() && told.is_empty(), "{told:?}");
 }

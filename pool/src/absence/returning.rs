@@ -59,6 +59,12 @@ impl Pool {
     /// If a device is there and cannot be opened.
     pub fn look_for(&self, mut leaves: Vec<Guid>) -> Result<LookedFor, ClearError> {
         let mut looked = LookedFor::default();
+        let shape = self.vdevs();
+        leaves.retain(|leaf| {
+            !shape
+                .faults_of(*leaf)
+                .is_some_and(|faults| faults.is_gone())
+        });
         if leaves.is_empty() {
             return Ok(looked);
         }

@@ -8,6 +8,7 @@ use cenote_tests::site::Site;
 use rustix::fs::IFlags;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Waits until an event of this class is on record; its details.
@@ -36,6 +37,7 @@ fn what_is_wrong_is_told_with_what_to_do() -> Result<()> {
     );
     let file = site.path("tank").join("file");
     std::fs::write(&file, vec![7; 4 << 20])?;
+    drill(&site, &file)?;
     site.export()?;
     rot(&site)?;
     site.import("")?;
@@ -69,6 +71,55 @@ fn what_is_wrong_is_told_with_what_to_do() -> Result<()> {
         "{well}"
     );
     site.finish()
+}
+
+/// Injected faults are real for everything above devices, reported, and gone when they end.
+fn drill(site: &Site, file: &Path) -> Result<()> {
+    let device = site.devices().join("d1.img");
+    let device = device.display();
+    // All of them are to be seen.
+    site.ok("cenote settings set zfs_checksum_events_per_second=100000")?;
+    site.ok(&format!("cenote zinject -d {device} -e io -T read -q tank"))?;
+    site.ok("zpool scrub -w tank")?;
+    let status = site.ok("zpool status -p tank")?;
+    let line = status.lines().find(|line| line.contains("d1.img"));
+    let mut words = line.context("no device")?.split_whitespace();
+    let errors: u64 = words.nth(2).context("no counter")?.parse()?;
+    ensure!(errors > 0, "{status}");
+    ensure!(
+        std::fs::read(file)? == vec![7; 4 << 20],
+        "the other side has it"
+    );
+    let told = site.fails("cenote health tank")?.text();
+    ensure!(told.contains("1 fault is injected on purpose"), "{told}");
+    let name = file.display();
+    site.ok(&format!("cenote zinject -t data -e checksum -am {name}"))?;
+    let listed = site.ok("cenote zinject")?;
+    ensure!(
+        listed.contains(" checksum ") && listed.contains(" io "),
+        "{listed}"
+    );
+    let lost = std::fs::read(file);
+    ensure!(lost.is_err_and(|error| error.raw_os_error() == Some(5)));
+    event(site, "sysevent.cenote.drill_begin")?;
+    event(site, "ereport.fs.zfs.data")?;
+    ensure!(site.fails("cenote zinject -c 7")?.code == Some(1));
+    site.ok("cenote zinject -c all")?;
+    event(site, "sysevent.cenote.drill_end")?;
+    site.ok("cenote settings set zfs_checksum_events_per_second=default")?;
+    ensure!(site.ok("cenote zinject")? == "No handlers registered.\n");
+    ensure!(
+        std::fs::read(file)? == vec![7; 4 << 20],
+        "nothing was damaged"
+    );
+    site.ok("zpool clear tank")?;
+    site.ok("zpool wait -t resilver tank")?;
+    // What the drill noted as damaged is not.
+    site.ok("zpool scrub -w tank")?;
+    site.ok("zpool scrub -w tank")?;
+    let well = site.ok("cenote health tank")?;
+    ensure!(well.contains("tank: well (ONLINE"), "{well}");
+    Ok(())
 }
 
 /// A mirror's side that was away while the other was written to held nothing wrong for `verify`:

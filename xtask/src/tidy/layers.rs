@@ -11,7 +11,7 @@ use std::process::Command;
 /// Commands stand as low as what they see: those of `zpool` and `zfs` see the protocol, tables of
 /// the format, system calls about files and web servers that have keys. They are compiled beside
 /// the crates that open pools.
-const LAYERS: [&str; 43] = [
+const LAYERS: [&str; 46] = [
     "base",
     "delegation",
     "control",
@@ -24,6 +24,7 @@ const LAYERS: [&str; 43] = [
     "device",
     "http_client",
     "commands/words",
+    "commands/zinject",
     "commands/zfs",
     "commands/zpool",
     "frontends/http",
@@ -33,6 +34,7 @@ const LAYERS: [&str; 43] = [
     "nbd_client",
     "s3",
     "cloud",
+    "injection",
     "vdev",
     "io",
     "cache",
@@ -50,6 +52,7 @@ const LAYERS: [&str; 43] = [
     "commands/own",
     "registry",
     "channel",
+    "drills",
     "engine",
     "frontends/ublk",
     "serve",

@@ -21,6 +21,7 @@ use crate::flag::{Flag, HELP, flags};
 use crate::manual;
 use crate::program::Program;
 use crate::texts::question;
+use crate::topic::Topic;
 use known::{Candidates, answer};
 use line::{Line, Wanted};
 
@@ -32,7 +33,8 @@ pub const COMMAND: Command = Command {
     name: "completions",
     summary: "Print a script that makes a shell complete our command lines",
     synopsis: "bash|zsh|fish [NAME]...",
-    about: "The script is for the commands NAME; without NAME for cenote, zpool, zfs and zstream.\n\
+    about: "The script is for the commands NAME; without NAME for cenote, zpool, zfs, zstream\n\
+            and zinject.\n\
             \n\
             \x20 source <(cenote completions bash)\n\
             \x20 source <(cenote completions zsh)\n\
@@ -42,7 +44,7 @@ pub const COMMAND: Command = Command {
 };
 
 /// The commands whose lines are completed.
-const NAMES: [&str; 4] = ["cenote", "zpool", "zfs", "zstream"];
+const NAMES: [&str; 5] = ["cenote", "zpool", "zfs", "zstream", "zinject"];
 
 const BASH: &str = include_str!("bash.sh");
 const ZSH: &str = include_str!("zsh.sh");
@@ -134,6 +136,11 @@ fn row(name: &str, text: &str) -> String {
 }
 
 fn of_other(other: &Other, before: &[String], current: &str) -> Vec<String> {
+    if let [only] = other.topics
+        && only.name == other.name
+    {
+        return of_small(only, before, current);
+    }
     let Some((name, before)) = before.split_first() else {
         let topics = other.topics.iter();
         return topics
@@ -143,6 +150,10 @@ fn of_other(other: &Other, before: &[String], current: &str) -> Vec<String> {
     let Some(topic) = other.topics.iter().find(|topic| topic.name == name) else {
         return Vec::new();
     };
+    of_small(topic, before, current)
+}
+
+fn of_small(topic: &Topic, before: &[String], current: &str) -> Vec<String> {
     match Line::read(topic.flags, before, current).wanted {
         Wanted::Options => options(topic.flags),
         Wanted::Operand if topic.synopsis.iter().any(|line| line.contains("FILE")) => {
@@ -206,7 +217,7 @@ fn of_cenote(
     };
     let Some((name, before)) = before.split_first() else {
         let mut all = of_commands();
-        all.extend(["help", "zpool", "zfs", "zstream"].map(str::to_owned));
+        all.extend(["help", "zpool", "zfs", "zstream", "zinject"].map(str::to_owned));
         return all;
     };
     if name == "help" {

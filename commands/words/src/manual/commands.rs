@@ -120,7 +120,9 @@ pub fn of_programs(table: &Table) -> Vec<Page> {
     }
     for other in table.others {
         pages.push((other.page)());
-        pages.push(alias_of(other.alias, other.name, SECTION));
+        if !other.alias.is_empty() {
+            pages.push(alias_of(other.alias, other.name, SECTION));
+        }
     }
     pages
 }

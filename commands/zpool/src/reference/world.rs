@@ -132,6 +132,7 @@ pub fn status(row: &PoolRow, vdevs: VdevTree) -> PoolStatus {
         intent_logs: Vec::new(),
         dedup: None,
         waiting: Vec::new(),
+        injected: 0,
         stores: Vec::new(),
         outsiders: Vec::new(),
         is_writable: false,

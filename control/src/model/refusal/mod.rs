@@ -5,6 +5,7 @@
 
 mod device;
 mod http;
+mod inject;
 mod key;
 mod nbd;
 mod pool;
@@ -14,6 +15,7 @@ mod ublk;
 
 pub use device::DeviceRefusal;
 pub use http::HttpRefusal;
+pub use inject::InjectRefusal;
 pub use key::KeyRefusal;
 pub use nbd::NbdRefusal;
 pub use pool::PoolRefusal;
@@ -54,6 +56,9 @@ pub enum Refusal {
     /// Sites served over HTTP.
     #[error("{0}")]
     Http(HttpRefusal),
+    /// A fault that is injected.
+    #[error("{0}")]
+    Inject(InjectRefusal),
     /// A property of a new key.
     #[error("{0}")]
     Key(KeyRefusal),
@@ -108,6 +113,12 @@ impl From<UblkRefusal> for Refusal {
 impl From<HttpRefusal> for Refusal {
     fn from(refusal: HttpRefusal) -> Self {
         Self::Http(refusal)
+    }
+}
+
+impl From<InjectRefusal> for Refusal {
+    fn from(refusal: InjectRefusal) -> Self {
+        Self::Inject(refusal)
     }
 }
 

@@ -58,6 +58,8 @@ fn options_verbs_and_settings_come_from_the_tables() {
     // Previously, files were offered after every word, and no options.
     assert_eq!(found("zstream dump -"), ["-v", "-d", "-C"]);
     assert!(found("zstream token ").is_empty());
+    // A program without subcommands has its options at once.
+    assert_eq!(found("zinject -d sda -A fault -")[..2], ["-a", "-A"]);
 }
 
 #[test]
