@@ -74,7 +74,7 @@ impl Model {
                 self.definition(path[at], other).contains(&set)
                     && self.counts(path, user, at, other, open)
             };
-            self.granted(path, at, user).contains(&set) || SETS.iter().any(|one| by_set(&one))
+            self.granted(path, at, user).contains(&set) || SETS.iter().any(by_set)
         })
     }
 
@@ -84,8 +84,7 @@ impl Model {
                 self.definition(path[level], set).contains(&permission)
                     && self.counts(path, user, level, set, &[])
             };
-            self.granted(path, level, user).contains(&permission)
-                || SETS.iter().any(|set| by_set(&set))
+            self.granted(path, level, user).contains(&permission) || SETS.iter().any(by_set)
         })
     }
 }

@@ -86,6 +86,6 @@ mod tests {
     /// The numbers that the kernel and our mounts know the commands by.
     #[test]
     fn commands_have_the_numbers_of_the_kernel() {
-        assert_eq!((GET as u32, SET as u32), (0x801C_581F, 0x401C_5820));
+        assert_eq!((GET, SET), (0x801C_581F, 0x401C_5820));
     }
 }

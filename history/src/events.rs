@@ -6,9 +6,9 @@ use crate::write::{Actor, Happened, log_changes, log_event};
 use cenote_base::ObjectId;
 use cenote_dsl::write::{
     BeginReceive, ChangeKey, CloneDataset, CreateBookmarks, CreateDataset, CreateSnapshots,
-    DestroyBookmarks, DestroyDataset, DestroySnapshots, EndReceive, HoldSnapshots, PromoteDataset,
-    ReleaseSnapshots, RenameDataset, RenameSnapshots, RevertProperty, RollbackDataset,
-    SetPoolProperty, SetProperties, SetReceived, Setting, SyncContext, SyncTask,
+    Delegate, DestroyBookmarks, DestroyDataset, DestroySnapshots, EndReceive, HoldSnapshots,
+    MadeBy, PromoteDataset, ReleaseSnapshots, RenameDataset, RenameSnapshots, RevertProperty,
+    RollbackDataset, SetPoolProperty, SetProperties, SetReceived, Setting, SyncContext, SyncTask,
 };
 use cenote_dsl::{DatasetName, DslError, Stored};
 use cenote_ondisk::{NvList, NvValue};
@@ -135,6 +135,20 @@ fn names<'a>(names: impl IntoIterator<Item = &'a DatasetName>) -> NvValue {
     }
     NvValue::List(list)
 }
+
+/// What is made for a user is the same.
+impl<T: Events> Events for MadeBy<T> {
+    fn events(&self) -> Vec<DatasetEvent> {
+        self.task.events()
+    }
+
+    fn request(&self) -> Option<(&'static str, NvList)> {
+        self.task.request()
+    }
+}
+
+/// The command's own record says what was delegated.
+impl Events for Delegate {}
 
 impl Events for CreateDataset {
     fn events(&self) -> Vec<DatasetEvent> {

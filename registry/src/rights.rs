@@ -109,11 +109,9 @@ impl Rights {
     /// The grants of a dataset and of all above it. On those that are not made yet the user would
     /// have the create-time permissions.
     fn levels(&self, imported: &Imported, name: &DatasetName) -> Result<Vec<Grants>, ControlError> {
-        let mut missing = 0;
         let above = std::iter::successors(Some(name.dataset()), DatasetName::parent);
-        for name in above {
+        for (missing, name) in above.enumerate() {
             let Some(directory) = imported.dsl().directory(&name).map_err(of_dsl)? else {
-                missing += 1;
                 continue;
             };
             let levels = directory.ancestry().map(|directory| directory.grants());

@@ -421,6 +421,7 @@ impl Request {
             | Request::SettingsList { .. }
             | Request::Metrics { .. }
             | Request::PoolGroups { .. }
+            | Request::DeleteQueue { .. }
             | Request::DaemonStatus => Access::Look,
             // Keys, contents of directories, command lines, addresses; or an answer that is not
             // sent in parts, or the cost of a long walk.
@@ -430,7 +431,6 @@ impl Request {
             | Request::History { .. }
             | Request::Events { .. }
             | Request::UserSpace { .. }
-            | Request::DeleteQueue { .. }
             | Request::ObjectPlace { .. }
             | Request::SnapshotSpace { .. }
             | Request::ReclaimedBy { .. }

@@ -9,7 +9,6 @@ use crate::mounts::table::Mounts;
 use crate::registry::imported::Imported;
 use cenote_control::model::{ControlError, Receive};
 use cenote_dsl::DatasetName;
-use cenote_dsl::write::SyncTask;
 use cenote_history::{Events, WithEvents};
 
 /// One request.

@@ -128,8 +128,13 @@ impl Judge<'_> {
             | Request::SettingsList { .. }
             | Request::Metrics { .. }
             | Request::PoolGroups { .. }
+            | Request::DeleteQueue { .. }
             | Request::DaemonStatus => DENIED,
-            // Pools, devices, what is published, and the daemon.
+            // Pools, devices, what is published, and the daemon. Programs, faults made on purpose and
+            // paths by number reach every dataset of a pool.
+            Request::Program { .. } | Request::Inject { .. } | Request::ObjectPlace { .. } => {
+                DENIED
+            }
             Request::ImportSearch { .. }
             | Request::Import { .. }
             | Request::Export { .. }
