@@ -584,8 +584,8 @@ impl LogWriter {
 
     /// Allocates the first block of a new chain. It counts once a header on disk leads there.
     fn start_chain(&self) {
-        self.lock().holding += 1;
-        let hold = self.hold();
+        let decided = self.decide(&mut self.lock());
+        let hold = self.hold(decided);
         let first = match &hold {
             Ok(hold) => self.first_block(hold.as_ref()),
             Err(_) => Ok(None),
@@ -642,8 +642,8 @@ impl LogWriter {
         }
         // Not earlier: a thread that changes an object while it is read may wait for the next
         // group.
-        self.lock().holding += 1;
-        match self.hold() {
+        let decided = self.decide(&mut self.lock());
+        match self.hold(decided) {
             Err(source) => {
                 let error = self.group_error(source);
                 self.end_write(upto, sequence, Err(not_sent(error)));

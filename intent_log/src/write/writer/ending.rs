@@ -5,10 +5,20 @@
 //! until that is on disk: a group that finds changes of a closed head suspends the pool. So each
 //! change that is made for the log's sake is counted from the decision to make it.
 
-use super::{Ending, LogWriter};
+use super::{Ending, LogWriter, State};
 use crate::write::space::LogHold;
 use cenote_base::VdevId;
 use cenote_dmu::DmuError;
+
+/// A change of the head that a thread decided to make, until the head has it. If the thread panics
+/// before that, it is not made.
+pub(super) struct Decided<'a>(&'a LogWriter);
+
+impl Drop for Decided<'_> {
+    fn drop(&mut self) {
+        self.0.lock().holding -= 1;
+    }
+}
 
 impl LogWriter {
     /// Ends the log: from now on commits wait for groups. The sync of the group that is open now
@@ -17,23 +27,29 @@ impl LogWriter {
     /// # Errors
     /// If the pool takes no more changes: then the log stays, for the next import to replay.
     pub fn end(&self) -> Result<(), DmuError> {
-        {
+        let decided = {
             let mut state = self.lock();
             state.ending = Ending::ForGood;
-            state.holding += 1;
-        }
-        self.hold().map(drop)
+            self.decide(&mut state)
+        };
+        self.hold(decided).map(drop)
     }
 
-    /// Changes the head with the open group. The caller is counted as holding it already, so that
-    /// the log cannot appear ended between the decision and this call.
-    pub(super) fn hold(&self) -> Result<Box<dyn LogHold + '_>, DmuError> {
+    /// Counts a change of the head that is to be made.
+    pub(super) fn decide(&self, state: &mut State) -> Decided<'_> {
+        state.holding += 1;
+        Decided(self)
+    }
+
+    /// Changes the head with the open group. The change is counted already, so that the log cannot
+    /// appear ended between the decision and this call.
+    pub(super) fn hold(&self, decided: Decided<'_>) -> Result<Box<dyn LogHold + '_>, DmuError> {
         let hold = self.params.space.hold();
-        let mut state = self.lock();
-        state.holding -= 1;
         if let Ok(hold) = &hold {
+            let mut state = self.lock();
             state.held_txg = state.held_txg.max(hold.txg());
         }
+        drop(decided);
         hold
     }
 
@@ -44,15 +60,15 @@ impl LogWriter {
     /// # Errors
     /// If the pool takes no more changes.
     pub fn end_chain(&self) -> Result<(), DmuError> {
-        {
+        let decided = {
             let mut state = self.lock();
             match state.ending {
                 Ending::No | Ending::Chain => state.ending = Ending::Chain,
                 Ending::ForGood => return Ok(()),
             }
-            state.holding += 1;
-        }
-        self.hold().map(drop)
+            self.decide(&mut state)
+        };
+        self.hold(decided).map(drop)
     }
 
     /// Whether the chain has a block on one of these vdevs, written or not.
