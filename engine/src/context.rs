@@ -5,9 +5,9 @@
 
 use crate::clouds::table::Clouds;
 use crate::events::Events;
-use crate::memory::Memory;
 use crate::publishing::Publisher;
 use crate::registry::arriving::Arriving;
+use crate::registry::memory::Memory;
 use crate::registry::table::Registry;
 use cenote_base::{Env, metrics};
 use cenote_drills::Injections;

@@ -1,16 +1,15 @@
 //! The daemon's engine: requests carried out on the pools that are imported.
 //!
-//! The crate `cenote_registry` has the imported pools, with the state of each import, and the table
-//! of mounts. [`Engine`] hands each request to the folder that it is about (`dispatch`). From the
-//! bottom up, and none knows those after it:
+//! The crate `cenote_registry` has the imported pools, with the state of each import, their memory,
+//! the table of mounts, and the command behind a change with its note in the history. [`Engine`]
+//! hands each request to the folder that it is about (`dispatch`). From the bottom up, and none
+//! knows those after it:
 //!
-//! * what all share: the environment (`context`), `memory` divided among pools, the devices in
-//!   object stores that are open (`clouds`), the `command` behind a change with its note in the
-//!   history;
+//! * what all share: the environment (`context`), and the devices in object stores that are open
+//!   (`clouds`);
 //! * `alarms`: messages to the administrator when something is wrong;
 //! * `keys`, `devices`, `snapshots`, `scans`, `datasets`, `pools`, `daemon`, `measures`: what
-//!   requests are about; `delegation`: grants of permissions. What one of them
-//!   keeps is its own.
+//!   requests are about; `delegation`: grants of permissions. What one of them keeps is its own.
 //!
 //! Their functions get what they need of all this as arguments. A folder reports to later ones by
 //! posting an event. [`Mounter`] makes mounts. [`Publisher`] publishes volumes and file systems
@@ -27,7 +26,6 @@
 mod alarms;
 mod changes;
 mod clouds;
-mod command;
 mod context;
 mod daemon;
 mod datasets;
@@ -38,7 +36,6 @@ mod engine;
 mod host;
 mod keys;
 pub mod measures;
-mod memory;
 mod pools;
 mod publishing;
 mod scans;
@@ -49,13 +46,12 @@ mod tests;
 
 use cenote_registry as registry;
 pub use cenote_registry::errors;
-use cenote_registry::{events, mounts, values};
+use cenote_registry::{command, events, mounts, values};
 
 pub use clouds::own_disks::{ListLeft, OwnDisks, disk_number};
 pub use daemon::recorder::RecordPlace;
 pub use daemon::settings::settings_list;
 pub use engine::{Engine, EngineSettings};
-pub use memory::{AmpleMemory, MEMORY_MIN, MemoryGauge};
 pub use mounts::mounter::{
     Holder, MountFigures, MountJob, MountSwitches, Mounted, Mounter, NoMounter,
 };
@@ -65,6 +61,7 @@ pub use registry::approvals::ApprovedIn;
 pub use registry::cache_file::{cached_pools, forget_cached};
 pub use registry::damage::DamageLog;
 pub use registry::imported::Imported;
+pub use registry::memory::{AmpleMemory, MEMORY_MIN, MemoryGauge};
 pub use registry::open_trees::{OpenTree, OpenTrees};
 pub use registry::served::{Grip, HangUp, LetsGo, Served, User};
 pub use registry::served_volume::{Opening, ServedVolume, check_volume};

@@ -1,4 +1,4 @@
-//! The pool's history: who did what to it, and what the system noted (format/1b 5).
+//! The pool's history: commands with their users, and what the system noted (format/1b 5).
 //!
 //! The history is a ring of records in one object of the pool. A record has a command line, an
 //! event of the system, or a request as it was asked. [`read()`] reads the records, and

@@ -2,6 +2,9 @@
 
 use cenote_ondisk::NvList;
 
+/// The key of a record's user.
+pub(crate) const USER: &str = "history who";
+
 /// What a record is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HistoryBody {
@@ -91,7 +94,7 @@ impl HistoryRecord {
         };
         Self {
             time: number("history time").unwrap_or(0),
-            user: number("history who"),
+            user: number(USER),
             host: text("history hostname"),
             zone: text("history zone"),
             body,

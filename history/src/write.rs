@@ -1,5 +1,6 @@
 //! Writing the history while a transaction group is written.
 
+use crate::record::USER;
 use cenote_base::ObjectId;
 use cenote_dmu::{NewObject, Object, ObjectSet};
 use cenote_dsl::write::SyncContext;
@@ -184,7 +185,7 @@ fn record(context: &SyncContext<'_>, actor: &Actor) -> NvList {
     list.set_u64("history time", context.seconds());
     list.set_str("history hostname", &actor.host);
     list.set_str("history zone", "linux");
-    list.set_u64("history who", actor.user);
+    list.set_u64(USER, actor.user);
     list
 }
 

@@ -2,8 +2,8 @@
 //!
 //! A small server has a certificate that it signed itself, as `openssl req -x509` makes them. Such
 //! a certificate calls itself an authority, and often has the server's name only as its common
-//! name. The usual rules refuse both. But a user who lists this certificate means this server. So a
-//! certificate that is listed, byte for byte, is accepted if the name and the dates fit; in the
+//! name. The usual rules refuse both. But a user that lists this certificate means this server. So
+//! a certificate that is listed, byte for byte, is accepted if the name and the dates fit; in the
 //! handshake the server proves, as always, that it has the key.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};

@@ -9,7 +9,7 @@ use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Which servers to believe, and how to say who asks.
+/// Which servers to believe, and what proves to them that we may ask.
 #[derive(Clone, Debug, Default)]
 pub struct Trust {
     /// A file of certificates to trust instead of the system's.

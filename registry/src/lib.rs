@@ -6,14 +6,17 @@
 //! `replay`, `intent_logs`), damage that reads found ([`damage`]), snapshots that are being sent
 //! ([`sent`]), users of open volumes ([`served`], [`served_volume`], `freeing`), trees that sites
 //! have open ([`open_trees`]), values that wait for approval ([`waiting`]), and the cache file
-//! ([`cache_file`]). [`rights`] are those of ordinary users, and [`judge`] is what their
-//! requests need. [`approvals`] has the values that this machine's administrator approved.
+//! ([`cache_file`]). [`memory`] is divided among them, [`sitting`] knows their slow devices, and
+//! [`moments`] when their groups were written. [`rights`] are those of ordinary users, and
+//! [`judge`] is what their requests need. [`approvals`] has the values that this
+//! machine's administrator approved.
 //!
 //! [`arriving`] has the names of pools that are being imported or created, and [`events`] what
 //! happened to pools, for clients that follow it.
 //!
 //! [`mounts`] has what is mounted of the pools. [`errors`] makes refusals from the errors of the
-//! layers below, and [`values`] parses values of properties.
+//! layers below, [`values`] parses values of properties, and [`key_words`] those about keys.
+//! [`command`] runs a change, and notes it in the history.
 //!
 //! Deliberately absent: requests, and when events are posted. The engine maps the first to these
 //! functions, and posts the second.
@@ -24,6 +27,7 @@ pub mod approvals;
 pub mod arriving;
 pub mod cache_file;
 pub mod cache_places;
+pub mod command;
 pub mod damage;
 pub mod errors;
 pub mod events;
@@ -33,6 +37,9 @@ pub mod heads;
 pub mod imported;
 mod intent_logs;
 pub mod judge;
+pub mod key_words;
+pub mod memory;
+pub mod moments;
 pub mod mounts;
 pub mod open_trees;
 mod replay;
@@ -41,6 +48,7 @@ pub mod rights;
 pub mod sent;
 pub mod served;
 pub mod served_volume;
+pub mod sitting;
 pub mod table;
 pub mod values;
 pub mod waiting;

@@ -78,19 +78,14 @@ impl Shape {
 
     /// Whether a leaf of raidz or dRAID sits out reads; `None` for others.
     pub fn sits_out(&self, leaf: Guid) -> Option<bool> {
-        let flag = self.sit_out_flag(leaf)?;
-        Some(flag.load(Ordering::Relaxed))
+        Some(self.sit_out_flag(leaf)?.load(Ordering::Relaxed))
     }
 
-    /// Lets a leaf of raidz or dRAID sit out reads, or take part again; `false` for others. What it
-    /// has is computed meanwhile, and read from it only where that is impossible. Scrubs and
-    /// resilvers read it as before.
+    /// Lets a leaf of raidz or dRAID sit out reads, or take part again; `false` for others. Only
+    /// scrubs and resilvers read it then, and reads of what cannot be computed.
     pub fn set_sits_out(&self, leaf: Guid, sits_out: bool) -> bool {
-        let flag = self.sit_out_flag(leaf);
-        flag.is_some_and(|flag| {
-            flag.store(sits_out, Ordering::Relaxed);
-            true
-        })
+        let store = |flag: &AtomicBool| flag.store(sits_out, Ordering::Relaxed);
+        self.sit_out_flag(leaf).map(store).is_some()
     }
 
     fn sit_out_flag(&self, leaf: Guid) -> Option<&AtomicBool> {
@@ -100,8 +95,8 @@ impl Shape {
             Layout::Raidz { slots, .. } | Layout::Draid { slots, .. } => &slots[..],
             _ => &[],
         });
-        let is_striped = striped.any(is_below);
-        is_striped.then_some(&*self.tree.leaves[leaf].sits_out)
+        let flag = &*self.tree.leaves[leaf].sits_out;
+        striped.any(is_below).then_some(flag)
     }
 
     /// Resets the errors of a leaf, or of all: counters restart at zero, and faulted leaves are

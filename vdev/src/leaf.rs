@@ -222,13 +222,8 @@ impl Leaf {
         if let Some(lead) = self.access.strayed() {
             return Err(LeafProblem::Strayed(lead));
         }
-        let read = match self.faults.is_empty() {
-            true => device.read_vec(0, PROBE_SIZE),
-            false => self
-                .drilled(device.as_ref())
-                .probing()
-                .read_vec(0, PROBE_SIZE),
-        };
+        let drilled = self.drilled(device.as_ref()).probing();
+        let read = drilled.read_vec(0, PROBE_SIZE);
         read.map(drop).map_err(LeafProblem::Device)
     }
 

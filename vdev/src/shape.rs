@@ -126,8 +126,7 @@ impl Shape {
 
     /// The faults that are made on purpose in a leaf.
     pub fn faults_of(&self, leaf: Guid) -> Option<&Arc<LeafFaults>> {
-        let leaf = self.tree.leaf_of.get(&leaf)?;
-        Some(&self.tree.leaves[*leaf].faults)
+        Some(&self.tree.leaves[*self.tree.leaf_of.get(&leaf)?].faults)
     }
 
     /// Whether a leaf's device is open.

@@ -56,8 +56,7 @@ impl Shape {
     /// Leaves with a request under way that began at least so long ago.
     pub fn waiting_for(&self, at_least: Duration) -> Vec<Guid> {
         let is_late = |leaf: &&Leaf| {
-            let now = leaf.env.monotonic();
-            let oldest = leaf.queue.oldest();
+            let (now, oldest) = (leaf.env.monotonic(), leaf.queue.oldest());
             oldest.is_some_and(|begun| now.saturating_sub(begun) >= at_least)
         };
         let late = self.tree.leaves.iter().filter(is_late);

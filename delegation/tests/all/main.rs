@@ -97,6 +97,22 @@ fn mount_of(place: &Path) -> Result<String> {
     Ok(found.unwrap_or_default().to_owned())
 }
 
+/// What `zfs allow` prints of what the first test delegates.
+const SHOWN: &str = "\
+---- Permissions on tank/home/a --------------------------------------
+Local+Descendent permissions:
+\tuser (unknown: 64001) @mine,allow,hold,quota,release,send,snapshot,userprop
+---- Permissions on tank/home ----------------------------------------
+Permission sets:
+\t@mine clone,create,destroy,mount,promote,rename,rollback
+Create time permissions:
+\tcompression
+Local permissions:
+\teveryone diff
+Descendent permissions:
+\tgroup (unknown: 64100) snapshot
+";
+
 #[test]
 fn users_do_what_is_delegated_and_nothing_else() -> Result<()> {
     let Some(site) = site()? else {
@@ -114,22 +130,8 @@ fn users_do_what_is_delegated_and_nothing_else() -> Result<()> {
     site.ok("zfs allow -c compress tank/home")?;
     site.ok("zfs allow -d -g 64100 snapshot tank/home")?;
     site.ok("zfs allow -l everyone diff tank/home")?;
-    let shown = "\
----- Permissions on tank/home/a --------------------------------------
-Local+Descendent permissions:
-\tuser (unknown: 64001) @mine,allow,hold,quota,release,send,snapshot,userprop
----- Permissions on tank/home ----------------------------------------
-Permission sets:
-\t@mine clone,create,destroy,mount,promote,rename,rollback
-Create time permissions:
-\tcompression
-Local permissions:
-\teveryone diff
-Descendent permissions:
-\tgroup (unknown: 64100) snapshot
-";
     let seen = bob.ok("zfs allow tank/home/a")?.text();
-    ensure!(seen == shown, "{seen}");
+    ensure!(seen == SHOWN, "{seen}");
 
     alice.ok("zfs create tank/home/a/x")?;
     let place = site.path("tank/home/a/x");
@@ -175,6 +177,12 @@ Descendent permissions:
     staff.ok("zfs snapshot tank/home/a@bob")?;
     staff.refused("zfs snapshot tank/home@bob", "permission denied")?;
 
+    property_of_pool(&site, &alice)?;
+    site.finish()
+}
+
+/// The pool's property `delegation`, and an export.
+fn property_of_pool(site: &Site, alice: &User<'_>) -> Result<()> {
     site.ok("zpool set delegation=off tank")?;
     alice.refused("zfs snapshot tank/home/a@off", "permission denied")?;
     site.ok("zpool set delegation=on tank")?;
@@ -183,7 +191,7 @@ Descendent permissions:
     alice.ok("zfs snapshot tank/home/a@again")?;
     alice.refused("zfs destroy -r tank/home/a/z", "dependent clones")?;
     alice.ok("zfs destroy -R tank/home/a/z")?;
-    site.finish()
+    Ok(())
 }
 
 /// Users can hand on what they have, and can give up what is theirs.
@@ -298,8 +306,13 @@ fn users_mount_in_their_own_directories() -> Result<()> {
     alice.ok("zfs unmount tank/home/a/link")?;
     alice.refused("zfs mount -o suid tank/home/a/link", "permission denied")?;
     alice.ok("zfs mount tank/home/a/link")?;
+    streams(&site, &alice)?;
+    alice.refused("zfs create tank/home/a/no/parent", "parent does not exist")?;
+    site.finish()
+}
 
-    // A stream brings contents, and no properties that are not delegated.
+/// A stream brings contents, and no properties that are not delegated.
+fn streams(site: &Site, alice: &User<'_>) -> Result<()> {
     site.ok("zfs create -o mountpoint=/elsewhere -o atime=off tank/source")?;
     site.ok("zfs snapshot tank/source@s")?;
     let stream = site
@@ -320,6 +333,5 @@ fn users_mount_in_their_own_directories() -> Result<()> {
     );
     let forced = alice.run_with("zfs receive -F tank/home/a/r", &stream)?;
     ensure!(forced.code != Some(0), "{}", forced.report());
-    alice.refused("zfs create tank/home/a/no/parent", "parent does not exist")?;
-    site.finish()
+    Ok(())
 }

@@ -8,11 +8,11 @@ use super::format::{
 use crate::command::{By, run};
 use crate::context::Context;
 use crate::errors::{of_dsl, parse_name};
-use crate::keys::new::{KeyGiven, new_encryption};
 use crate::mounts::make::mount_new;
 use crate::mounts::table::Mounts;
 use crate::registry::approvals::said;
 use crate::registry::imported::Imported;
+use crate::registry::key_words::{KeyGiven, new_encryption};
 use crate::values::{number_of, setting, take_number};
 use cenote_base::{Env, parse_size};
 use cenote_control::model::{ControlError, NewDataset, NewVolume, Pair, Response};

@@ -4,7 +4,6 @@ use super::contents::{automatic_reservation, set_contents, split};
 use crate::command::{By, NotedOnce, run};
 use crate::context::Context;
 use crate::errors::parse_name;
-use crate::keys::new::{check_location, check_location_stays};
 use crate::mounts::change::refresh_mounts;
 use crate::mounts::follow::{
     mount_back, mounted_below, mounted_by_place_of, remount_below, unmount_for_change,
@@ -13,6 +12,7 @@ use crate::mounts::places::remove_places;
 use crate::mounts::table::Mounts;
 use crate::registry::approvals::said;
 use crate::registry::imported::Imported;
+use crate::registry::key_words::{check_location, check_location_stays};
 use crate::values::{bad_setting, purpose_of, setting};
 use cenote_control::model::{ControlError, Pair, Response};
 use cenote_dsl::property::parse::{SettingError, inherit_setting};

@@ -9,10 +9,10 @@
 
 use super::limits::{Limits, Record, Verdict};
 use super::owner::is_nobodys;
-use super::sitting::Sitting;
 use super::tree::{shared_tree, vdev_tree};
 use crate::events::Events;
 use crate::registry::imported::Imported;
+use crate::registry::sitting::Sitting;
 use cenote_base::rt::job::{Job, once};
 use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{Guid, Txg};

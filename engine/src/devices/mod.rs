@@ -18,6 +18,5 @@ pub(crate) mod properties;
 pub(crate) mod remove;
 pub(crate) mod replication;
 pub(crate) mod settings;
-mod sitting;
 pub(crate) mod treat;
 pub(crate) mod tree;

@@ -1,7 +1,7 @@
 //! Properties of vdevs: `zpool get PROPERTY POOL VDEV`.
 
-use super::sitting::AUTOSIT;
 use crate::errors::of_dsl;
+use crate::registry::sitting::AUTOSIT;
 use cenote_base::{Guid, ObjectId};
 use cenote_control::model::properties::{VDEV, is_user_property};
 use cenote_control::model::{

@@ -1,10 +1,10 @@
 //! Setting properties of vdevs (format/3c 7). The messages are OpenZFS's.
 
 use super::properties::is_internal;
-use super::sitting::AUTOSIT;
 use super::tree::{all_vdevs, answers_to, vdev_tree};
 use crate::command::By;
 use crate::errors::of_sync;
+use crate::registry::sitting::AUTOSIT;
 use crate::registry::table::Registry;
 use cenote_base::{Guid, parse_size};
 use cenote_control::model::properties::{VDEV, find, is_user_property};

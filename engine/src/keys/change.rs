@@ -1,8 +1,8 @@
 //! Users' keys changed: a new one, or the parent's.
 
-use super::new::{KEY_LOCATION, KeyWords, bad};
 use crate::command::{By, run};
 use crate::errors::{of_dsl, parse_name};
+use crate::registry::key_words::{KEY_LOCATION, KeyWords, bad};
 use crate::registry::table::Registry;
 use crate::values::{purpose_of, setting};
 use cenote_base::Env;

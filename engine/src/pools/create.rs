@@ -16,11 +16,11 @@ use crate::devices::open::{Destination, open_devices};
 use crate::devices::replication::mismatch_within;
 use crate::errors::{of_create, parse_name};
 use crate::host::hostid;
-use crate::keys::new::{KeyGiven, new_encryption};
 use crate::mounts::make::mount_below;
 use crate::mounts::table::Mounts;
 use crate::registry::approvals::said;
 use crate::registry::imported::Imported;
+use crate::registry::key_words::{KeyGiven, new_encryption};
 use crate::values::{number_of, setting};
 use cenote_control::model::{
     AllowedVdevs, ControlError, MountOptions, NewPool, Pair, Response, StoreRefusal,

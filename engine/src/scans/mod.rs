@@ -1,5 +1,4 @@
 //! Walks over all of a pool.
 
-mod moments;
 pub(crate) mod scrub;
 pub(crate) mod verify;

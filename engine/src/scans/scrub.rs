@@ -2,9 +2,9 @@
 //!
 //! The pool does the work, on a thread of its own; commands only begin and end it.
 
-use super::moments::{groups_of, moments};
 use crate::command::By;
 use crate::errors::{of_dsl, of_sync};
+use crate::registry::moments::{groups_of, moments};
 use crate::registry::table::Registry;
 use cenote_control::model::{ControlError, PoolRefusal, Response, ScanCommand};
 use cenote_ondisk::features;

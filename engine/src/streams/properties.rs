@@ -9,11 +9,11 @@
 use super::plan::{KEY_PROPERTIES, Plan};
 use super::session::Session;
 use crate::errors::of_dsl;
-use crate::keys::new::{
-    KEY_LOCATION, KeyGiven, bad, check_location, is_place_of_key, new_encryption,
-};
 use crate::registry::approvals::said;
 use crate::registry::imported::Imported;
+use crate::registry::key_words::{
+    KEY_LOCATION, KeyGiven, bad, check_location, is_place_of_key, new_encryption,
+};
 use crate::values::{received_setting, setting};
 use cenote_control::model::{ControlError, Pair, ReceiveNote, permission_for};
 use cenote_dsl::property::StoredProperties;

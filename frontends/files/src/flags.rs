@@ -16,7 +16,7 @@ const CHANGEABLE: u64 = FLAG_APPEND_ONLY | FLAG_IMMUTABLE | FLAG_NO_DUMP | FLAG_
 /// nodump; reparse, offline and sparse (format/3b 3).
 const DOS: u64 = 0x38ff_0000_0000;
 
-/// Says that a file is interpreted by a program, which nobody may say of an ordinary file.
+/// Says that a file is interpreted by a program, which must not be said of an ordinary file.
 const REPARSE: u64 = 0x800_0000_0000;
 
 /// DOS attributes that only root may change.

@@ -408,7 +408,7 @@ pub trait FileSystem: Send + Sync {
         Err(Errno::NOTTY)
     }
 
-    /// Replaces the DOS attributes of a file. Nobody has checked permissions.
+    /// Replaces the DOS attributes of a file. Permissions were not checked.
     fn set_dos_attributes(
         &self,
         context: &Context<'_>,

@@ -130,8 +130,7 @@ impl Judge<'_> {
             | Request::PoolGroups { .. }
             | Request::DeleteQueue { .. }
             | Request::DaemonStatus => DENIED,
-            // Pools, devices, what is published, and the daemon. Programs, faults made on purpose and
-            // paths by number reach every dataset of a pool.
+            // Programs, faults made on purpose and paths by number reach every dataset of a pool.
             Request::Program { .. } | Request::Inject { .. } | Request::ObjectPlace { .. } => {
                 DENIED
             }

@@ -63,7 +63,6 @@ mod splitting;
 mod strangers;
 mod suspension;
 mod swapping;
-mod vdev_settings;
 mod volume_files;
 mod writing;
 mod zoo;

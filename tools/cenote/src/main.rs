@@ -2,9 +2,9 @@
 //!
 //! `argv[0]` selects the command line. As `zpool`, `zfs`, `zstream` and `zinject` it behaves like
 //! OpenZFS's programs; as `mount.zfs` it is the helper of mount(8); as `arcstat`, `zgenhostid` and
-//! others it is a small program of OpenZFS's. As `cenote` it has commands of its own; `cenote daemon` keeps
-//! pools open for all the others. `cenote zpool …`, `cenote zfs …` and `cenote zstream …` work
-//! without links.
+//! others it is a small program of OpenZFS's. As `cenote` it has commands of its own;
+//! `cenote daemon` keeps pools open for all the others. `cenote zpool …`, `cenote zfs …` and
+//! `cenote zstream …` work without links.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,9 @@
 //! Keys on web servers: `keylocation=https://…` and `http://…`.
 //!
 //! The key is the body of the answer. Redirections are followed, because key servers move, but
-//! never from HTTPS to HTTP. As in OpenZFS, four variables of the environment say whom to trust and
-//! who asks. A server gets half a minute in all; a boot must not wait for it longer.
+//! never from HTTPS to HTTP. As in OpenZFS, four variables of the environment say which servers
+//! to trust, and what proves to them that we may ask. A server gets half a minute in all; a boot
+//! must not wait for it longer.
 
 use cenote_http_client::http::header::{AUTHORIZATION, LOCATION};
 use cenote_http_client::http::{Request, StatusCode, Uri};
@@ -69,7 +70,7 @@ fn fetch_on(location: &str, terms: &Terms<'_>) -> Result<Zeroizing<Vec<u8>>, Str
     let place: Uri = location.parse().map_err(|_| refuse("it is no address"))?;
     let limit = terms.limit;
     let tls = match config_of(terms.trust, true) {
-        // Without TLS nobody is trusted.
+        // Without TLS no server is trusted.
         Err(_) if location.starts_with("http://") => config_of(&Trust::default(), false),
         config => config,
     };

@@ -1,7 +1,7 @@
 //! `zfs project`: which projects files and directories belong to.
 //!
 //! It asks the file system that the files are in, by the system call that `chattr` uses. So it
-//! needs no daemon, and the kernel decides who may change a project.
+//! needs no daemon, and the kernel decides which users may change a project.
 //!
 //! The inherit flag is a directory's: files that are made in it get its project. Files have no such
 //! flag, so it is neither set on them nor looked for.

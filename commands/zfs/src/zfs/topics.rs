@@ -47,7 +47,7 @@ const ALLOW: &[Flag] = flags! {
     'u' "" _ "for users";
     'g' "" _ "for groups";
     'e' "" _ "for everyone";
-    'c' "" _ "for the user who creates a dataset";
+    'c' "" _ "for the user that creates a dataset";
     's' "" _ "define a set of permissions";
 };
 
@@ -57,7 +57,7 @@ const UNALLOW: &[Flag] = flags! {
     'u' "" _ "for users";
     'g' "" _ "for groups";
     'e' "" _ "for everyone";
-    'c' "" _ "for the user who creates a dataset";
+    'c' "" _ "for the user that creates a dataset";
     's' "" _ "from a set of permissions";
     'r' "" _ "from all datasets below, too";
 };

@@ -11,3 +11,4 @@ mod stores;
 mod support;
 mod transcripts;
 mod units;
+mod vdev_settings;

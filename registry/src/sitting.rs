@@ -9,7 +9,7 @@
 //! sometimes busy with itself. After some minutes it takes part again, to see how fast it is then.
 //! Never do more devices sit out than the parity can replace.
 
-use crate::registry::imported::Imported;
+use crate::imported::Imported;
 use cenote_base::{Guid, settings};
 use cenote_dsl::Stored;
 use cenote_ondisk::{VdevConfig, VdevKind};
@@ -19,9 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The property that a top-level vdev keeps.
-pub(super) const AUTOSIT: &str = "autosit";
+pub const AUTOSIT: &str = "autosit";
 
-/// Of fewer devices nobody can say which one is unusual.
+/// Among fewer devices none is unusual.
 const DEVICES_MIN: usize = 5;
 /// Reads since the last look whose mean says something.
 const READS_MIN: u64 = 8;
@@ -41,7 +41,7 @@ struct Device {
 
 /// What is remembered of all devices, by pool and guid.
 #[derive(Debug, Default)]
-pub(super) struct Sitting {
+pub struct Sitting {
     devices: HashMap<(u64, Guid), Device>,
 }
 
@@ -62,12 +62,12 @@ fn is_automatic(pool: &Pool, top: &VdevConfig) -> bool {
 
 impl Sitting {
     /// Forgets the devices of pools that are gone.
-    pub(super) fn retain(&mut self, is_there: impl Fn(u64) -> bool) {
+    pub fn retain(&mut self, is_there: impl Fn(u64) -> bool) {
         self.devices.retain(|(load, _), _| is_there(*load));
     }
 
     /// Looks at the devices of a pool once more.
-    pub(super) fn look(&mut self, imported: &Arc<Imported>, now: Duration) {
+    pub fn look(&mut self, imported: &Arc<Imported>, now: Duration) {
         let (pool, load) = (&imported.pool, imported.load_guid);
         self.end(imported, now);
         let tree = pool.vdev_tree();

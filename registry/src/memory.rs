@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::registry::imported::Imported;
+use crate::imported::Imported;
 
 /// With less than this, blocks of 16 MiB might not fit.
 pub const MEMORY_MIN: u64 = 64 << 20;
@@ -68,7 +68,7 @@ impl MemoryGauge for AmpleMemory {
 }
 
 /// The daemon's memory.
-pub(crate) struct Memory {
+pub struct Memory {
     /// What the caches may have in calm times, unless `zfs_arc_max` says otherwise.
     caches: u64,
     /// Whether that is also the most.

@@ -4,8 +4,8 @@
 //! the change is on disk. Successful commands are noted in the pool's history, in the same group.
 
 use crate::errors::of_sync;
-use crate::registry::imported::Imported;
-use crate::registry::rights::Rights;
+use crate::imported::Imported;
+use crate::rights::Rights;
 use cenote_base::hostname;
 use cenote_control::model::ControlError;
 use cenote_control::protocol::Peer;
@@ -17,7 +17,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 /// The origin of a change: the user and the command.
-pub(crate) struct By<'a> {
+pub struct By<'a> {
+    /// The user and the machine.
     pub actor: Actor,
     /// As it is recorded; empty for changes that are part of another record.
     pub command: &'a str,
@@ -26,6 +27,7 @@ pub(crate) struct By<'a> {
 }
 
 impl<'a> By<'a> {
+    /// The command of a client.
     pub fn new(peer: Peer, command: &'a str) -> Self {
         let actor = Actor {
             user: u64::from(peer.uid),
@@ -91,7 +93,7 @@ impl<'a> By<'a> {
 }
 
 /// A command that changes several datasets, which the history of a pool has once.
-pub(crate) struct NotedOnce<'a> {
+pub struct NotedOnce<'a> {
     by: &'a By<'a>,
     quiet: By<'static>,
     /// Where it is noted.
@@ -99,6 +101,7 @@ pub(crate) struct NotedOnce<'a> {
 }
 
 impl<'a> NotedOnce<'a> {
+    /// Nothing has changed yet.
     pub fn new(by: &'a By<'a>) -> Self {
         Self {
             by,
@@ -124,7 +127,7 @@ impl<'a> NotedOnce<'a> {
 }
 
 /// Changes nothing: for commands whose change is not in the pool.
-pub(crate) struct Nothing;
+pub struct Nothing;
 
 impl SyncTask for Nothing {
     fn check(&mut self, _: &SyncContext<'_>) -> Result<(), DslError> {
@@ -138,7 +141,7 @@ impl SyncTask for Nothing {
 
 /// Notes a command in the history of a pool that is written to. What it did is done: a failure
 /// is only reported.
-pub(crate) fn note(imported: &Imported, by: &By<'_>) {
+pub fn note(imported: &Imported, by: &By<'_>) {
     if !imported.pool.is_writable() || imported.pool.suspended().is_some() {
         return;
     }
@@ -152,7 +155,7 @@ pub(crate) fn note(imported: &Imported, by: &By<'_>) {
 }
 
 /// Runs a task in a pool that can be written to, and notes the command and what it changed.
-pub(crate) fn run<T: Events + 'static>(
+pub fn run<T: Events + 'static>(
     imported: &Arc<Imported>,
     task: T,
     by: &By<'_>,

@@ -16,11 +16,13 @@ const ENCRYPTION_OFF: u64 = 2;
 /// The default number of PBKDF2 iterations for a passphrase, and the minimum.
 const ITERATIONS: u64 = 350_000;
 const ITERATIONS_MIN: u64 = 100_000;
-pub(crate) const KEY_LOCATION: &str = "keylocation";
+/// The property that says where a key comes from.
+pub const KEY_LOCATION: &str = "keylocation";
 const NO_LOCATION: &str = "none";
 const PROMPT: &str = "prompt";
 
-pub(crate) fn bad(name: &str, reason: impl Into<String>) -> ControlError {
+/// The refusal of a property's value.
+pub fn bad(name: &str, reason: impl Into<String>) -> ControlError {
     ControlError::BadValue {
         name: name.to_owned(),
         reason: reason.into(),
@@ -29,7 +31,7 @@ pub(crate) fn bad(name: &str, reason: impl Into<String>) -> ControlError {
 
 /// The user's key for a new dataset or pool.
 #[derive(Clone, Copy)]
-pub(crate) enum KeyGiven<'a> {
+pub enum KeyGiven<'a> {
     /// The key that came with the command, if there was one.
     Now(Option<&'a Secret>),
     /// Only a plan is wanted, before the command asks the user for the key.
@@ -38,8 +40,10 @@ pub(crate) enum KeyGiven<'a> {
 
 /// What the properties of a key say.
 #[derive(Debug, Default)]
-pub(crate) struct KeyWords {
+pub struct KeyWords {
+    /// `keyformat`, unless it is `none`.
     pub format: Option<KeyFormat>,
+    /// `keylocation`, unless it is `none`.
     pub location: Option<String>,
     iterations: Option<u64>,
 }
@@ -112,14 +116,14 @@ impl KeyWords {
 }
 
 /// Whether keys can be kept there.
-pub(crate) fn is_place_of_key(text: &str) -> bool {
+pub fn is_place_of_key(text: &str) -> bool {
     let schemes = ["file:///", "http://", "https://"];
     text == PROMPT || schemes.iter().any(|scheme| text.starts_with(scheme))
 }
 
 /// Whether a new dataset is encrypted, and how; these properties are taken out of its settings. A
 /// key that is given later is missing from the answer.
-pub(crate) fn new_encryption(
+pub fn new_encryption(
     name: &DatasetName,
     parent: Option<&Directory>,
     settings: &mut Vec<Setting>,
@@ -161,7 +165,7 @@ pub(crate) fn new_encryption(
 }
 
 /// Refuses to take the place of its key away from an encryption root, which came with no other.
-pub(crate) fn check_location_stays(dataset: &Dataset, property: &str) -> Result<(), ControlError> {
+pub fn check_location_stays(dataset: &Dataset, property: &str) -> Result<(), ControlError> {
     if property != KEY_LOCATION {
         return Ok(());
     }
@@ -180,7 +184,7 @@ pub(crate) fn check_location_stays(dataset: &Dataset, property: &str) -> Result<
 }
 
 /// Refuses a place for the key of a dataset that has no key of its own.
-pub(crate) fn check_location(dataset: &Dataset, settings: &[Setting]) -> Result<(), ControlError> {
+pub fn check_location(dataset: &Dataset, settings: &[Setting]) -> Result<(), ControlError> {
     let place = settings.iter().find(|s| s.name == KEY_LOCATION);
     let Some(Stored::Text(place)) = place.and_then(|setting| setting.value.as_ref()) else {
         return Ok(());

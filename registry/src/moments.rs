@@ -9,8 +9,8 @@
 //! Snapshots are no moments: one that was received has the time of its sender and a group of here.
 
 use crate::errors::of_dsl;
-use crate::registry::imported::Imported;
-use crate::registry::walk::walk_heads;
+use crate::imported::Imported;
+use crate::walk::walk_heads;
 use cenote_base::Txg;
 use cenote_control::model::ControlError;
 use cenote_history::HistoryBody;
@@ -20,13 +20,13 @@ const GROUPS_AT_ONCE: u64 = 2;
 
 /// A moment: what programs wrote before this second is in this group or before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Moment {
+pub struct Moment {
     txg: Txg,
     seconds: u64,
 }
 
 /// The moments that a pool knows, by group.
-pub(super) fn moments(imported: &Imported) -> Result<Vec<Moment>, ControlError> {
+pub fn moments(imported: &Imported) -> Result<Vec<Moment>, ControlError> {
     let dsl = imported.dsl();
     let mut moments = Vec::new();
     let mut note = |txg, seconds| moments.push(Moment { txg, seconds });
@@ -51,10 +51,7 @@ pub(super) fn moments(imported: &Imported) -> Result<Vec<Moment>, ControlError> 
 }
 
 /// The last group before a period, and the last that may be in it; `None` for the newest.
-pub(super) fn groups_of(
-    moments: &[Moment],
-    (from, to): (Option<u64>, Option<u64>),
-) -> (Txg, Option<Txg>) {
+pub fn groups_of(moments: &[Moment], (from, to): (Option<u64>, Option<u64>)) -> (Txg, Option<Txg>) {
     let before = from.and_then(|from| {
         let early = moments.iter().take_while(|moment| moment.seconds <= from);
         // OpenZFS notes a time while the group is open, so the group may have later changes.
