@@ -2,7 +2,8 @@
 //!
 //! [`engine`] assembles the daemon. [`resume`] imports and mounts the pools of a dead daemon again.
 //! [`restart`] replaces the running daemon. [`guard`] aborts the mounts of a killed one.
-//! [`logging`] writes the log, and [`alarms`] sends messages to people.
+//! [`logging`] writes the log, and [`alarms`] sends messages to people. Programs of users that run
+//! for events are those of `cenote_zed`.
 
 #![forbid(unsafe_code)]
 
@@ -30,7 +31,9 @@ use cenote_alarms::{AlarmSetup, AlarmSource};
 use cenote_control::model::{
     ControlError, DaemonStatus, DashboardAct, NbdListen, Request, Response, shell_word,
 };
-use cenote_control::protocol::{ServeOptions, Server, clear_left_sockets, socket_of_process};
+use cenote_control::protocol::{
+    ServeOptions, Server, Service, clear_left_sockets, socket_of_process,
+};
 use cenote_control::record::{self, beside_socket};
 use cenote_engine::MEMORY_MIN;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -45,6 +48,7 @@ use cenote_words::context::{Context, DIED, Outcome, Stop, failed, usage};
 use cenote_words::format::json::{Json, Object};
 use cenote_words::format::number::{counted, duration, nicebytes};
 use cenote_words::secrecy;
+use cenote_zed::Zedlets;
 use endpoint::Endpoint;
 
 /// The command.
@@ -76,6 +80,8 @@ pub const COMMAND: Command = Command {
             /etc/modprobe.d/zfs.conf and /etc/cenote/settings.conf\n\
             (may be repeated)";
         _ "alarms" "FILE" "run: send alarms as this file says; 'cenote help alarm'";
+        _ "zedlets" "DIRECTORY" "run: run the programs of this directory for events (zed(8));\n\
+            /etc/zfs/zed.d; an empty word means none; $CENOTE_ZEDLETS";
         _ "nbd-tcp" "ADDRESS:PORT" "run: serve volumes with cenote:nbd=on on this port, too;\n\
             $CENOTE_NBD_TCP";
         _ "nbd-tls" "DIRECTORY" "run: encrypt that with the certificates in this directory;\n\
@@ -102,6 +108,7 @@ const RUN: &[&str] = &[
     "memory",
     "settings",
     "alarms",
+    "zedlets",
     "metrics-listen",
     "dashboard-token-file",
     "others",
@@ -327,12 +334,7 @@ fn serve(arguments: &Arguments) -> Outcome {
     let others = others(arguments)?;
     let auto = arguments.has("auto");
     let notes = settings_files::load(arguments.all("settings").collect()).map_err(Stop::Failed)?;
-    let alarms = arguments.last("alarms").map(PathBuf::from);
-    let alarms = AlarmFile::find(alarms.map(absolute));
-    let plan = match alarms.load() {
-        Ok(plan) => plan,
-        Err(error) => return failed(format!("alarms: {error}")),
-    };
+    let alarms = alarm_setup(arguments)?;
     let socket = socket();
     let own_server = own_server(arguments, &socket)?;
     let bound = Server::bind(&socket).and_then(|server| match others {
@@ -345,6 +347,7 @@ fn serve(arguments: &Arguments) -> Outcome {
         dashboard_token(arguments)?,
     );
     let places = Places::of_process(&socket);
+    let zedlets = zedlet_places(arguments, &places);
     leave_directory()?;
     begin_log(&places, &socket, &notes);
     // Read the predecessor's note before it is replaced.
@@ -356,10 +359,7 @@ fn serve(arguments: &Arguments) -> Outcome {
     let service = engine::service(engine::Wanted {
         memory,
         auto,
-        alarms: AlarmSetup {
-            plan,
-            source: Some(Box::new(alarms)),
-        },
+        alarms,
         shows_keys: others == Others::Keys,
         own_server,
         socket: socket.clone(),
@@ -372,6 +372,7 @@ fn serve(arguments: &Arguments) -> Outcome {
         leave_terminal()?;
     }
     let dashboard = Dashboard::new(Arc::clone(&service), token, state_directory_of_process());
+    let zedlets = begin_zedlets(zedlets, &service, &socket)?;
     let served = endpoint.serve(&service, dashboard).map_err(Stop::Failed)?;
     notify_service("READY=1");
     let retry = retry::Retry::begin(Arc::clone(&service), socket, notify_state);
@@ -383,9 +384,49 @@ fn serve(arguments: &Arguments) -> Outcome {
     drop(retry);
     drop(served);
     notify_service("STOPPING=1");
+    if let Some(zedlets) = zedlets {
+        zedlets.finish();
+    }
     log::info!("the daemon ends");
     log::logger().flush();
     Ok(0)
+}
+
+/// Where alarms are sent.
+fn alarm_setup(arguments: &Arguments) -> Result<AlarmSetup, Stop> {
+    let file = arguments.last("alarms").map(PathBuf::from);
+    let file = AlarmFile::find(file.map(absolute));
+    let plan = file.load();
+    Ok(AlarmSetup {
+        plan: plan.map_err(|error| Stop::Failed(format!("alarms: {error}")))?,
+        source: Some(Box::new(file)),
+    })
+}
+
+/// The directory of users' programs for events, if there is to be one, and the file for events
+/// that wait for the next daemon.
+fn zedlet_places(arguments: &Arguments, places: &Places) -> Option<(PathBuf, Option<PathBuf>)> {
+    let given = arguments.last("zedlets").map(PathBuf::from);
+    let is_root = rustix::process::geteuid().is_root();
+    let variable = |name: &str| std::env::var_os(name);
+    let directory = cenote_zed::directory_of_daemon(given, is_root, &variable)?;
+    let record = places.record.as_ref();
+    let kept = record.map(|record| record.with_extension("zedlets"));
+    Some((absolute(directory), kept))
+}
+
+/// Begins to run users' programs for events, if there are to be any.
+fn begin_zedlets(
+    places: Option<(PathBuf, Option<PathBuf>)>,
+    service: &Arc<dyn Service>,
+    socket: &Path,
+) -> Result<Option<Zedlets>, Stop> {
+    let Some((directory, kept)) = places else {
+        return Ok(None);
+    };
+    let begun = Zedlets::begin(Arc::clone(service), directory, socket, kept);
+    let begun = begun.map_err(|error| Stop::Failed(format!("zedlets: no thread: {error}")))?;
+    Ok(Some(begun))
 }
 
 /// Begins the log with earlier messages.

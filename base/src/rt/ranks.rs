@@ -51,6 +51,7 @@ ranks! {
     }
     daemon {
         MetricsText [] "The last answer to /metrics, held while the next one is collected.";
+        Zedlets [] "Events that wait for zedlets, and how many of these run.";
     }
     engine {
         HeldStores [] "Devices in stores that an import holds.";

@@ -29,10 +29,11 @@ use cenote_words::context::Daemon;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 /// Variables that name the daemon's files, possibly relative to our directory.
-const FILE_VARIABLES: [&str; 5] = [
+const FILE_VARIABLES: [&str; 6] = [
     "CENOTE_STATE",
     "CENOTE_SETTINGS",
     "CENOTE_ALARMS",
+    "CENOTE_ZEDLETS",
     "CENOTE_NBD_TLS",
     "CENOTE_DASHBOARD_TOKEN_FILE",
 ];

@@ -1,4 +1,5 @@
 //! Command lines, parsed as getopt does: combined letters, `-oname`, options after operands, `--`.
+//! If `$POSIXLY_CORRECT` is set, everything after the first operand is an operand.
 //!
 //! The error texts are part of the contract: replication tools probe for options by matching
 //! `invalid option` in the first line (cli/contract.md 1).
@@ -242,8 +243,10 @@ pub struct Words<W> {
     attached: Option<W>,
     /// The last option, with its dashes.
     option: String,
-    /// Whether there was `--`.
+    /// Whether only operands follow, as after `--`.
     is_over: bool,
+    /// Whether only operands follow an operand.
+    is_posix: bool,
 }
 
 impl<W: Word> Words<W> {
@@ -255,6 +258,7 @@ impl<W: Word> Words<W> {
             attached: None,
             option: String::new(),
             is_over: false,
+            is_posix: std::env::var_os("POSIXLY_CORRECT").is_some(),
         }
     }
 
@@ -287,7 +291,10 @@ impl<W: Word> Words<W> {
                 self.letters = letters.to_vec();
                 return self.token();
             }
-            _ => Token::Operand(word),
+            _ => {
+                self.is_over = self.is_posix;
+                Token::Operand(word)
+            }
         }))
     }
 
@@ -403,6 +410,24 @@ mod tests {
         let parsed = read("-H -- -p -").expect("valid");
         assert_eq!(parsed.operands, ["-p", "-"]);
         assert!(!parsed.has("p"));
+    }
+
+    /// With `POSIXLY_CORRECT=1`, `zfs get all -r` was read as `zfs get -r all`.
+    #[test]
+    fn options_may_follow_operands_unless_posix_rules() {
+        let tokens = |is_posix| {
+            let words = ["-H", "all", "-r"].map(str::to_owned);
+            let mut line = Words {
+                is_posix,
+                ..Words::new(words.to_vec())
+            };
+            let next = || line.token().expect("valid");
+            std::iter::from_fn(next).collect::<Vec<_>>()
+        };
+        let operand = |word: &str| Token::Operand(word.to_owned());
+        let first = [Token::Letter('H'), operand("all")];
+        assert_eq!(tokens(false), [&first[..], &[Token::Letter('r')]].concat());
+        assert_eq!(tokens(true), [&first[..], &[operand("-r")]].concat());
     }
 
     #[test]

@@ -10,7 +10,6 @@ use cenote_http_client::{Client, HttpError, Payload, Setup, basic_auth, tls, wai
 use std::io;
 use std::time::Duration;
 
-use super::program::subclass;
 use cenote_words::format::json::{Json, Object};
 
 /// One web server.
@@ -36,7 +35,7 @@ pub fn body(alarm: &Alarm) -> String {
     object.put("lost", alarm.lost);
     let mut event = Object::new();
     event.put("class", alarm.event.class.as_str());
-    event.put("subclass", subclass(&alarm.event.class));
+    event.put("subclass", cenote_zed::subclass(&alarm.event.class));
     event.put("eid", alarm.event_id);
     let told = |name: &str| !["class", "eid"].contains(&name);
     let details = alarm.event.details.iter();

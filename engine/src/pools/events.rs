@@ -14,10 +14,10 @@ pub(crate) fn events(
     if let Some(pool) = pool {
         context.registry.pool(pool)?;
     }
-    let mut from = 0;
+    let (mut from, mut waits) = (0, false);
     loop {
-        let (events, next) = context.events.since(from, pool, follow && from > 0);
-        from = next.max(1);
+        let (events, next) = context.events.since(from, pool, waits);
+        (from, waits) = (next, follow);
         if !events.is_empty() {
             reply.part(Part::Events(events))?;
         }

@@ -1,9 +1,9 @@
 //! One program with several names.
 //!
-//! `argv[0]` selects the command line. As `zpool`, `zfs`, `zstream` and `zinject` it behaves like
-//! OpenZFS's programs; as `mount.zfs` it is the helper of mount(8); as `arcstat`, `zgenhostid` and
-//! others it is a small program of OpenZFS's. As `cenote` it has commands of its own;
-//! `cenote daemon` keeps pools open for all the others. `cenote zpool …`, `cenote zfs …` and
+//! `argv[0]` selects the command line. As `zpool`, `zfs`, `zstream`, `zinject` and `zed` it behaves
+//! like OpenZFS's programs; as `mount.zfs` it is the helper of mount(8); as `arcstat`,
+//! `zgenhostid` and others it is a small program of OpenZFS's. As `cenote` it has commands of its
+//! own; `cenote daemon` keeps pools open for all the others. `cenote zpool …`, `cenote zfs …` and
 //! `cenote zstream …` work without links.
 
 #![forbid(unsafe_code)]
@@ -20,20 +20,28 @@ use cenote_connect::{Connection, LeftDisks};
 use cenote_daemon::disks;
 use cenote_own_commands::zstream;
 use cenote_words::context::Context;
+use cenote_zed as zed;
 use cenote_zfs_commands::{mount_helper, zfs};
 use cenote_zinject as zinject;
 use cenote_zpool_commands as zpool;
 
 fn main() -> ExitCode {
     cenote_device::return_large_buffers();
+    // Without the list, programs that we start get what we got.
+    let _ = cenote_device::keep_inherited_from_children();
     let mut arguments = std::env::args_os();
     let name = arguments.next().unwrap_or_default();
     let name = Path::new(&name).file_name().unwrap_or_default().to_owned();
     let mut rest: Vec<OsString> = arguments.collect();
     let called = match name.to_str() {
-        Some(name @ ("zpool" | "zfs" | zstream::NAME | zinject::NAME | mount_helper::NAME)) => {
-            name.to_owned()
-        }
+        Some(
+            name @ ("zpool"
+            | "zfs"
+            | zstream::NAME
+            | zed::NAME
+            | zinject::NAME
+            | mount_helper::NAME),
+        ) => name.to_owned(),
         Some(zstream::DUMP_NAME) => {
             rest.insert(0, "dump".into());
             zstream::NAME.to_owned()
@@ -44,7 +52,7 @@ fn main() -> ExitCode {
         }
         Some(mount_helper::NAME_BY_TYPE) => mount_helper::NAME.to_owned(),
         _ => match rest.first().and_then(|word| word.to_str()) {
-            Some(word @ ("zpool" | "zfs" | zstream::NAME | zinject::NAME)) => {
+            Some(word @ ("zpool" | "zfs" | zstream::NAME | zed::NAME | zinject::NAME)) => {
                 let word = word.to_owned();
                 rest.remove(0);
                 word
@@ -59,6 +67,7 @@ fn main() -> ExitCode {
     let code = match called.as_str() {
         "zpool" => zpool::run(&words(rest), &mut context),
         "zfs" => zfs::run(&words(rest), &mut context),
+        zed::NAME => zed::run(&words(rest), &mut context),
         zinject::NAME => zinject::run(&words(rest), &mut context),
         mount_helper::NAME => mount_helper::run(&words(rest), &mut context),
         _ => cenote::run(rest, &mut context),

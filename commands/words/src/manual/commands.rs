@@ -19,7 +19,7 @@ const EXIT_OF_PROGRAMS: [(&str, &str); 3] = [
     ("2", "The command line is wrong. Nothing was done."),
 ];
 
-const ENVIRONMENT: [(&str, &str); 5] = [
+const ENVIRONMENT: [(&str, &str); 6] = [
     (
         "CENOTE_SOCKET",
         "The socket of the daemon. The default is /run/cenote.sock for root and \
@@ -36,6 +36,10 @@ const ENVIRONMENT: [(&str, &str); 5] = [
     (
         "CENOTE_ALARMS",
         "The file that says how the daemon sends alarms.",
+    ),
+    (
+        "CENOTE_ZEDLETS",
+        "The directory of programs that the daemon runs for events; empty: none.",
     ),
     (
         "CENOTE_DEVICES",

@@ -81,6 +81,7 @@ const TABLE: Table = Table {
     programs: &[&zpool::PROGRAM, &zfs::PROGRAM],
     others: &[
         &zstream::OTHER,
+        &cenote_zed::OTHER,
         &cenote_zinject::OTHER,
         &mount_helper::OTHER,
     ],
@@ -206,7 +207,7 @@ fn complain_of_verb(command: &Command, word: &str, context: &mut Context) {
 /// Reports an unknown command and suggests a similar one.
 fn complain_of_command(name: &str, context: &mut Context) {
     let own = COMMANDS.iter().map(|command| command.name);
-    let others = ["help", "zpool", "zfs", "zstream", "zinject"];
+    let others = ["help", "zpool", "zfs", "zstream", "zed", "zinject"];
     let mut programs = TABLE.programs.iter();
     let elsewhere = programs.find(|program| program.topic(name).is_some());
     let question = match elsewhere {
@@ -242,7 +243,7 @@ fn overview() -> String {
         "Cenote opens OpenZFS pools without a kernel module.\n\
          \n\
          usage: cenote COMMAND [OPTION]... [ARGUMENT]...\n\
-         \x20      cenote zpool|zfs|zstream|zinject ...    the command lines of OpenZFS\n\
+         \x20      cenote zpool|zfs|zstream|zed|zinject ...    the command lines of OpenZFS\n\
          \n",
     );
     let widths = COMMANDS.iter().map(|command| command.name.len());
@@ -467,7 +468,7 @@ mod tests {
                 );
                 let own = line.split(['|', '>']).next().unwrap_or_default();
                 let words: Vec<&str> = own.split_whitespace().collect();
-                if ["mount", "zinject", "zstream"].contains(&words[0])
+                if ["mount", "zed", "zinject", "zstream"].contains(&words[0])
                     || words[0] == "cenote" && ["zpool", "find"].contains(&words[1])
                 {
                     continue;

@@ -12,3 +12,4 @@ mod support;
 mod transcripts;
 mod units;
 mod vdev_settings;
+mod zedlets;
