@@ -16,7 +16,7 @@ pub mod http;
 pub mod mounts;
 pub mod nbd;
 pub mod pools;
-mod reading;
+pub mod reading;
 pub mod snapshots;
 mod sparse;
 pub mod streams;

@@ -15,6 +15,7 @@ mod walk;
 pub use report::{
     DamagedBlock, PROBLEMS_MAX, VerifyOptions, VerifyProgress, VerifyReport, Watcher,
 };
+pub use sources::{clones, deferred, log_blocks, roots};
 pub use state::StateError;
 
 use crate::error::ImportError;

@@ -29,7 +29,7 @@ const LISTS_MAX: usize = 1 << 20;
 
 /// Every object set of the pool: the MOS, which has no name, and each dataset and snapshot with the
 /// blocks that are its own to visit.
-pub(crate) fn roots(pool: &Pool) -> Result<Vec<(String, Root)>, ImportError> {
+pub fn roots(pool: &Pool) -> Result<Vec<(String, Root)>, ImportError> {
     let mos = pool.mos();
     let mut roots = vec![(String::new(), Root::of_set(mos, Since::EVER))];
     for found in mos.objects(ObjectId(1)) {
@@ -72,7 +72,7 @@ fn keys_of(
 }
 
 /// Further references by vdev and offset, from the block reference tables.
-pub(crate) fn clones(pool: &Pool) -> Result<HashMap<(u64, u64), u64>, ImportError> {
+pub fn clones(pool: &Pool) -> Result<HashMap<(u64, u64), u64>, ImportError> {
     let mos = pool.mos();
     let mut clones = HashMap::new();
     for top in &pool.vdev_tree().children {
@@ -130,6 +130,11 @@ fn claim_loose(claims: &mut Claims, pointer: &BlockPointer) {
 }
 
 fn claim_intent_logs(pool: &Pool, claims: &mut Claims) -> Result<(), DmuError> {
+    log_blocks(pool, &mut |pointer| claim_loose(claims, pointer))
+}
+
+/// Calls `each` for every block that an intent log owns.
+pub fn log_blocks(pool: &Pool, each: &mut dyn FnMut(&BlockPointer)) -> Result<(), DmuError> {
     for found in pool.mos().objects(ObjectId(1)) {
         let (id, dnode) = found?;
         if dnode.bonus_type != ObjectType::DSL_DATASET {
@@ -156,7 +161,7 @@ fn claim_intent_logs(pool: &Pool, claims: &mut Claims) -> Result<(), DmuError> {
             // blocks may be readable by now, because a device is back, but they belong to no log.
             let owned = log.known_blocks().0;
             let blocks = owned.chain.iter().chain(&owned.writes);
-            blocks.for_each(|pointer| claim_loose(claims, pointer));
+            blocks.for_each(&mut *each);
             continue;
         }
         let mut chain = log.chain();
@@ -171,7 +176,18 @@ fn claim_intent_logs(pool: &Pool, claims: &mut Claims) -> Result<(), DmuError> {
         let all_count = pool.is_writable() && !is_growing;
         let counts = |pointer: &&BlockPointer| all_count || pointer.physical_birth() <= pool.txg();
         for pointer in pointers.iter().filter(counts) {
-            claim_loose(claims, pointer);
+            each(pointer);
+        }
+    }
+    Ok(())
+}
+
+/// Calls `each` for every block in the pool's lists of what is to be freed.
+pub fn deferred(pool: &Pool, each: &mut dyn FnMut(&BlockPointer)) -> Result<(), DmuError> {
+    let mos = pool.mos();
+    for key in [keys::SYNC_BPLIST, keys::FREE_BPOBJ, keys::OBSOLETE_BPOBJ] {
+        if let Some(object) = directory_object(mos, key)? {
+            for_each_listed(mos, object, each)?;
         }
     }
     Ok(())
@@ -179,11 +195,7 @@ fn claim_intent_logs(pool: &Pool, claims: &mut Claims) -> Result<(), DmuError> {
 
 fn claim_deferred(pool: &Pool, claims: &mut Claims) -> Result<(), DmuError> {
     let mos = pool.mos();
-    for key in [keys::SYNC_BPLIST, keys::FREE_BPOBJ, keys::OBSOLETE_BPOBJ] {
-        if let Some(object) = directory_object(mos, key)? {
-            for_each_listed(mos, object, &mut |pointer| claim_loose(claims, pointer))?;
-        }
-    }
+    deferred(pool, &mut |pointer| claim_loose(claims, pointer))?;
     if let Some(object) = directory_object(mos, keys::BPTREE)? {
         claim_bptree(pool, object, claims)?;
     }

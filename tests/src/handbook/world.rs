@@ -51,7 +51,7 @@ rm -f "$root/usr/bin/cenote" "$root/usr/local/sbin/cenote"
 mkdir "$root/etc/zfs"
 : >"$root/usr/bin/cenote"
 mount --bind "$2" "$root/usr/bin/cenote"
-for link in zpool zfs zstream zed zinject arcstat arc_summary; do
+for link in zpool zfs zstream zdb zed zinject arcstat arc_summary; do
     ln -sf /usr/bin/cenote "$root/usr/local/sbin/$link"
 done
 for link in mount.zfs mount.fuse.cenote; do ln -sf /usr/bin/cenote "$root/usr/sbin/$link"; done

@@ -1,7 +1,7 @@
 //! One program with several names.
 //!
-//! `argv[0]` selects the command line. As `zpool`, `zfs`, `zstream`, `zinject` and `zed` it behaves
-//! like OpenZFS's programs; as `mount.zfs` it is the helper of mount(8); as `arcstat`,
+//! `argv[0]` selects the command line. As `zpool`, `zfs`, `zstream`, `zdb`, `zed` and `zinject` it
+//! behaves like OpenZFS's programs; as `mount.zfs` it is the helper of mount(8); as `arcstat`,
 //! `zgenhostid` and others it is a small program of OpenZFS's. As `cenote` it has commands of its
 //! own; `cenote daemon` keeps pools open for all the others. `cenote zpool …`, `cenote zfs …` and
 //! `cenote zstream …` work without links.
@@ -20,6 +20,7 @@ use cenote_connect::{Connection, LeftDisks};
 use cenote_daemon::disks;
 use cenote_own_commands::zstream;
 use cenote_words::context::Context;
+use cenote_zdb as zdb;
 use cenote_zed as zed;
 use cenote_zfs_commands::{mount_helper, zfs};
 use cenote_zinject as zinject;
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
             name @ ("zpool"
             | "zfs"
             | zstream::NAME
+            | zdb::NAME
             | zed::NAME
             | zinject::NAME
             | mount_helper::NAME),
@@ -52,7 +54,7 @@ fn main() -> ExitCode {
         }
         Some(mount_helper::NAME_BY_TYPE) => mount_helper::NAME.to_owned(),
         _ => match rest.first().and_then(|word| word.to_str()) {
-            Some(word @ ("zpool" | "zfs" | zstream::NAME | zed::NAME | zinject::NAME)) => {
+            Some(word @ ("zpool" | "zfs" | zstream::NAME | zdb::NAME | zed::NAME | zinject::NAME)) => {
                 let word = word.to_owned();
                 rest.remove(0);
                 word
@@ -62,6 +64,9 @@ fn main() -> ExitCode {
     };
     if called == zstream::NAME {
         return zstream::run(&rest);
+    }
+    if called == zdb::NAME {
+        return zdb::run(&rest);
     }
     let mut context = context(resumes(&called, rest.first()));
     let code = match called.as_str() {

@@ -24,8 +24,8 @@ Provides: zfsutils-linux (= 2.3.2), zutils
 Conflicts: zfsutils-linux, zutils, zfs-fuse, zfs-zed, zfs-test
 Replaces: zfsutils-linux, zutils, zfs-fuse
 Description: ZFS pools in user space - commands under OpenZFS's names
- The commands zpool, zfs, zstream, zed, zinject and mount.zfs, and the systemd
- units of OpenZFS, carried out by Cenote.
+ The commands zpool, zfs, zstream, zdb, zed, zinject and mount.zfs, and the
+ systemd units of OpenZFS, carried out by Cenote.
  .
  Cenote opens OpenZFS pools without a kernel module and mounts their file
  systems with FUSE.

@@ -136,7 +136,7 @@ fn manual(program: &Path, own: &Path, zfs: &Path) -> Result<()> {
 
 fn completions(program: &Path, own: &Path, zfs: &Path) -> Result<()> {
     for (shell, directory, pattern) in SHELLS {
-        for name in ["cenote", "zpool", "zfs", "zstream", "zed", "zinject"] {
+        for name in ["cenote", "zpool", "zfs", "zstream", "zdb", "zed", "zinject"] {
             let mut command = Command::new(program);
             let script = output(command.args(["completions", shell, name]))?;
             let tree = if is_own(name) { own } else { zfs };

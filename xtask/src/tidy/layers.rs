@@ -51,6 +51,7 @@ const LAYERS: [&str; 47] = [
     "frontends/files",
     "frontends/nbd",
     "commands/own",
+    "commands/zdb",
     "registry",
     "channel",
     "drills",

@@ -81,7 +81,7 @@ enum Target {
 impl Target {
     fn open(path: &OsStr, force: bool, size: u64) -> Result<Self, Failure> {
         if path == OsStr::new("-") {
-            return Ok(Self::Output(Box::new(Output::new())));
+            return Ok(Self::Output(Box::default()));
         }
         let mut path = PathBuf::from(path);
         let mut name = None;

@@ -19,6 +19,12 @@ pub struct Output {
     exit: Exit,
 }
 
+impl Default for Output {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Output {
     /// Standard output.
     pub fn new() -> Self {

@@ -34,7 +34,7 @@ pub const COMMAND: Command = Command {
     summary: "Print a script that makes a shell complete our command lines",
     synopsis: "bash|zsh|fish [NAME]...",
     about: "The script is for the commands NAME; without NAME for cenote, zpool, zfs, zstream,\n\
-            zed and zinject.\n\
+            zdb, zed and zinject.\n\
             \n\
             \x20 source <(cenote completions bash)\n\
             \x20 source <(cenote completions zsh)\n\
@@ -44,7 +44,7 @@ pub const COMMAND: Command = Command {
 };
 
 /// The commands whose lines are completed.
-const NAMES: [&str; 6] = ["cenote", "zpool", "zfs", "zstream", "zed", "zinject"];
+const NAMES: [&str; 7] = ["cenote", "zpool", "zfs", "zstream", "zdb", "zed", "zinject"];
 
 const BASH: &str = include_str!("bash.sh");
 const ZSH: &str = include_str!("zsh.sh");
@@ -217,7 +217,7 @@ fn of_cenote(
     };
     let Some((name, before)) = before.split_first() else {
         let mut all = of_commands();
-        all.extend(["help", "zpool", "zfs", "zstream", "zed", "zinject"].map(str::to_owned));
+        all.extend(["help", "zpool", "zfs", "zstream", "zdb", "zed", "zinject"].map(str::to_owned));
         return all;
     };
     if name == "help" {

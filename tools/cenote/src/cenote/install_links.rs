@@ -18,7 +18,7 @@ pub const COMMAND: Command = Command {
     summary: "Make links called zpool, zfs, zstream, arcstat, mount.* and more to this program",
     synopsis: "DIRECTORY",
     about: "Put DIRECTORY before others in PATH, and whatever calls zpool or zfs (or\n\
-            zstream, zed, zinject, arcstat, arc_summary) calls Cenote.\n\
+            zstream, zdb, zed, zinject, arcstat, arc_summary) calls Cenote.\n\
             mount(8) looks in /sbin only: for mount.zfs, which 'mount -t zfs' and /etc/fstab\n\
             need, and for mount.fuse.cenote, which 'mount -o remount' needs.\n\
             Either all links are made or none.",
@@ -30,7 +30,7 @@ pub const COMMAND: Command = Command {
 };
 
 /// The names of the links.
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 18] = [
     "cenote",
     "zpool",
     "zfs",
@@ -38,6 +38,7 @@ const NAMES: [&str; 17] = [
     zstream::DUMP_NAME,
     cenote_zed::NAME,
     cenote_zinject::NAME,
+    cenote_zdb::NAME,
     mount_helper::NAME,
     mount_helper::NAME_BY_TYPE,
     "arcstat",

@@ -83,6 +83,7 @@ const TABLE: Table = Table {
         &zstream::OTHER,
         &cenote_zed::OTHER,
         &cenote_zinject::OTHER,
+        &cenote_zdb::OTHER,
         &mount_helper::OTHER,
     ],
 };
@@ -207,7 +208,7 @@ fn complain_of_verb(command: &Command, word: &str, context: &mut Context) {
 /// Reports an unknown command and suggests a similar one.
 fn complain_of_command(name: &str, context: &mut Context) {
     let own = COMMANDS.iter().map(|command| command.name);
-    let others = ["help", "zpool", "zfs", "zstream", "zed", "zinject"];
+    let others = ["help", "zpool", "zfs", "zstream", "zdb", "zed", "zinject"];
     let mut programs = TABLE.programs.iter();
     let elsewhere = programs.find(|program| program.topic(name).is_some());
     let question = match elsewhere {
@@ -243,7 +244,7 @@ fn overview() -> String {
         "Cenote opens OpenZFS pools without a kernel module.\n\
          \n\
          usage: cenote COMMAND [OPTION]... [ARGUMENT]...\n\
-         \x20      cenote zpool|zfs|zstream|zed|zinject ...    the command lines of OpenZFS\n\
+         \x20      cenote zpool|zfs|zstream|zdb|zed|zinject ...    the command lines of OpenZFS\n\
          \n",
     );
     let widths = COMMANDS.iter().map(|command| command.name.len());
@@ -468,7 +469,7 @@ mod tests {
                 );
                 let own = line.split(['|', '>']).next().unwrap_or_default();
                 let words: Vec<&str> = own.split_whitespace().collect();
-                if ["mount", "zed", "zinject", "zstream"].contains(&words[0])
+                if ["mount", "zdb", "zed", "zinject", "zstream"].contains(&words[0])
                     || words[0] == "cenote" && ["zpool", "find"].contains(&words[1])
                 {
                     continue;

@@ -13,3 +13,4 @@ mod transcripts;
 mod units;
 mod vdev_settings;
 mod zedlets;
+mod zdb;

@@ -13,8 +13,8 @@ use std::time::Duration;
 const MUTANTS: u64 = 8;
 const SEED: u64 = 7;
 
-/// `POOL` stands for the pool's name.
-const COMMANDS: [&[&str]; 14] = [
+/// `POOL` stands for the pool's name, `DEVICE` for its first device.
+const COMMANDS: [&[&str]; 18] = [
     &["ls", "-l", "-R", "POOL"],
     &["find", "POOL", "-name", "x*", "-json"],
     &["du", "-a", "POOL"],
@@ -29,6 +29,10 @@ const COMMANDS: [&[&str]; 14] = [
     &["inspect", "objects", "--mos", "POOL"],
     &["inspect", "spacemaps", "-e", "POOL"],
     &["inspect", "intent-log", "-e", "POOL"],
+    &["zdb", "-e", "-p", "devices", "-dddddd", "POOL"],
+    &["zdb", "-e", "-p", "devices", "-bbbcc", "POOL"],
+    &["zdb", "-e", "-p", "devices", "-Cuiiiii", "POOL"],
+    &["zdb", "-llluu", "DEVICE"],
 ];
 
 fn check(kind: &str) {
@@ -43,6 +47,7 @@ fn check(kind: &str) {
         memory: zoo::MEMORY_MAX,
         ..Limits::default()
     };
+    let device = format!("devices/{}", pool.manifest.devices[0]);
     for number in 0..MUTANTS {
         let mutant = zoo::mutant(&devices, structure.as_ref(), kind, SEED, number);
         let mutant = mutant.expect("a mutant");
@@ -51,8 +56,11 @@ fn check(kind: &str) {
             let mut words: Vec<String> = command
                 .iter()
                 .map(|word| word.replace("POOL", &pool.manifest.pool))
+                .map(|word| word.replace("DEVICE", &device))
                 .collect();
-            words.extend(["-d".into(), "devices".into()]);
+            if command[0] != "zdb" {
+                words.extend(["-d".into(), "devices".into()]);
+            }
             let words: Vec<&str> = words.iter().map(String::as_str).collect();
             let outcome = run(pool.command(&words), b"", limits).expect("cenote runs");
             let is_silent = outcome.code != Some(0) && outcome.stderr.trim().is_empty();

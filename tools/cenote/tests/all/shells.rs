@@ -19,7 +19,7 @@ fn run(shell: &str, arguments: &[&str], place: &Path) -> String {
     let bin = place.join("bin");
     if !bin.exists() {
         std::fs::create_dir(&bin).expect("a directory");
-        for name in ["cenote", "zpool", "zfs", "zstream", "zed", "zinject"] {
+        for name in ["cenote", "zpool", "zfs", "zstream", "zdb", "zed", "zinject"] {
             let program = env!("CARGO_BIN_EXE_cenote");
             std::os::unix::fs::symlink(program, bin.join(name)).expect("a link");
         }

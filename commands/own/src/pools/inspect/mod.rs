@@ -13,6 +13,8 @@ mod pool;
 mod printer;
 mod space;
 
+pub use objects::packed_list;
+
 use crate::reading::failure::{Exit, Failure, ended};
 use crate::reading::options::PoolOptions;
 use crate::reading::output::Output;
