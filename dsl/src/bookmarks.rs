@@ -85,14 +85,21 @@ impl Dsl {
         let Some(id) = bookmark.phys.redaction_list else {
             return Ok(None);
         };
-        let object = self.mos().object(id)?;
+        self.redaction_header(id)
+            .map(|header| Some(header.snapshots))
+    }
+
+    /// The header of a redaction list.
+    ///
+    /// # Errors
+    /// If it cannot be read.
+    pub fn redaction_header(&self, list: ObjectId) -> Result<RedactionListHeader, DslError> {
+        let object = self.mos().object(list)?;
         let bonus = &object.dnode().bonus;
         let spill = object.spill()?;
         let bytes = spill
             .as_deref()
             .map_or(bonus.as_slice(), |spill| &spill[..]);
-        let header = RedactionListHeader::decode(bytes);
-        let header = header.map_err(|source| DslError::decode(id, source))?;
-        Ok(Some(header.snapshots))
+        RedactionListHeader::decode(bytes).map_err(|source| DslError::decode(list, source))
     }
 }

@@ -320,6 +320,25 @@ impl Dataset {
         let previous = self.phys.previous_snapshot;
         previous.filter(|previous| Some(*previous) != self.dsl().origin_snapshot())
     }
+
+    /// Whether `base` is on the chain of snapshots that leads to this dataset, over clones, too.
+    pub fn grew_out_of(&self, base: &Self) -> Result<bool, DslError> {
+        let mut at = self.phys.previous_snapshot;
+        for _ in 0..CHAIN_LENGTH_MAX {
+            let Some(previous) = at else {
+                return Ok(false);
+            };
+            if previous == base.id() {
+                return Ok(true);
+            }
+            let previous = self.dsl().dataset_of(previous)?;
+            if previous.phys().creation_txg < base.phys().creation_txg {
+                return Ok(false);
+            }
+            at = previous.phys().previous_snapshot;
+        }
+        Ok(false)
+    }
 }
 
 impl Directory {

@@ -30,6 +30,7 @@ use crate::registry::rights::Rights;
 use crate::scans::verify::verify;
 use crate::snapshots::diff::diff;
 use crate::snapshots::holds::holds;
+use crate::snapshots::redact::redact_snapshot;
 use crate::snapshots::space::{reclaimed_by, snapshot_space};
 use crate::streams::receive::receive;
 use crate::streams::send::send;
@@ -104,6 +105,9 @@ impl Engine {
             Request::Program { program, command } => {
                 let by = By::new(peer, &command);
                 run_program(registry, mounts, &program, (&by.actor, by.command), reply)
+            }
+            Request::Redact { redact, command } => {
+                redact_snapshot(registry, &redact, &By::new(peer, &command), reply)
             }
             Request::Change { change, command } => self.change(change, &By::new(peer, &command)),
             Request::Receive {

@@ -5,6 +5,7 @@ use cenote_dmu::DmuError;
 use cenote_dsl::{DatasetName, DslError};
 use cenote_ondisk::DecodeError;
 use cenote_ondisk::stream::Checksum;
+use cenote_redaction::RedactionError;
 use std::fmt;
 use std::io;
 
@@ -88,6 +89,9 @@ pub enum StreamError {
         /// What, and why.
         source: Box<DslError>,
     },
+    /// What is to be left out, or to be sent again, is not known.
+    #[error(transparent)]
+    Redaction(#[from] RedactionError),
     /// There is no stream for what is to be sent.
     #[error("cannot send: {problem}")]
     Unsendable {

@@ -552,6 +552,7 @@ fn without_daemon(request: Request, disks: Option<LeftDisks>) -> Result<Response
             },
         },
         Request::Send { send } => no_dataset(send.target),
+        Request::Redact { redact, .. } => no_dataset(redact.snapshot),
         Request::Inject { act } => match act {
             InjectAct::List | InjectAct::Cancel { id: None } => {
                 Ok(Response::Injections { rows: Vec::new() })

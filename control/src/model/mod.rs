@@ -98,7 +98,7 @@ pub use refusal::{
 pub use request::{Access, Depth, ExportHow, MountOptions, PropertySelection, Request};
 pub use response::{Part, Response};
 pub use secret::Secret;
-pub use send::{Send, SendNote};
+pub use send::{Redact, Send, SendNote};
 pub use setting::SettingRow;
 pub use shell_word::shell_word;
 pub use snapshots::{RollBack, SnapshotChange};

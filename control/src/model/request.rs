@@ -12,7 +12,7 @@ use super::nbd::NbdAct;
 use super::program::Program;
 use super::receive::Receive;
 use super::secret::Secret;
-use super::send::Send;
+use super::send::{Redact, Send};
 use super::space::AccountKind;
 use super::store::StoreAct;
 use super::ublk::UblkAct;
@@ -313,6 +313,13 @@ pub enum Request {
         /// What and how.
         send: Box<Send>,
     },
+    /// Make a redaction bookmark, or resume making it. Answer: `Done`.
+    Redact {
+        /// What of, and how.
+        redact: Redact,
+        /// The command line, for the pool's history.
+        command: String,
+    },
     /// Carry out a request that is no change and yet belongs into the history: an import, an
     /// export, a key that is loaded or unloaded. Answer: that request's.
     Noted {
@@ -475,6 +482,7 @@ impl Request {
             | Request::Change { .. }
             | Request::Program { .. }
             | Request::Receive { .. }
+            | Request::Redact { .. }
             | Request::Noted { .. }
             | Request::SettingsSet { .. }
             | Request::DaemonForget

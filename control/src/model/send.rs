@@ -46,6 +46,10 @@ pub struct Send {
     /// Properties of encrypted datasets may go beside contents that are not encrypted (`-U`).
     #[serde(default)]
     pub decrypted: bool,
+    /// Leave out what a redaction bookmark of the target's dataset lists (`--redact`). Its name,
+    /// with or without the dataset.
+    #[serde(default)]
+    pub redact: Option<String>,
     /// The token of a receive that was cut; says all of the above (`-t`).
     #[serde(default)]
     pub token: Option<String>,
@@ -58,6 +62,17 @@ pub struct Send {
     /// First report the contents and estimated size of the stream (`-v`, `-P`).
     #[serde(default)]
     pub estimates: bool,
+}
+
+/// Which blocks of a snapshot none of some later snapshots has, kept as a bookmark.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Redact {
+    /// The snapshot.
+    pub snapshot: String,
+    /// The bookmark's name, without the dataset.
+    pub bookmark: String,
+    /// The redaction snapshots, which grew out of it.
+    pub by: Vec<String>,
 }
 
 /// A progress report of a send.

@@ -7,4 +7,5 @@ mod clones;
 pub(crate) mod diff;
 pub(crate) mod holds;
 mod names;
+pub(crate) mod redact;
 pub(crate) mod space;

@@ -10,8 +10,9 @@ use cenote_base::Guid;
 use cenote_control::model::{ControlError, Send, StreamAct, StreamRefusal};
 use cenote_dsl::resume_token;
 use cenote_dsl::write::{KeptHead, RECEIVE_CHILD};
-use cenote_dsl::{Bookmark, Dataset, DatasetName, DslError, NameKind};
+use cenote_dsl::{Bookmark, Dataset, DatasetName, Dsl, DslError, NameKind};
 use cenote_ondisk::stream::ResumeToken;
+use cenote_redaction::List;
 use cenote_stream::send::package::PackageOptions;
 use cenote_stream::send::{HEAD_SUFFIX, Options, Resume, guid_of_head};
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub(super) struct Order {
     pub resume: Option<(Resume, u64)>,
     /// What the package contains, if it is one.
     pub package: Option<PackageOptions>,
+    /// What is left out of the stream.
+    pub redaction: Option<List>,
     /// If only the beginning of a snapshot is there, what that is.
     pub partial: Option<ResumeToken>,
     /// Keeps the target as it is, if it is no snapshot.
@@ -70,6 +73,15 @@ impl Order {
         }
     }
 
+    /// Whether a redaction list says what is sent, or what more is sent: sizes do not show it.
+    pub fn is_redaction(&self) -> bool {
+        let fills_in = match &self.source {
+            Source::Bookmark(bookmark) => bookmark.phys.redaction_list.is_some(),
+            _ => false,
+        };
+        fills_in || self.redaction.is_some()
+    }
+
     /// Looks up the datasets of a request.
     pub fn of(registry: &Registry, asked: &Send) -> Result<Self, ControlError> {
         match &asked.token {
@@ -84,11 +96,19 @@ impl Order {
         let (imported, target) = registry.dataset(&name)?;
         let (target, kept) = match target.is_snapshot() {
             true => (target, None),
+            false if asked.redact.is_some() => {
+                let why = "cannot do a redacted send to a filesystem";
+                return Err(refused(&asked.target, other(why)));
+            }
             false => keep(&imported, target)?,
         };
         let source = match &asked.from {
             Some(from) => source(registry, &target, from, &asked.target)?,
             None => Source::Nothing,
+        };
+        let redaction = match &asked.redact {
+            Some(bookmark) => Some(redaction_of(&target, bookmark, asked)?),
+            None => None,
         };
         let blocks = Options {
             large_blocks: asked.large_blocks,
@@ -122,6 +142,7 @@ impl Order {
             blocks,
             resume: None,
             package,
+            redaction,
             partial: None,
             _kept: kept,
         })
@@ -156,6 +177,7 @@ impl Order {
             blocks: blocks_of(&token),
             resume: None,
             package: None,
+            redaction: None,
             partial: Some(token),
             _kept: kept,
         })
@@ -174,7 +196,7 @@ impl Order {
             None => (snapshot_of(&imported, &token, &sent)?, None),
         };
         let source = source_of(&imported, &token, &target)?;
-        check_redaction(&token, &target, &source)?;
+        let redaction = redaction_of_rest(&token, &target)?;
         Ok(Self {
             imported,
             target,
@@ -187,6 +209,7 @@ impl Order {
             },
             resume: Some(((token.object, token.offset), token.bytes)),
             package: None,
+            redaction,
             partial: None,
             _kept: kept,
         })
@@ -241,7 +264,7 @@ fn source(
         }
         NameKind::Snapshot => {
             let (_, base) = registry.dataset(&name).map_err(|_| missing())?;
-            match is_before(&base, target)? {
+            match target.grew_out_of(&base).map_err(of_dsl)? {
                 true => Ok(Source::Snapshot(Box::new(base))),
                 false => Err(not_earlier()),
             }
@@ -250,30 +273,14 @@ fn source(
     }
 }
 
-/// Whether `base` is on the chain of snapshots that leads to `target`, over clones, too.
-fn is_before(base: &Dataset, target: &Dataset) -> Result<bool, ControlError> {
-    let dsl = target.dsl();
-    let mut at = target.phys().previous_snapshot;
-    for _ in 0..CHAIN_LENGTH_MAX {
-        let Some(previous) = at else {
-            return Ok(false);
-        };
-        if previous == base.id() {
-            return Ok(true);
-        }
-        let previous = dsl.dataset_of(previous).map_err(of_dsl)?;
-        if previous.phys().creation_txg < base.phys().creation_txg {
-            return Ok(false);
-        }
-        at = previous.phys().previous_snapshot;
-    }
-    Ok(false)
-}
-
 /// Whether a bookmark is of the dataset, or of one that it was cloned from, and older.
 fn has_before(target: &Dataset, bookmark: &Bookmark) -> Result<bool, ControlError> {
+    let (theirs, ours) = (bookmark.phys.creation_txg, target.phys().creation_txg);
+    // From a redaction bookmark of the snapshot itself, what was left out of it is sent.
+    let is_of_target = bookmark.phys.guid == target.phys().guid;
+    let fills_in = bookmark.phys.redaction_list.is_some() && is_of_target;
     // Of the head itself every bookmark is older.
-    if target.is_snapshot() && bookmark.phys.creation_txg >= target.phys().creation_txg {
+    if target.is_snapshot() && theirs >= ours && !fills_in {
         return Ok(false);
     }
     let wanted = bookmark.name.dataset();
@@ -333,6 +340,9 @@ fn head_of(
 }
 
 /// What the stream of a token starts from.
+///
+/// If the receiver's snapshot lacks what a redaction bookmark lists, and the sender's does not, the
+/// stream was sent from such a bookmark.
 fn source_of(
     imported: &Imported,
     token: &ResumeToken,
@@ -343,34 +353,112 @@ fn source_of(
     };
     let mut heads = vec![target.name().dataset()];
     walk_heads(imported.dsl(), |head| heads.push(head.name().clone()));
-    if let Some(base) = find(imported, &heads, guid)? {
+    let lacking = token.bookmark_redact_snapshots.as_ref();
+    if let Some(base) = find(imported, &heads, guid)?
+        && base.redaction_snapshots().map_err(of_dsl)?.as_ref() == lacking
+    {
         return Ok(Source::Snapshot(Box::new(base)));
     }
-    let head = imported.dsl().dataset(&target.name().dataset());
-    let bookmarks = head.and_then(|head| head.bookmarks()).map_err(of_dsl)?;
-    let bookmark = bookmarks.into_iter().find(|mark| mark.phys.guid == guid);
-    match bookmark {
-        Some(bookmark) => Ok(Source::Bookmark(bookmark)),
-        None => Err(cannot_resume(StreamRefusal::SourceGone { guid: guid.0 })),
+    let bookmark = match lacking {
+        Some(lacking) => redaction_bookmark(imported.dsl(), &heads, guid, lacking)?,
+        None => {
+            let head = imported.dsl().dataset(&target.name().dataset());
+            let bookmarks = head.and_then(|head| head.bookmarks()).map_err(of_dsl)?;
+            let found = bookmarks.into_iter().find(|mark| mark.phys.guid == guid);
+            // The receiver lacks nothing that a list names.
+            found.map(|mut bookmark| {
+                bookmark.phys.redaction_list = None;
+                bookmark
+            })
+        }
+    };
+    match (bookmark, lacking) {
+        (Some(bookmark), _) => Ok(Source::Bookmark(bookmark)),
+        (None, None) => Err(cannot_resume(StreamRefusal::SourceGone { guid: guid.0 })),
+        (None, Some(_)) => Err(cannot_resume(other(NO_REDACTION))),
     }
 }
 
-/// Refuses the rest of a stream that was redacted when it was sent: it would be sent in full.
-///
-/// What was received redacted is as its token says, and so is a source that was.
-fn check_redaction(
-    token: &ResumeToken,
-    target: &Dataset,
-    source: &Source,
-) -> Result<(), ControlError> {
+/// In the words of OpenZFS.
+const NO_REDACTION: &str = "no appropriate redaction bookmark exists";
+
+/// What was left out of the stream of a token, unless that is missing in the target itself.
+fn redaction_of_rest(token: &ResumeToken, target: &Dataset) -> Result<Option<List>, ControlError> {
     let of_target = target.redaction_snapshots().map_err(of_dsl)?;
-    let of_source = match source {
-        Source::Snapshot(base) => base.redaction_snapshots().map_err(of_dsl)?,
-        _ => None,
+    let Some(by) = token.redact_snapshots.as_ref() else {
+        return match of_target {
+            None => Ok(None),
+            Some(_) => Err(cannot_resume(other(NO_REDACTION))),
+        };
     };
-    match of_target == token.redact_snapshots && of_source == token.bookmark_redact_snapshots {
-        true => Ok(()),
-        false => Err(cannot_resume(other("redacted streams cannot be sent yet"))),
+    if of_target.as_ref() == Some(by) {
+        return Ok(None);
+    }
+    let heads = [target.name().dataset()];
+    let found = redaction_bookmark(target.dsl(), &heads, target.phys().guid, by)?;
+    let found = found.ok_or_else(|| cannot_resume(other(NO_REDACTION)))?;
+    let list = List::of(target.dsl(), &found);
+    list.map(Some).map_err(|error| cannot_resume(other(error)))
+}
+
+/// A complete redaction bookmark of a snapshot, made with respect to these snapshots.
+fn redaction_bookmark(
+    dsl: &Arc<Dsl>,
+    heads: &[DatasetName],
+    snapshot: Guid,
+    by: &[u64],
+) -> Result<Option<Bookmark>, ControlError> {
+    let mut wanted = by.to_vec();
+    wanted.sort_unstable();
+    for name in heads {
+        let Ok(head) = dsl.dataset(name) else {
+            continue;
+        };
+        for bookmark in head.bookmarks().map_err(of_dsl)? {
+            let is_of = bookmark.phys.guid == snapshot;
+            let Some(list) = bookmark.phys.redaction_list.filter(|_| is_of) else {
+                continue;
+            };
+            let header = dsl.redaction_header(list).map_err(of_dsl)?;
+            let mut found: Vec<u64> = header.snapshots.iter().map(|guid| guid.0).collect();
+            found.sort_unstable();
+            if found == wanted && header.is_complete() {
+                return Ok(Some(bookmark));
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// The list of the redaction bookmark that a request names.
+fn redaction_of(target: &Dataset, bookmark: &str, asked: &Send) -> Result<List, ControlError> {
+    let cannot = |why: &str| refused(&asked.target, other(why));
+    if asked.raw {
+        return Err(cannot("raw sends may not be redacted."));
+    }
+    let is_one = !asked.recursive && !asked.intermediates && !asked.holds;
+    if !is_one {
+        return Err(cannot("multiple snapshots cannot be sent redacted."));
+    }
+    let dataset = target.name().dataset();
+    let full = match bookmark.split_once('#') {
+        None | Some(("", _)) => format!("{dataset}#{}", bookmark.trim_start_matches('#')),
+        Some((given, _)) if given == dataset.as_str() => bookmark.to_owned(),
+        Some(_) => {
+            return Err(cannot(
+                "redaction bookmark must be of the snapshot's dataset",
+            ));
+        }
+    };
+    let found = target.dsl().bookmark(&parse_name(&full)?);
+    let found = found.map_err(|error| match error {
+        DslError::NoSuchDataset { .. } => cannot("nonexistent redaction bookmark provided"),
+        error => of_dsl(error),
+    })?;
+    let list = List::of(target.dsl(), &found).map_err(|error| cannot(&error.to_string()))?;
+    match found.phys.guid == target.phys().guid {
+        true => Ok(list),
+        false => Err(cannot("redaction bookmark is of another snapshot")),
     }
 }
 

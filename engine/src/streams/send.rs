@@ -113,6 +113,9 @@ impl Sending<'_> {
             {
                 sent.bookmark = Some(bookmark.clone());
             }
+            if let (Some(list), Some(sent)) = (&self.order.redaction, streams.last_mut()) {
+                sent.redaction = Some(list.clone());
+            }
             return Ok(streams);
         }
         let reopen = |dataset: &Dataset| {
@@ -126,6 +129,7 @@ impl Sending<'_> {
                 _ => None,
             },
             bookmark: None,
+            redaction: None,
         }])
     }
 
@@ -181,8 +185,11 @@ impl Sending<'_> {
             _ => Known::Nothing,
         };
         let blocks = self.order.blocks.complete();
-        let size = estimate(&sent.snapshot, known, blocks.compressed);
-        let size = size.map_err(|error| self.cannot(&error))?;
+        let size = match self.order.is_redaction() {
+            true => None,
+            false => estimate(&sent.snapshot, known, blocks.compressed)
+                .map_err(|error| self.cannot(&error))?,
+        };
         let done = self.order.resume.map_or(0, |(_, bytes)| bytes);
         match size {
             Some(size) => Ok(size.saturating_sub(done)),
@@ -210,6 +217,10 @@ impl Sending<'_> {
                 Some(token) => Snapshot::of_partial(&order.target, token)?,
                 None => Snapshot::of(&order.target)?,
             };
+            let snapshot = match &order.redaction {
+                Some(list) => snapshot.without(list),
+                None => snapshot,
+            };
             let is_hidden = order.target.name().as_str().ends_with(RECEIVE_CHILD);
             let base = match &order.source {
                 Source::Nothing => None,
@@ -217,7 +228,7 @@ impl Sending<'_> {
                     Some(Base::snapshot(base, &order.target)?.own())
                 }
                 Source::Snapshot(base) => Some(Base::snapshot(base, &order.target)?),
-                Source::Bookmark(bookmark) => Some(Base::bookmark(bookmark, &order.target)),
+                Source::Bookmark(bookmark) => Some(Base::bookmark(bookmark, &order.target)?),
             };
             let resume = order.resume.map(|(place, _)| place);
             cenote_stream::send::send(&snapshot, base.as_ref(), order.blocks, resume, output)

@@ -6,7 +6,7 @@
 //! block there is none: the checksum function is "off" and the key zero.
 
 use super::ahead::{Ahead, Shape};
-use super::walk::{OLD_BLOCK_SIZE_MAX, Sending};
+use super::sending::{OLD_BLOCK_SIZE_MAX, Sending};
 use crate::error::StreamError;
 use cenote_base::{ObjectId, SECTOR_SIZE};
 use cenote_dmu::traverse::Visit;

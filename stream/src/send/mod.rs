@@ -16,8 +16,8 @@
 //! A head is sent like a snapshot, if it does not change meanwhile. Its stream has a guid of the
 //! contents ([`guid_of_head`]). A partly received head is sent in part: without an END.
 //!
-//! Damage ends a stream, because a stream cannot say that data is missing. Redaction is not
-//! implemented, but a snapshot that was received redacted can be sent.
+//! Damage ends a stream, because a stream cannot say that data is missing. Only what a redaction
+//! list names is left out ([`Snapshot::without`]), and the stream says what that is.
 
 mod ahead;
 mod block;
@@ -26,6 +26,8 @@ pub mod estimate;
 mod options;
 pub mod package;
 mod raw;
+mod redacted;
+mod sending;
 mod snapshot;
 mod walk;
 

@@ -57,9 +57,13 @@ pub fn write_package(
     for sent in streams {
         on_stream(&sent.snapshot);
         let snapshot = Snapshot::of(&sent.snapshot)?;
+        let snapshot = match &sent.redaction {
+            Some(list) => snapshot.without(list),
+            None => snapshot,
+        };
         let base = match (&sent.base, &sent.bookmark) {
             (Some(base), _) => Some(Base::snapshot(base, &sent.snapshot)?),
-            (None, Some(bookmark)) => Some(Base::bookmark(bookmark, &sent.snapshot)),
+            (None, Some(bookmark)) => Some(Base::bookmark(bookmark, &sent.snapshot)?),
             (None, None) => None,
         };
         write_stream(&snapshot, base.as_ref(), options.blocks, None, &mut writer)?;

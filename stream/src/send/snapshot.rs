@@ -11,6 +11,7 @@ use cenote_ondisk::dsl_dataset::FLAG_CASE_INSENSITIVE;
 use cenote_ondisk::features;
 use cenote_ondisk::objset::ObjsetKind;
 use cenote_ondisk::stream::ResumeToken;
+use cenote_redaction::List;
 use std::sync::Arc;
 
 /// Where to resume: an object, and an offset in bytes.
@@ -56,6 +57,8 @@ pub struct Snapshot {
     pub(super) pool: PoolUses,
     /// The snapshots that it is redacted to.
     pub(super) redaction: Option<Vec<u64>>,
+    /// What is left out of the stream.
+    pub(super) without: Option<List>,
     pub(super) key: Option<CryptoKey>,
     pub(super) ivset_guid: Guid,
     /// Whether only a part of it is here.
@@ -71,6 +74,8 @@ pub struct Base {
     /// Whether it is of another dataset, so that the stream makes a clone.
     pub(super) is_foreign: bool,
     pub(super) redaction: Option<Vec<u64>>,
+    /// What may be missing in it, and is sent again.
+    pub(super) missing: Option<List>,
 }
 
 impl Snapshot {
@@ -134,11 +139,22 @@ impl Snapshot {
                 lz4: is_active("lz4_compress"),
             },
             redaction: dataset.redaction_snapshots().map_err(unreadable)?,
+            without: None,
             key: key.map(|key| key.stored.clone()),
             ivset_guid: ivset_guid(dataset)?,
             is_partial: false,
             set,
         })
+    }
+
+    /// The same without the blocks of a redaction list.
+    #[must_use]
+    pub fn without(self, list: &List) -> Self {
+        Self {
+            redaction: Some(list.snapshots()),
+            without: Some(list.clone()),
+            ..self
+        }
     }
 
     /// The full name.
@@ -195,6 +211,7 @@ impl Base {
             ivset_guid: ivset_guid(base)?,
             is_foreign: base.directory().id() != target.directory().id(),
             redaction: base.redaction_snapshots().map_err(unreadable)?,
+            missing: None,
         })
     }
 
@@ -207,15 +224,24 @@ impl Base {
         }
     }
 
-    /// A bookmark of a snapshot that the receiver has, for a stream of `target`.
-    pub fn bookmark(bookmark: &Bookmark, target: &Dataset) -> Self {
-        Self {
+    /// A bookmark of a snapshot that the receiver has, for a stream of `target`. If it is a
+    /// redaction bookmark, the receiver's snapshot may lack what it lists.
+    ///
+    /// # Errors
+    /// If the bookmark's redaction list is not complete, or cannot be read.
+    pub fn bookmark(bookmark: &Bookmark, target: &Dataset) -> Result<Self, StreamError> {
+        let missing = match bookmark.phys.redaction_list {
+            Some(_) => Some(List::of(target.dsl(), bookmark)?),
+            None => None,
+        };
+        Ok(Self {
             guid: bookmark.phys.guid,
             txg: bookmark.phys.creation_txg,
             ivset_guid: bookmark.phys.ivset_guid.unwrap_or_default(),
             is_foreign: bookmark.name.dataset() != target.name().dataset(),
-            redaction: None,
-        }
+            redaction: missing.as_ref().map(List::snapshots),
+            missing,
+        })
     }
 }
 

@@ -5,6 +5,8 @@
 //! and by default sends all such holes. So does this.
 
 use super::ahead::Ahead;
+use super::redacted::Lists;
+use super::sending::{OLD_BLOCK_SIZE_MAX, Sending};
 use super::snapshot::{Base, Resume, Snapshot};
 use super::{raw, unreadable};
 use crate::error::StreamError;
@@ -17,26 +19,14 @@ use cenote_ondisk::stream::{
     StreamFeatures, TO_THE_END, record_flags,
 };
 use cenote_ondisk::{BlockPointer, Dnode};
+use cenote_redaction::Place;
 use std::io::Write;
 use std::sync::Arc;
-
-/// The largest block in a stream without large blocks.
-pub(super) const OLD_BLOCK_SIZE_MAX: u64 = 128 << 10;
 
 /// Objects whose dnodes one record of a raw stream protects.
 const RANGE_SLOTS: u64 = 32;
 /// Numbers from here on are those of the accounting objects, which are never sent.
 const ACCOUNTING: u64 = u64::MAX - 2;
-
-/// A stream being made.
-pub(super) struct Sending<'a> {
-    pub(super) snapshot: &'a Snapshot,
-    pub(super) features: StreamFeatures,
-    /// The txg of what the receiver has; 0 if that is nothing.
-    since: Txg,
-    /// Objects that can be: as many as the meta-dnode's blocks hold.
-    objects: u64,
-}
 
 /// The object under way.
 struct Current {
@@ -65,17 +55,10 @@ pub(super) fn walk(
         ..Walk::default()
     };
     let mut out = Ahead::new(writer, snapshot.set.cache(), root.keys.clone());
+    let sending = Sending::new(snapshot, features, &root);
+    let block = plan.resume.map_or(0, |place| place.block.0);
+    let mut lists = Lists::new(snapshot, base, resume.map(|resume| (resume, block)));
     let mut ordered = Ordered::new(Arc::clone(snapshot.set.cache()), root, plan);
-    let header = snapshot.set.header();
-    let meta = &header.meta_dnode;
-    let dnodes_per_block = meta.data_block_size / cenote_base::SECTOR_SIZE;
-    let blocks = meta.block_id_max.0.saturating_add(1);
-    let sending = Sending {
-        snapshot,
-        features,
-        since,
-        objects: blocks.saturating_mul(dnodes_per_block),
-    };
     let mut current: Option<Current> = None;
     let mut dnodes: Option<(ObjectId, Vec<u8>)> = None;
     if let Some((object, _)) = resume.filter(|_| sending.is_raw()) {
@@ -83,6 +66,9 @@ pub(super) fn walk(
         dnodes = sending.dnodes(&block_of(snapshot, object)?, &mut out)?;
     }
     while let Some(event) = ordered.next() {
+        if let Some(place) = reached(&event) {
+            lists.send_before(&sending, place, &mut out)?;
+        }
         match event {
             Event::Object(ObjectId(0), _) => {}
             Event::Object(ObjectId(ACCOUNTING..), _) => ordered.pass_over(),
@@ -104,14 +90,34 @@ pub(super) fn walk(
             Event::Block(visit) => match &current {
                 Some(now) if now.id == visit.bookmark.object => match visit.part {
                     Part::Spill => sending.spill(&visit, false, &mut out)?,
-                    _ => sending.data(&visit, &now.dnode, &mut out)?,
+                    _ => lists.data(&sending, &visit, &now.dnode, &mut out)?,
                 },
                 _ => {}
             },
             Event::Damage(damage) => return Err(unreadable(damage.error)),
         }
     }
+    lists.send_rest(&sending, &mut out)?;
     out.finish()
+}
+
+/// The place that the walk has reached, if something is sent of it.
+fn reached(event: &Event) -> Option<Place> {
+    match event {
+        Event::Object(ObjectId(0), _) => None,
+        Event::Object(id, _) => Some(Place::of_object(*id)),
+        Event::FreeSlots { first, .. } => Some(Place::of_object(*first)),
+        Event::Hole(visit) | Event::Block(visit) if visit.bookmark.object == ObjectId(0) => {
+            let slots = visit.dnodes_per_block();
+            let first = visit.span().0.saturating_mul(slots);
+            (visit.part != Part::Objset).then_some(Place::of_object(ObjectId(first)))
+        }
+        Event::Hole(visit) | Event::Block(visit) => Some(Place {
+            object: visit.bookmark.object,
+            block: visit.span().0,
+        }),
+        Event::Damage(_) => None,
+    }
 }
 
 /// The place in the walk of an object and an offset in it.
@@ -147,10 +153,6 @@ fn block_of(snapshot: &Snapshot, object: ObjectId) -> Result<Visit, StreamError>
 }
 
 impl Sending<'_> {
-    pub(super) fn is_raw(&self) -> bool {
-        self.features.has(Feature::Raw)
-    }
-
     /// A block of dnodes: in raw streams how it is protected, and its contents.
     fn dnodes(
         &self,

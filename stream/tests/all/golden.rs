@@ -22,7 +22,7 @@ fn stream_of(pool: &Pool, name: &str, base: Option<&str>, options: Options) -> V
     let base = base.map(|base| match base.contains('#') {
         true => {
             let name = DatasetName::parse(base).expect("a name");
-            Base::bookmark(&pool.dsl().bookmark(&name).expect("there"), &target)
+            Base::bookmark(&pool.dsl().bookmark(&name).expect("there"), &target).expect("no list")
         }
         false => Base::snapshot(&pools::dataset(pool, base), &target).expect("readable"),
     });

@@ -45,7 +45,13 @@ fn name_of(send: &Send) -> String {
         true => String::new(),
         false => format!(".since-{}", from[at..].replace('/', "%")),
     };
-    format!("{target}{since}.{STREAM}")
+    // Streams of one snapshot that leave out different blocks are different files.
+    let redact = send.redact.as_deref().unwrap_or_default();
+    let redacted = match redact.rsplit('#').next().unwrap_or_default() {
+        "" => String::new(),
+        bookmark => format!(".redacted-{bookmark}"),
+    };
+    format!("{target}{since}{redacted}.{STREAM}")
 }
 
 /// Opens and locks a partial file; `None` if another process has it.
@@ -141,5 +147,8 @@ mod tests {
         assert_eq!(name_of(&send), "tank%home%a@friday.zstream");
         send.from = Some("tank/home/a#monday".to_owned());
         assert_eq!(name_of(&send), "tank%home%a@friday.since-monday.zstream");
+        send.redact = Some("tank/home/a#clean".to_owned());
+        let name = "tank%home%a@friday.since-monday.redacted-clean.zstream";
+        assert_eq!(name_of(&send), name);
     }
 }

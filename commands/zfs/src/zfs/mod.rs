@@ -18,6 +18,7 @@ mod program;
 mod project;
 mod properties;
 pub mod receive;
+mod redact;
 mod rollback;
 mod select;
 pub mod send;

@@ -144,10 +144,6 @@ fn of_names(parsed: &Parsed, context: &mut Context) -> Result<Send, Stop> {
         [target] => target,
         _ => return usage("too many arguments"),
     };
-    if has("d") {
-        let reason = "redacted streams cannot be sent yet";
-        return failed(format!("cannot send '{target}': {reason}"));
-    }
     if has("S") {
         return of_saved(parsed, target, context);
     }
@@ -169,6 +165,12 @@ fn of_names(parsed: &Parsed, context: &mut Context) -> Result<Send, Stop> {
     if is_head && is_package || is_from_bookmark && has("R") {
         return failed("Error: Unsupported flag with filesystem or bookmark.");
     }
+    if has("d") && (has("R") || has("I") || has("h")) {
+        return failed("Error: multiple snapshots cannot be sent redacted.");
+    }
+    if has("d") && has("w") {
+        return failed("Error: raw sends may not be redacted.");
+    }
     let excluded = parsed.all("X").flat_map(|list| list.split(','));
     Ok(Send {
         target: target.clone(),
@@ -185,6 +187,7 @@ fn of_names(parsed: &Parsed, context: &mut Context) -> Result<Send, Stop> {
         compressed: has("c"),
         raw: has("w"),
         decrypted: has("U"),
+        redact: parsed.last("d").map(str::to_owned),
         token: None,
         saved: false,
         dry_run: has("n"),

@@ -374,7 +374,10 @@ pub const GROUPS: &[&[Topic]] = &[&[
         'l' "" _ "load the key first";
     }),
     topic("redact", &["redact <snapshot> <bookmark> <redaction_snapshot> ..."],
-        "Make a redaction bookmark", "", flags! {}),
+        "Make a redaction bookmark",
+        "It lists the blocks of the snapshot that none of the redaction snapshots has any more.\n\
+         'zfs send --redact' leaves them out. Redaction snapshots are later snapshots, usually of\n\
+         clones. The same command resumes an interrupted one.", flags! {}),
     topic("wait", &["wait [-t <activity>] <filesystem>"],
         "Wait until work on a file system is complete", "", flags! {
         't' "" "ACTIVITY" "only for this: deleteq";

@@ -10,7 +10,6 @@ use super::select;
 use cenote_words::context::{Context, Outcome, failed, usage};
 use cenote_words::getopt::Parsed;
 use cenote_words::program::CommandLine;
-use cenote_words::texts::unavailable;
 
 /// The messages for missing operands of a subcommand, one for each that it requires.
 fn required(command: &str) -> &'static [&'static str] {
@@ -26,14 +25,18 @@ fn required(command: &str) -> &'static [&'static str] {
         "inherit" => &["missing property argument", "missing dataset argument"],
         "hold" | "release" => &["", ""],
         "change-key" => &["Missing dataset argument"],
-        "redact" => &["", "", ""],
+        "redact" => &[
+            "missing snapshot argument",
+            "missing bookmark argument",
+            "missing redaction snapshot argument",
+        ],
         "zone" | "unzone" => &["missing arguments", "missing arguments"],
         _ => &[],
     }
 }
 
 /// Subcommands that are refused.
-const MISSING: [&str; 3] = ["redact", "zone", "unzone"];
+const MISSING: [&str; 2] = ["zone", "unzone"];
 
 /// Whether a subcommand is always refused.
 pub fn is_missing(command: &str) -> bool {
@@ -59,6 +62,7 @@ pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
         "clone" => super::clones::clone(&parsed, command, context),
         "promote" => super::clones::promote(&parsed, command, context),
         "bookmark" => super::bookmarks::create(&parsed, command, context),
+        "redact" => super::redact::run(&parsed, command, context),
         "hold" | "release" => super::snapshots::hold(line.name(), &parsed, command, context),
         "snapshot" => super::snapshots::snapshot(&parsed, command, context),
         "inherit" => change::inherit(&parsed, command, context),
@@ -70,7 +74,7 @@ pub fn run(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
         "unallow" => super::allow::unallow(&parsed, command, context),
         refused => {
             assert!(is_missing(refused), "help calls missing what is refused");
-            with_context(refused, &parsed, context)
+            refuse_zone(refused, &parsed, context)
         }
     }
 }
@@ -81,30 +85,11 @@ const WHY_NOT_ZONED: &str = "only OpenZFS's kernel module can give datasets to u
     To use the file system in a container, bind its mount point there, or run 'cenote daemon' \
     in the container with a pool of its own";
 
-/// Subcommands whose error message names one operand.
-fn with_context(command: &str, parsed: &Parsed, context: &mut Context) -> Outcome {
-    let operand = |index: usize| parsed.operands.get(index).cloned().unwrap_or_default();
-    let (first, second) = (operand(0), operand(1));
-    let (needed, what) = match command {
-        "redact" => (&first, format!("cannot redact '{first}'")),
-        "zone" | "unzone" => {
-            select::require(std::slice::from_ref(&second), context)?;
-            return failed(format!("cannot {command} '{second}': {WHY_NOT_ZONED}"));
-        }
-        _ => {
-            return failed(format!("zfs {command} is not available in this version"));
-        }
-    };
-    if !needed.starts_with(['@', '#']) {
-        select::require(std::slice::from_ref(needed), context)?;
-    }
-    refuse(&what, needed, context)
-}
-
-fn refuse(what: &str, name: &str, context: &mut Context) -> Outcome {
-    let pool = name.split(['/', '@', '#']).next().unwrap_or_default();
-    let reason = unavailable(pool, context);
-    failed(format!("{what}: {reason}"))
+/// Refuses `zone` and `unzone`, whose error message names the dataset.
+fn refuse_zone(command: &str, parsed: &Parsed, context: &mut Context) -> Outcome {
+    let dataset = parsed.operands.get(1).cloned().unwrap_or_default();
+    select::require(std::slice::from_ref(&dataset), context)?;
+    failed(format!("cannot {command} '{dataset}': {WHY_NOT_ZONED}"))
 }
 
 fn destroy(parsed: &Parsed, command: String, context: &mut Context) -> Outcome {

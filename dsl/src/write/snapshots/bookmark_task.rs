@@ -26,10 +26,7 @@ pub struct CreateBookmarks {
 
 impl SyncTask for CreateBookmarks {
     fn check(&mut self, context: &SyncContext<'_>) -> Result<(), DslError> {
-        if context.dsl.features().get(features::BOOKMARKS).is_none() {
-            let feature = "bookmarks".to_owned();
-            return Err(DslError::FeatureDisabled { feature });
-        }
+        context.needs_feature(features::BOOKMARKS)?;
         let mut new = HashSet::new();
         for (source, name) in &self.bookmarks {
             let head = context.bookmark_head(name)?;
@@ -99,6 +96,61 @@ impl SyncTask for DestroyBookmarks {
 }
 
 impl SyncContext<'_> {
+    /// Refuses what needs a feature that the pool lacks.
+    ///
+    /// # Errors
+    /// If the feature is not enabled.
+    pub fn needs_feature(&self, guid: &str) -> Result<(), DslError> {
+        match self.dsl.features().get(guid) {
+            Some(_) => Ok(()),
+            None => Err(DslError::FeatureDisabled {
+                feature: features::by_guid(guid)
+                    .map_or(guid, |feature| feature.name)
+                    .to_owned(),
+            }),
+        }
+    }
+
+    /// Whether a redaction bookmark can be made of a snapshot in its own dataset.
+    ///
+    /// # Errors
+    /// If it cannot.
+    pub fn check_redaction_bookmark(
+        &self,
+        snapshot: &DatasetName,
+        name: &DatasetName,
+    ) -> Result<(), DslError> {
+        let head = self.bookmark_head(name)?;
+        let component = name.after_delimiter().unwrap_or_default();
+        if head.bookmark(component.as_bytes())?.is_some() {
+            let name = name.clone();
+            return Err(DslError::BookmarkExists { name });
+        }
+        self.bookmark_source(snapshot).map(drop)
+    }
+
+    /// Makes a bookmark of a snapshot with a redaction list, whose feature is counted already.
+    ///
+    /// # Errors
+    /// If the pool's metadata cannot be read.
+    pub fn make_redaction_bookmark(
+        &self,
+        snapshot: &DatasetName,
+        name: &DatasetName,
+        list: ObjectId,
+    ) -> Result<(), DslError> {
+        let head = self.bookmark_head(name)?;
+        let component = name.after_delimiter().unwrap_or_default();
+        let bookmark = StoredBookmark {
+            name: component.as_bytes().to_vec(),
+            phys: BookmarkPhys {
+                redaction_list: Some(list),
+                ..self.bookmark_source(snapshot)?
+            },
+        };
+        self.add_bookmark(head.id(), &bookmark)
+    }
+
     /// The head that has, or is to have, the bookmark `name`.
     fn bookmark_head(&self, name: &DatasetName) -> Result<Dataset, DslError> {
         if name.kind() != NameKind::Bookmark {

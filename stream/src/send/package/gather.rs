@@ -8,6 +8,7 @@ use cenote_dsl::property::{Class, Format, Stored, StoredProperties, TABLE};
 use cenote_dsl::{Bookmark, ChildEntry, Dataset, DatasetName, Directory, SnapshotEntry};
 use cenote_ondisk::stream::package::{Package, PackageDataset, PackageSnapshot};
 use cenote_ondisk::{NvList, NvValue};
+use cenote_redaction::List;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -49,6 +50,8 @@ pub struct Sent {
     pub base: Option<Dataset>,
     /// A bookmark of what the receiver has, if there is no base.
     pub bookmark: Option<Bookmark>,
+    /// What is left out of it.
+    pub redaction: Option<List>,
 }
 
 /// The property of a key that is not set at creation only.
@@ -398,6 +401,7 @@ impl Gathered {
                     None => None,
                 },
                 bookmark: None,
+                redaction: None,
             });
             base = Some(snapshot);
         }

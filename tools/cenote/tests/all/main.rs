@@ -6,6 +6,7 @@ mod mutants;
 mod process;
 mod programs;
 mod redacted_streams;
+mod redaction;
 mod shells;
 mod stores;
 mod support;

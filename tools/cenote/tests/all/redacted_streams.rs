@@ -1,5 +1,5 @@
-//! `zfs receive` of redacted streams. Our own `zfs send` does not make any, so streams of whole
-//! snapshots are changed: the first block of a file is left out, and BEGIN says so.
+//! `zfs receive` of redacted streams, by any snapshots: streams of whole snapshots are changed. The
+//! first block of a file is left out, and BEGIN says so.
 
 use anyhow::{Result, ensure};
 use cenote_ondisk::ObjectType;
@@ -170,10 +170,8 @@ impl Sender {
         let token = "zfs get -H -o value receive_resume_token tank/cut";
         let token = self.site.ok(token)?;
         let said = self.site.fails(&format!("zfs send -t {token}"))?.stderr;
-        ensure!(
-            said.contains("redacted streams cannot be sent yet"),
-            "{said}"
-        );
+        let reason = "no appropriate redaction bookmark exists";
+        ensure!(said.contains(reason), "{said}");
         self.site.ok("zfs receive -A tank/cut").map(drop)
     }
 }
