@@ -9,6 +9,8 @@ use std::sync::atomic::Ordering;
 
 /// Messages that a program may record, in bytes; later ones are left out.
 const MESSAGES_MAX: usize = 64 << 10;
+/// The same, by number.
+const MESSAGE_COUNT_MAX: usize = 1000;
 
 impl View<'_> {
     fn listed(&self, list: List, of: &str) -> Result<Vec<Vec<Datum>>, Refused> {
@@ -70,9 +72,10 @@ impl Zfs for View<'_> {
     }
 
     fn debug(&mut self, message: &str) {
-        let used: usize = self.followers.messages.iter().map(String::len).sum();
-        if used + message.len() <= MESSAGES_MAX {
-            self.followers.messages.push(message.to_owned());
+        let messages = &mut self.followers.messages;
+        let used: usize = messages.iter().map(String::len).sum();
+        if messages.len() < MESSAGE_COUNT_MAX && used + message.len() <= MESSAGES_MAX {
+            messages.push(message.to_owned());
         }
     }
 

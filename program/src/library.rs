@@ -10,7 +10,7 @@ use crate::signature::{Given, Signature};
 use crate::zfs::{List, Operation, Refused};
 
 /// What a look at a dataset or a change counts, beside its call.
-const COST: u64 = 10;
+const COST: u64 = 100;
 
 const fn signature(
     name: &'static str,

@@ -12,7 +12,7 @@
 //! machine's administrator approved.
 //!
 //! [`arriving`] has the names of pools that are being imported or created, and [`events`] what
-//! happened to pools, for clients that follow it.
+//! happened to pools, for clients that follow it; [`ereports`] are those of faults that reads meet.
 //!
 //! [`mounts`] has what is mounted of the pools. [`errors`] makes refusals from the errors of the
 //! layers below, [`values`] parses values of properties, and [`key_words`] those about keys.
@@ -29,6 +29,7 @@ pub mod cache_file;
 pub mod cache_places;
 pub mod command;
 pub mod damage;
+pub mod ereports;
 pub mod errors;
 pub mod events;
 mod files;

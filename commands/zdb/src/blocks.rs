@@ -225,19 +225,28 @@ fn compare(pool: &Pool, count: &Count, printer: &mut Printer) -> Result<(), Prob
     if found == allocated {
         return printer.text("\n\tNo leaks (block sum matches space maps exactly)\n");
     }
+    if count.damaged > 0 {
+        return printer.text("\n\tleaks are not looked for: blocks cannot be read\n");
+    }
     if !can_compare(pool)? {
         let words = "the sum of all blocks is not what is allocated, which may be right: a device \
                      was removed, or datasets are being destroyed. 'cenote verify' compares";
         return printer.text(&format!("\n\t{words}\n"));
     }
-    printer.code = DAMAGED;
     let (word, bytes) = match allocated > found {
         true => ("leaked", allocated - found),
         false => ("unreachable", found - allocated),
     };
     printer.text(&format!(
         "\nblock traversal size {found} != alloc {allocated} ({word} {bytes})\n"
-    ))
+    ))?;
+    let problem = format!(
+        "{bytes} bytes are {word}: 'cenote verify {}' says where",
+        pool.name()
+    );
+    printer.complain(&problem)?;
+    printer.code = DAMAGED;
+    Ok(())
 }
 
 /// What is allocated of each class of devices, and how much it has.

@@ -20,8 +20,8 @@ pub const OTHER: Other = Other {
 
 /// Its options.
 pub(crate) const FLAGS: &[Flag] = flags! {
-    'b' "block-stats" _ "Blocks by type; -bb each type, -bbb each level of each type; with objects\n\
-        of a dataset, -bbbbbb whole block pointers";
+    'b' "block-stats" _ "Blocks by type; -bb each type, -bbb each level of each type;\n\
+        with objects of a dataset, -bbbbbb whole block pointers";
     'c' "checksum" _ "Read and verify all metadata; -cc all data, too";
     'C' "config" _ "The pool's configuration; without a pool, the cache file's";
     'd' "datasets" _ "Datasets; -dd their objects, -dddd what is in them, -ddddd their blocks";

@@ -37,11 +37,15 @@ pub fn print(asked: &Asked, printer: &mut Printer) -> Result<(), Problem> {
     let has_config = |label: &&Label| label.list.is_some();
     let found = labels.labels.iter().filter(has_config).count();
     let is_good = labels.labels.iter().all(Label::is_valid);
-    printer.code = match (found, is_good) {
-        (0, _) => USAGE,
-        (_, false) => 1,
-        (_, true) => printer.code,
-    };
+    let device = path.display();
+    match (found, is_good) {
+        (0, _) => {
+            printer.complain(&format!("{device}: no label can be read"))?;
+            printer.code = USAGE;
+        }
+        (_, false) => printer.complain(&format!("{device}: not all labels are good"))?,
+        (_, true) => {}
+    }
     Ok(())
 }
 

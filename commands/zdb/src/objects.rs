@@ -354,7 +354,7 @@ fn row(id: ObjectId, dnode: &Dnode, level: usize, printer: &Printer) -> String {
         type_name(dnode.object_type),
         functions(dnode, level),
     );
-    if dnode.bonus_type != ObjectType::NONE && level >= 3 {
+    if dnode.bonus_type != ObjectType::NONE && level >= 4 {
         let bonus = number(dnode.bonus.len() as u64);
         let (kind, word) = (type_name(dnode.bonus_type), "bonus");
         text.push_str(&format!("{bonus:>50}  {word:>6}  {kind}\n"));

@@ -83,7 +83,12 @@ fn record_line(
     }
     let mut line = date(record.time, Form::History, zone);
     match &record.body {
-        HistoryBody::Command(command) => line.push_str(&format!(" {command}")),
+        HistoryBody::Command(command) => {
+            // Users with delegated permissions say themselves what their command was.
+            let shown = |c: char| if c.is_control() { '?' } else { c };
+            line.push(' ');
+            line.extend(command.chars().map(shown));
+        }
         HistoryBody::Internal {
             event,
             txg,
@@ -149,6 +154,9 @@ mod tests {
         let expected = "2023-11-14.22:13:20 zpool create tank /tmp/d0 \
                         [user 0 (root) on attic:linux]";
         assert_eq!(line, expected);
+        let forged = record(HistoryBody::Command("zfs snap\n2026\u{1b}[31m".to_owned()));
+        let line = record_line(&forged, false, false, &TimeZone::UTC).expect("a line");
+        assert!(line.ends_with(" zfs snap?2026?[31m"), "{line}");
         let internal = record(HistoryBody::Internal {
             event: "create".to_owned(),
             txg: 5,

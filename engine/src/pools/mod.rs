@@ -12,7 +12,6 @@ pub(crate) mod checkpoint;
 pub mod compatibility;
 pub(crate) mod create;
 pub(crate) mod diagnosis;
-pub(crate) mod ereports;
 pub(crate) mod events;
 pub(crate) mod export;
 pub(crate) mod growth;

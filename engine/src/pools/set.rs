@@ -1,12 +1,12 @@
 //! Properties of pools set, by a command or an import, and obeyed.
 
-use super::ereports::report_faults;
 use super::growth::obey_autoexpand;
 use super::settings::{PoolSetting, pool_setting};
 use super::suspension::obey_fail_mode;
 use crate::command::{By, Nothing, run};
 use crate::context::Context;
 use crate::errors::{of_dsl, of_sync, parse_name};
+use crate::registry::ereports::report_faults;
 use crate::registry::imported::Imported;
 use cenote_control::model::{ControlError, Response};
 use cenote_dsl::write::SetPoolProperty;

@@ -54,7 +54,9 @@ fn main() -> ExitCode {
         }
         Some(mount_helper::NAME_BY_TYPE) => mount_helper::NAME.to_owned(),
         _ => match rest.first().and_then(|word| word.to_str()) {
-            Some(word @ ("zpool" | "zfs" | zstream::NAME | zdb::NAME | zed::NAME | zinject::NAME)) => {
+            Some(
+                word @ ("zpool" | "zfs" | zstream::NAME | zdb::NAME | zed::NAME | zinject::NAME),
+            ) => {
                 let word = word.to_owned();
                 rest.remove(0);
                 word

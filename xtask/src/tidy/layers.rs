@@ -11,7 +11,7 @@ use std::process::Command;
 /// Commands stand as low as what they see: those of `zpool` and `zfs` see the protocol, tables of
 /// the format, system calls about files and web servers that have keys. They are compiled beside
 /// the crates that open pools.
-const LAYERS: [&str; 48] = [
+const LAYERS: [&str; 49] = [
     "base",
     "delegation",
     "control",

@@ -1,7 +1,7 @@
 //! What is counted of blocks.
 
-use cenote_ondisk::BlockPointer;
 use cenote_ondisk::block_pointer::EMBEDDED_PAYLOAD_MAX;
+use cenote_ondisk::{BlockPointer, ObjectType};
 use std::collections::HashSet;
 
 /// Types with rows of their own.
@@ -59,8 +59,6 @@ pub type SizeRows = [(u64, u64); SIZES];
 pub struct Figures {
     /// By row and level.
     pub by_type: Vec<[Sum; LEVELS]>,
-    /// Metadata.
-    pub metadata: Sum,
     /// By physical, logical and allocated size.
     pub by_size: [SizeRows; 3],
     /// Blocks in gangs.
@@ -90,7 +88,6 @@ impl Figures {
     pub fn new(clones: HashSet<(u64, u64)>) -> Self {
         Self {
             by_type: vec![[Sum::default(); LEVELS]; ROWS],
-            metadata: Sum::default(),
             by_size: [[(0, 0); SIZES]; 3],
             ganged: 0,
             deduplicated: Sum::default(),
@@ -119,9 +116,6 @@ impl Figures {
         }
         let level = usize::from(pointer.level().0);
         self.by_type[row][level].add(pointer);
-        if level > 0 || pointer.object_type().is_metadata() {
-            self.metadata.add(pointer);
-        }
         if pointer.is_embedded() {
             let size = usize::try_from(pointer.physical_size()).unwrap_or(usize::MAX);
             self.embedded[size.min(EMBEDDED_PAYLOAD_MAX)] += 1;
@@ -170,6 +164,19 @@ impl Figures {
     pub fn level(&self, level: usize) -> Sum {
         let rows = self.by_type.iter().map(|levels| levels[level]);
         rows.fold(Sum::default(), Sum::plus)
+    }
+
+    /// The sum of metadata, as far as OpenZFS counts it: of types with rows of their own that are
+    /// not only in pointers.
+    pub fn metadata(&self) -> Sum {
+        let rows = (0..TYPES).filter(|row| self.row(*row).allocated > 0);
+        let of_row = |row: usize| {
+            let is_metadata = u8::try_from(row).is_ok_and(|row| ObjectType(row).is_metadata());
+            let levels = self.by_type[row].iter().enumerate();
+            let counted = levels.filter(move |(level, _)| *level > 0 || is_metadata);
+            counted.map(|(_, sum)| *sum).fold(Sum::default(), Sum::plus)
+        };
+        rows.map(of_row).fold(Sum::default(), Sum::plus)
     }
 
     /// The sum of all.

@@ -71,7 +71,7 @@ pub fn summary(figures: &Figures, classes: &[(&str, u64, u64)], level: usize) ->
 
 /// A row of the table by types.
 fn row(sum: &Sum, total: u64, name: &str, printer: &Printer) -> String {
-    if sum.count == 0 {
+    if sum.allocated == 0 {
         return format!("     -\t    -\t    -\t    -\t    -\t    -\t     -\t{name}\n");
     }
     let number = |number| printer.number(number);
@@ -114,10 +114,14 @@ pub fn by_type(figures: &Figures, level: usize, printer: &Printer) -> String {
         group(&row_name(number), figures.row(number), &|level| {
             levels[level]
         });
+        if number == DEFERRED {
+            // A kind of block that OpenZFS counts and no pool has any more.
+            group("dedup ditto", Sum::default(), &|_| Sum::default());
+        }
     }
     group("Total", total, &|level| figures.level(level));
     text.push_str(&row(
-        &figures.metadata,
+        &figures.metadata(),
         total.allocated,
         "Metadata Total",
         printer,
@@ -150,9 +154,9 @@ pub fn by_size(figures: &Figures, printer: &Printer) -> String {
     if printer.exact {
         return by_exact_size(figures);
     }
-    let mut text = "\nBlock Size Histogram\n\n  block   psize                lsize                \
-                    asize\n   size   Count   Size   Cum.  Count   Size   Cum.  Count   Size   Cum.\n"
-        .to_owned();
+    let sizes = format!("  block   {:<21}{:<21}asize", "psize", "lsize");
+    let columns = "  Count   Size   Cum.".repeat(3);
+    let mut text = format!("\nBlock Size Histogram\n\n{sizes}\n   size {columns}\n");
     let mut below = [0_u64; 3];
     for index in 0..SIZES {
         text.push_str(&format!("{:>7}:", printer.number(512 << index)));

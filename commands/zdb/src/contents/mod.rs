@@ -15,7 +15,7 @@ use cenote_own_commands::pools::inspect::packed_list;
 use cenote_posix::FileSystem;
 use std::sync::Arc;
 
-/// The objects of a set as somebody sees who knows what they are.
+/// Prints the objects of a set by their types.
 pub struct Contents {
     set: Arc<ObjectSet>,
     /// The files, or why there are none.

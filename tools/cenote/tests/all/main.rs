@@ -13,5 +13,5 @@ mod support;
 mod transcripts;
 mod units;
 mod vdev_settings;
-mod zedlets;
 mod zdb;
+mod zedlets;

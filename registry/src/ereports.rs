@@ -5,7 +5,7 @@
 //! is only counted by the vdev.
 
 use crate::events::Events;
-use crate::registry::imported::Imported;
+use crate::imported::Imported;
 use cenote_base::rt::{Mutex, ranks};
 use cenote_base::{Env, settings};
 use cenote_io::{BlockFault, FaultClass, FaultSink};
@@ -98,7 +98,7 @@ fn find(status: &VdevStatus, guid: u64) -> Option<&VdevStatus> {
 }
 
 /// Has the faults of a pool noted from now on.
-pub(crate) fn report_faults(events: &Arc<Events>, env: &Arc<dyn Env>, imported: &Arc<Imported>) {
+pub fn report_faults(events: &Arc<Events>, env: &Arc<dyn Env>, imported: &Arc<Imported>) {
     imported.pool.set_fault_sink(Arc::new(Ereports {
         pool: Arc::downgrade(imported),
         events: Arc::clone(events),
