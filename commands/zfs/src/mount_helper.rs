@@ -214,7 +214,6 @@ fn mount_at(
                 // mount(8) mounts over existing contents.
                 overlay: true,
                 force: false,
-                restricted: false,
             },
         };
         let error = match context.ask(request) {

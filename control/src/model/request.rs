@@ -64,9 +64,6 @@ pub struct MountOptions {
     /// Mount although the dataset is redacted or partly received (`-f`).
     #[serde(default)]
     pub force: bool,
-    /// An ordinary user asked for it: set-user-ID programs and devices do not work.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub restricted: bool,
 }
 
 /// How a pool is exported.

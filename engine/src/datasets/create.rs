@@ -63,7 +63,7 @@ pub(crate) fn create_dataset(
     };
     let mut done = 0;
     if new.volume.is_none() && !new.unmounted {
-        let outcomes = mount_new(mounts, &imported, &name, by.rights.as_ref());
+        let outcomes = mount_new(mounts, &imported, &name, by.rights.is_some());
         failures.extend(outcomes.0);
         done = outcomes.1;
     }
@@ -198,7 +198,7 @@ fn create_parents(
         let task = creation_below(context, imported, name.clone(), &new, by)?;
         run(imported, by.making(task, &name), by)?;
         made.push(name.clone());
-        failures.extend(mount_new(mounts, imported, &name, by.rights.as_ref()).0);
+        failures.extend(mount_new(mounts, imported, &name, by.rights.is_some()).0);
     }
     Ok(failures)
 }

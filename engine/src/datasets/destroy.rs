@@ -48,6 +48,10 @@ pub(crate) fn destroy_dataset(
     for name in &doomed {
         let imported = context.registry.pool(name.pool())?;
         by.check(&imported, name, &["mount", "destroy"])?;
+        // Only root unmounts.
+        if by.rights.is_some() && mounts.is_used(name.as_str()) {
+            return Err(ControlError::PermissionDenied);
+        }
     }
     if how.dry_run {
         return Ok(Response::Done);

@@ -76,7 +76,7 @@ pub(super) fn clone_snapshot(
     };
     let mut done = 0;
     if !is_volume && !unmounted {
-        let outcomes = mount_new(mounts, &imported, &name, by.rights.as_ref());
+        let outcomes = mount_new(mounts, &imported, &name, by.rights.is_some());
         failures.extend(outcomes.0);
         done = outcomes.1;
     }

@@ -21,7 +21,7 @@ const OF_CREATION: [&str; 9] = [
     "volsize",
 ];
 
-/// Properties that mount or unmount a file system that is mounted.
+/// Properties that mount or unmount a file system. Their permissions give nothing (zfs-allow(8)).
 const OF_MOUNTS: [&str; 3] = ["mountpoint", "canmount", "zoned"];
 
 impl Judge<'_> {
@@ -36,19 +36,10 @@ impl Judge<'_> {
             }
             Change::RollBack(wanted) => self.roll_back(wanted),
             Change::Snapshots(change) => self.snapshots(change),
-            Change::RenameDataset {
-                from,
-                to,
-                unmounted,
-                ..
-            } => {
+            Change::RenameDataset { from, to, .. } => {
                 self.needs(from, &["rename", "mount"])?;
-                let (from, to) = (parse_name(from)?, parse_name(to)?);
-                self.create(&to)?;
-                match !unmounted && self.mounts.is_used(from.as_str()) {
-                    true => self.renamed_place(&from, &to),
-                    false => Ok(()),
-                }
+                self.create(&parse_name(to)?)?;
+                self.not_mounted(from)
             }
             Change::SetProperties {
                 datasets,
@@ -62,10 +53,10 @@ impl Judge<'_> {
                 datasets,
                 property,
                 recursive,
-                received,
+                ..
             } => {
                 let mut datasets = datasets.iter();
-                datasets.try_for_each(|name| self.inherit(name, property, (*recursive, *received)))
+                datasets.try_for_each(|name| self.inherit(name, property, *recursive))
             }
             Change::ChangeKey {
                 dataset,
@@ -118,23 +109,27 @@ impl Judge<'_> {
     }
 
     /// Refuses to set a property.
-    fn property(&self, dataset: &str, (property, value): &Pair) -> Result<(), ControlError> {
+    fn property(&self, dataset: &str, (property, _): &Pair) -> Result<(), ControlError> {
         let permission = permission_for(property).ok_or(ControlError::PermissionDenied)?;
-        self.needs(dataset, &[permission])?;
-        match permission {
-            "mountpoint" => self.mount_point(dataset, value),
-            _ => Ok(()),
+        match OF_MOUNTS.contains(&permission) {
+            true => DENIED,
+            false => self.needs(dataset, &[permission]),
+        }
+    }
+
+    /// Refuses what would have to be unmounted before.
+    fn not_mounted(&self, dataset: &str) -> Result<(), ControlError> {
+        match self.mounts.is_used(dataset) {
+            true => DENIED,
+            false => Ok(()),
         }
     }
 
     fn set(&self, dataset: &str, properties: &[Pair]) -> Result<(), ControlError> {
         let mut all = properties.iter();
         all.try_for_each(|pair| self.property(dataset, pair))?;
-        let is_set = |name: &str| properties.iter().any(|(property, _)| property == name);
-        if OF_MOUNTS.into_iter().any(is_set) {
-            self.mounted(dataset)?;
-        }
-        match is_set("volsize") && self.is_reserved(dataset)? {
+        let resizes = properties.iter().any(|(property, _)| property == "volsize");
+        match resizes && self.is_reserved(dataset)? {
             true => self.needs(dataset, &["refreservation"]),
             false => Ok(()),
         }
@@ -147,35 +142,18 @@ impl Judge<'_> {
         Ok(reserved.map_err(of_dsl)? != 0)
     }
 
-    /// What is mounted of a dataset and below it is unmounted, and mounted elsewhere.
-    fn mounted(&self, dataset: &str) -> Result<(), ControlError> {
-        let names = self.mounts.names_below(dataset);
-        let mut names = names.iter();
-        names.try_for_each(|name| self.needs(name, &["mount"]))
-    }
-
-    fn inherit(
-        &self,
-        name: &str,
-        property: &str,
-        (recursive, received): (bool, bool),
-    ) -> Result<(), ControlError> {
+    fn inherit(&self, name: &str, property: &str, recursive: bool) -> Result<(), ControlError> {
         let permission = permission_for(property).ok_or(ControlError::PermissionDenied)?;
-        self.needs_below(name, recursive, &[permission])?;
-        if !OF_MOUNTS.contains(&permission) {
-            return Ok(());
-        }
-        self.mounted(name)?;
-        match (permission, received) {
-            // A stream said where.
-            ("mountpoint", true) => DENIED,
-            ("mountpoint", false) => self.derived_place(&parse_name(name)?),
-            _ => Ok(()),
+        match OF_MOUNTS.contains(&permission) {
+            true => DENIED,
+            false => self.needs_below(name, recursive, &[permission]),
         }
     }
 
     fn roll_back(&self, wanted: &RollBack) -> Result<(), ControlError> {
         self.needs(&wanted.snapshot, &["rollback"])?;
+        let mut clones = wanted.clones.iter();
+        clones.try_for_each(|clone| self.not_mounted(clone))?;
         let mut gone = wanted.newer.iter().chain(&wanted.clones);
         gone.try_for_each(|name| self.needs(name, &["mount", "destroy"]))
     }

@@ -4,33 +4,18 @@
 //! out. What a request turns out to be about only on its way, such as the datasets of a stream, is
 //! judged there.
 //!
-//! File systems that ordinary users have mounted are mounted only in their own directories, and
-//! without set-user-ID programs and devices.
+//! Only root and the daemon's user mount and unmount, as with OpenZFS on Linux: the way to a mount
+//! point leads through directories of users, and they may exchange these at any moment. So ordinary
+//! users change nothing that would be mounted elsewhere for it.
 
 mod changes;
-mod places;
 
 use crate::errors::parse_name;
 use crate::mounts::table::Mounts;
 use crate::rights::Rights;
 use crate::table::Registry;
-use cenote_control::model::{AccountKind, ControlError, Request};
+use cenote_control::model::{AccountKind, Change, ControlError, Request};
 use cenote_dsl::DatasetName;
-use std::path::Path;
-
-/// Options with which ordinary users may mount: those that give nothing more.
-const MOUNT_OPTIONS: [&str; 10] = [
-    "atime",
-    "defaults",
-    "noatime",
-    "nodev",
-    "noexec",
-    "norelatime",
-    "nosuid",
-    "relatime",
-    "ro",
-    "zfsutil",
-];
 
 /// Judges the requests of one user.
 pub struct Judge<'a> {
@@ -53,11 +38,12 @@ impl Judge<'_> {
     pub fn judged(&self, mut request: Request) -> Result<Request, ControlError> {
         self.request(&request)?;
         match &mut request {
-            Request::Mount { options, .. } | Request::MountAll { options, .. } => {
-                options.restricted = true;
-            }
-            // Where the new file systems would be is known only afterwards.
+            // Nothing is mounted for an ordinary user.
             Request::Receive { receive, .. } => receive.unmounted = true,
+            Request::Change {
+                change: Change::RenameDataset { unmounted, .. },
+                ..
+            } => *unmounted = true,
             _ => {}
         }
         Ok(request)
@@ -95,29 +81,10 @@ impl Judge<'_> {
                 Request::LoadKey { .. } | Request::UnloadKey { .. } => self.request(asked),
                 _ => DENIED,
             },
-            Request::Mount {
-                dataset,
-                at: None,
-                options,
-            } => {
-                let is_free = |word: &String| MOUNT_OPTIONS.contains(&word.as_str());
-                if !options.options.iter().all(is_free) {
-                    return DENIED;
-                }
-                self.mount(&parse_name(dataset)?)
-            }
-            Request::MountAll {
-                below: Some(below),
-                options,
-            } if options.options.is_empty() => {
-                let names = self.registry.names_below(below, true)?;
-                names.iter().try_for_each(|name| self.mount_of_many(name))
-            }
-            Request::Unmount {
-                target, unload_key, ..
-            } => self.unmount(target, *unload_key),
-            // Paths of mount(8), and all file systems.
-            Request::Mount { .. } | Request::MountAll { .. } | Request::UnmountAll { .. } => DENIED,
+            Request::Mount { .. }
+            | Request::MountAll { .. }
+            | Request::Unmount { .. }
+            | Request::UnmountAll { .. } => DENIED,
             // What anyone may ask comes another way.
             Request::PoolList { .. }
             | Request::PoolStatus { .. }
@@ -206,27 +173,6 @@ impl Judge<'_> {
             }
         }
         DENIED
-    }
-
-    fn unmount(&self, target: &str, unload_key: bool) -> Result<(), ControlError> {
-        let permissions: &[&str] = match unload_key {
-            true => &["mount", "load-key"],
-            false => &["mount"],
-        };
-        if !target.starts_with('/') {
-            let below = format!("{target}/");
-            let found = self
-                .mounts
-                .newest_first(|entry| entry.dataset.starts_with(&below));
-            self.needs(target, permissions)?;
-            let mut found = found.iter();
-            return found.try_for_each(|(name, _)| self.needs(name, permissions));
-        }
-        let path = Path::new(target);
-        let real = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let found = self.mounts.at_and_below(&[path, &real]);
-        let mut found = found.iter();
-        found.try_for_each(|(name, _)| self.needs(name, permissions))
     }
 
     /// Refuses a new dataset, and those above it that are not there yet, if they may not be made.

@@ -89,10 +89,7 @@ pub fn refresh_mounts(
     let mut is_done = true;
     for mut place in mounts.places_below(name.as_str()) {
         if place.own_place {
-            place.options = MountOptions {
-                restricted: place.options.restricted,
-                ..MountOptions::default()
-            };
+            place.options = MountOptions::default();
         }
         is_done &= change_in_place(mounts, imported, place)?;
     }

@@ -7,18 +7,17 @@
 use super::change::{REMOUNT, mount_anew};
 use super::mounter::MountJob;
 use super::options::{check_options, switches, temporary, text_of};
-use super::places::{check_within, is_derived, is_place_of, own_mount_point, prepare};
+use super::places::{check_within, is_derived, own_mount_point, prepare};
 use super::snapshot_names::SnapshotNames;
 use super::table::{Entry, Mounts};
 use crate::errors::{of_dsl, parse_name};
 use crate::imported::Imported;
-use crate::rights::Rights;
 use crate::table::Registry;
 use crate::walk::{is_within, walk_heads_aloud};
 use cenote_control::model::{ControlError, MountOptions, Response};
 use cenote_dsl::{Dataset, DatasetName, DatasetType, DslError, KeyStatus, Property};
 use std::os::fd::OwnedFd;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Mounts at one time.
@@ -61,7 +60,6 @@ pub fn mount(
         }
         None => None,
     };
-    mounts.note_restricted(&imported, found.id(), options.restricted);
     mount_dataset(mounts, &imported, found, place, options)?;
     Ok(Response::Done)
 }
@@ -105,35 +103,19 @@ fn namespace_of(process: i32) -> Option<OwnedFd> {
     std::fs::File::open(theirs).ok().map(OwnedFd::from)
 }
 
-/// Mounts a new file system for its maker. Ordinary users have it mounted in their own
-/// directories only.
+/// Mounts a new file system for its maker. Those that ordinary users make are left to root.
 pub fn mount_new(
     mounts: &Mounts,
     imported: &Arc<Imported>,
     name: &DatasetName,
-    rights: Option<&Rights>,
+    is_ordinary: bool,
 ) -> Outcomes {
-    if let Some(rights) = rights {
-        let place = imported.dsl().dataset(name).map_err(of_dsl);
-        let place = place.and_then(|head| match mounts_by_itself(mounts, &head) {
-            true => own_mount_point(imported, &head).map(Some),
-            false => Ok(None),
-        });
-        let is_theirs = |place: &Path| is_place_of(place, rights.user.id);
-        let refused = match place {
-            Ok(place) if place.as_deref().is_none_or(is_theirs) => None,
-            Ok(_) => Some(ControlError::PermissionDenied),
-            Err(error) => Some(error),
-        };
-        if let Some(error) = refused {
-            return (vec![(name.as_str().to_owned(), error)], 0);
-        }
+    let head = imported.dsl().dataset(name);
+    if is_ordinary && head.is_ok_and(|head| mounts_by_itself(mounts, &head)) {
+        let refused = ControlError::PermissionDenied;
+        return (vec![(name.as_str().to_owned(), refused)], 0);
     }
-    let options = MountOptions {
-        restricted: rights.is_some(),
-        ..MountOptions::default()
-    };
-    mount_below(mounts, imported, Some(name), &options)
+    mount_below(mounts, imported, Some(name), &MountOptions::default())
 }
 
 /// Mounts the datasets that are mounted automatically, parents first.
@@ -263,7 +245,6 @@ fn mount_dataset(
         return Err(ControlError::AlreadyMounted { dataset: name });
     }
     check_contents(&dataset, options)?;
-    let options = &restricted(mounts, imported, &dataset, options);
     let lacks_properties = lacks_properties(&dataset);
     let (place, namespace) = match at {
         Some(place) => place,
@@ -314,22 +295,6 @@ fn mount_dataset(
         temporary: temporary(imported, options),
         mounted,
     })
-}
-
-/// The options of a mount, restricted if those of its last one were.
-fn restricted(
-    mounts: &Mounts,
-    imported: &Imported,
-    dataset: &Dataset,
-    options: &MountOptions,
-) -> MountOptions {
-    if options.restricted {
-        mounts.note_restricted(imported, dataset.id(), true);
-    }
-    MountOptions {
-        restricted: mounts.is_restricted(imported, dataset.id()),
-        ..options.clone()
-    }
 }
 
 /// Refuses what is no file system, and more mounts than there may be.

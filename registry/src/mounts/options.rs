@@ -54,9 +54,6 @@ const OVERRULING: [(&str, &str, &str); 5] = [
     ("xattr", "xattr", "noxattr"),
 ];
 
-/// The properties that are off in the mounts of ordinary users.
-const RESTRICTED: [&str; 2] = ["setuid", "devices"];
-
 /// The options of an import and of a mount, which overrule those.
 fn given<'a>(imported: &'a Imported, options: &'a MountOptions) -> Vec<&'a str> {
     let given = imported.mount_options.iter().chain(&options.options);
@@ -72,13 +69,9 @@ fn last_of(given: &[&str], on: &str, off: &str) -> Option<bool> {
 /// The properties that options overrule.
 pub(crate) fn temporary(imported: &Imported, options: &MountOptions) -> Vec<(&'static str, bool)> {
     let given = given(imported, options);
-    let is_off = |name: &str| options.restricted && RESTRICTED.contains(&name);
     let each = OVERRULING.into_iter();
-    each.filter_map(|(name, on, off)| match is_off(name) {
-        true => Some((name, false)),
-        false => Some((name, last_of(&given, on, off)?)),
-    })
-    .collect()
+    each.filter_map(|(name, on, off)| Some((name, last_of(&given, on, off)?)))
+        .collect()
 }
 
 /// What properties and options allow.
@@ -100,8 +93,8 @@ pub(crate) fn switches(
     let is = |property, word: &str| text_of(dataset, property).as_deref() == Some(word);
     MountSwitches {
         exec: allowed("exec", "noexec", Property::Exec),
-        devices: !options.restricted && allowed("dev", "nodev", Property::Devices),
-        setuid: !options.restricted && allowed("suid", "nosuid", Property::Setuid),
+        devices: allowed("dev", "nodev", Property::Devices),
+        setuid: allowed("suid", "nosuid", Property::Setuid),
         atime: chosen("atime", "noatime", Property::Atime),
         read_only: chosen("ro", "rw", Property::ReadOnly),
         noatime: last_of(&given, "atime", "noatime") == Some(false),

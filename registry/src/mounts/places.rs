@@ -92,28 +92,6 @@ fn check_links(place: &Path) -> Result<(), ControlError> {
     }
 }
 
-/// Whether a directory belongs to a user, or the one that it is in. One that does not exist counts
-/// as the nearest one above it that does.
-pub fn is_place_of(place: &Path, user: u64) -> bool {
-    let mut parts = place.components();
-    let is_plain = |part: Component<'_>| matches!(part, Component::RootDir | Component::Normal(_));
-    if !place.is_absolute() || !parts.all(is_plain) || check_links(place).is_err() {
-        return false;
-    }
-    let belongs = |at: &Path| {
-        let found = at.metadata().ok();
-        found.map(|found| found.is_dir() && u64::from(found.uid()) == user)
-    };
-    match (belongs(place), place.parent()) {
-        (Some(is_theirs), parent) => is_theirs || parent.and_then(belongs) == Some(true),
-        (None, Some(_)) => {
-            let above = place.ancestors().skip(1);
-            above.filter_map(belongs).next() == Some(true)
-        }
-        (None, None) => false,
-    }
-}
-
 /// Whether there is a mount whose server has died: it cannot be accessed, and the new mount
 /// replaces it.
 fn is_dead_mount(place: &Path) -> bool {
@@ -150,7 +128,7 @@ mod tests {
 
     /// A user's link used to lead the daemon of root over any directory.
     #[test]
-    fn ordinary_users_have_their_own_directories() {
+    fn links_of_ordinary_users_lead_nowhere() {
         const USER: u32 = 64_001;
         let directory = tempfile::tempdir().expect("a directory");
         let top = directory.path().canonicalize().expect("a path");
@@ -170,23 +148,5 @@ mod tests {
         chown(&home, Some(USER), None).expect("root may");
         lchown(&link, Some(USER), None).expect("root may");
         assert!(prepare(&link.join("inner"), true, false).is_err());
-        let is_theirs = |place: &Path| is_place_of(place, USER.into());
-        for own in [home.clone(), home.join("roots"), home.join("a/b/c")] {
-            assert!(is_theirs(&own), "{}", own.display());
-        }
-        let strange = [
-            system.join("inner"),
-            system.join("a"),
-            link.join("inner"),
-            home.join("roots/below/here"),
-            home.join("../system"),
-            top.join("home2"),
-            PathBuf::from("home"),
-            PathBuf::from("/"),
-        ];
-        for place in strange {
-            assert!(!is_theirs(&place), "{}", place.display());
-        }
-        assert!(!is_place_of(&home, u64::from(USER) + 1));
     }
 }

@@ -6,11 +6,10 @@
 
 use super::mounter::{MountFigures, Mounted, Mounter};
 use crate::imported::Imported;
-use cenote_base::ObjectId;
 use cenote_base::rt::{Condvar, Mutex, MutexGuard, ranks};
 use cenote_control::model::{ControlError, MountEntry, MountOptions};
 use cenote_control::record::RecordedMount;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -65,8 +64,6 @@ struct BeingMade {
     turns: BTreeMap<String, u64>,
     /// The imports of pools that are being exported or destroyed.
     leaving: Vec<u64>,
-    /// Heads that an ordinary user had mounted last, with the import of their pool.
-    restricted: BTreeSet<(u64, ObjectId)>,
 }
 
 impl BeingMade {
@@ -194,22 +191,6 @@ impl Mounts {
             mounts: self,
             import,
         }
-    }
-
-    /// Notes whether a head is mounted for an ordinary user. Then later mounts of it without
-    /// a request, as after a rename, are restricted, too.
-    pub fn note_restricted(&self, imported: &Imported, head: ObjectId, is_restricted: bool) {
-        let noted = &mut self.being_made.lock().restricted;
-        match is_restricted {
-            true => noted.insert((imported.load_guid, head)),
-            false => noted.remove(&(imported.load_guid, head)),
-        };
-    }
-
-    /// Whether a head was noted so.
-    pub fn is_restricted(&self, imported: &Imported, head: ObjectId) -> bool {
-        let noted = &self.being_made.lock().restricted;
-        noted.contains(&(imported.load_guid, head))
     }
 
     /// The table, for those that outlive the request which made them.

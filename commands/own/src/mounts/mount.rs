@@ -69,7 +69,6 @@ fn run(arguments: &Arguments, context: &mut Context) -> Outcome {
             options,
             overlay: arguments.has("overlay"),
             force: arguments.has("force"),
-            restricted: false,
         },
     };
     match context.ask(request) {

@@ -30,7 +30,6 @@ pub fn mount(line: &CommandLine<'_>, context: &mut Context) -> Outcome {
             .collect(),
         overlay: parsed.has("O"),
         force: parsed.has("f"),
-        restricted: false,
     };
     let is_told = parsed.has("v");
     let before = match is_told {

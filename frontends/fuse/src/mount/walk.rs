@@ -13,6 +13,9 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
+/// The type of the file system of processes (statfs(2)).
+const PROC: rustix::fs::FsWord = 0x9fa0;
+
 /// The most symbolic links on a way, as in the kernel.
 const LINKS_MAX: usize = 40;
 
@@ -113,6 +116,10 @@ impl Walk {
         if owner != 0 && owner != rustix::process::geteuid().as_raw() {
             return Err(Errno::ACCESS);
         }
+        // Links of processes lead where the process likes, and may belong to root nevertheless.
+        if rustix::fs::fstatfs(link)?.f_type == PROC {
+            return Err(Errno::ACCESS);
+        }
         let target = rustix::fs::readlinkat(link, "", Vec::new())?;
         let target = PathBuf::from(OsString::from_vec(target.into_bytes()));
         self.add(&target);
@@ -141,6 +148,8 @@ mod tests {
         assert_eq!(walk("self"), Err(Errno::LOOP));
         assert_eq!(walk("file"), Err(Errno::NOTDIR));
         assert_eq!(walk("none"), Err(Errno::NOENT));
+        let of_process = HeldPlace::at(Path::new("/proc/self/cwd"));
+        assert_eq!(of_process.err(), Some(Errno::ACCESS));
         let held = HeldPlace::at(&top.join("a/b")).expect("a directory");
         let inode = |path: &Path| path.metadata().expect("a directory").ino();
         assert_eq!(inode(&held.handle()), inode(&top.join("a/b")));
