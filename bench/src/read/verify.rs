@@ -1,9 +1,9 @@
 //! `cenote verify` and `zdb -bcc` on the same pools, both cold.
 
 use super::{Comparison, Options, machine, product, rivals};
-use anyhow::Result;
+use anyhow::{Context, Result};
+use cenote_tests::referee;
 use std::ffi::OsStr;
-use std::path::Path;
 
 pub fn run(options: &Options) -> Result<Vec<Comparison>> {
     let cenote = product::program("cenote", "cenote")?;
@@ -16,10 +16,10 @@ pub fn run(options: &Options) -> Result<Vec<Comparison>> {
         words.extend([pool.as_os_str(), OsStr::new(name)]);
         let (ours, _) = machine::seconds(|| rivals::output(&cenote, &words))?;
         machine::drop_caches()?;
-        let zdb = ["-e", "-p"].map(OsStr::new);
-        let mut words = zdb.to_vec();
+        let zdb = referee::find_zdb().context("zdb is not installed")?;
+        let mut words = ["-e", "-p"].map(OsStr::new).to_vec();
         words.extend([pool.as_os_str(), OsStr::new("-bcc"), OsStr::new(name)]);
-        let (theirs, _) = machine::seconds(|| rivals::output(Path::new("zdb"), &words))?;
+        let (theirs, _) = machine::seconds(|| rivals::output(&zdb, &words))?;
         comparisons.push(Comparison::seconds(
             format!("{layout}, 4 GiB, lz4"),
             ours,

@@ -141,9 +141,13 @@ fn program_path() -> Vec<PathBuf> {
     places
 }
 
-fn find_zdb() -> Option<PathBuf> {
+/// OpenZFS's `zdb`, where it is installed. A link of that name may lead to ours.
+pub fn find_zdb() -> Option<PathBuf> {
     let mut places = program_path().into_iter().map(|place| place.join("zdb"));
-    places.find(|program| program.is_file())
+    places.find(|program| {
+        let real = program.canonicalize();
+        real.is_ok_and(|real| real.is_file() && !real.ends_with("cenote"))
+    })
 }
 
 /// Makes a `zdb` that ends quickly, once for a build directory; returns a `PATH` that has it.
