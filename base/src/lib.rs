@@ -1,14 +1,15 @@
 //! Ids, units, the environment and bounded building blocks that every layer shares.
 //!
-//! Nothing here knows ZFS's format or does I/O. The types here prevent a caller from passing a
-//! transaction group number where an object number is meant. Code that reads a clock or draws
-//! randomness does so through an [`Env`], which a simulator can replace.
+//! Nothing here knows ZFS's format, or reads and writes devices. The types here prevent a caller
+//! from passing a transaction group number where an object number is meant. Code that reads a
+//! clock or draws randomness does so through an [`Env`], which a simulator can replace.
 
 #![forbid(unsafe_code)]
 
 mod bookmark;
 mod client;
 mod env;
+mod held_place;
 mod host;
 mod ids;
 mod memory;
@@ -22,6 +23,7 @@ mod size;
 pub use bookmark::Bookmark;
 pub use client::client_of;
 pub use env::{Env, RealEnv};
+pub use held_place::HeldPlace;
 pub use host::{hostname, is_machine_root};
 pub use ids::{BlockId, Guid, Level, ObjectId, ObjsetId, Txg, VdevId};
 pub use memory::{MemoryBudget, MemoryExceeded, MemoryLease};

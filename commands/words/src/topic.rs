@@ -40,6 +40,16 @@ pub const fn topic(
 }
 
 impl Topic {
+    /// The usage of a program without subcommands: its forms.
+    pub fn usage(&self) -> String {
+        let mut text = "usage:\n".to_owned();
+        for line in self.synopsis {
+            let more = if line.starts_with(' ') { "    " } else { "" };
+            text.push_str(&format!("\t{more}{line}\n"));
+        }
+        text
+    }
+
     /// What it does and its options, in one paragraph.
     pub fn sentences(&self) -> String {
         let told = self.flags.iter().filter(|flag| !flag.help.is_empty());

@@ -82,16 +82,7 @@ pub(crate) fn refused(option: &str) -> Option<&'static str> {
 
 /// Printed for a wrong command line, and for `--help`.
 pub(crate) fn synopsis() -> String {
-    let mut text = "usage:\n".to_owned();
-    for line in TOPICS[0].synopsis {
-        let indent = if line.starts_with(' ') {
-            "\t    "
-        } else {
-            "\t"
-        };
-        text.push_str(&format!("{indent}{line}\n"));
-    }
-    text
+    TOPICS[0].usage()
 }
 
 /// Its manual page.

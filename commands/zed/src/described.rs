@@ -58,11 +58,7 @@ pub(crate) fn refused_option(letter: &str) -> Option<&'static str> {
 
 /// Printed for a wrong command line, and for `-h`.
 pub(crate) fn synopsis() -> String {
-    let mut text = "usage:\n".to_owned();
-    for line in TOPICS[0].synopsis {
-        text.push_str(&format!("\t{line}\n"));
-    }
-    text
+    TOPICS[0].usage()
 }
 
 /// Its manual page.

@@ -76,16 +76,7 @@ pub(crate) fn refused_option(letter: &str) -> Option<&'static str> {
 
 /// Printed for a wrong command line, and for `-h`.
 pub(crate) fn synopsis() -> String {
-    let mut text = "usage:\n".to_owned();
-    for line in TOPICS[0].synopsis {
-        let indent = if line.starts_with(' ') {
-            "            "
-        } else {
-            "\t"
-        };
-        text.push_str(&format!("{indent}{line}\n"));
-    }
-    text
+    TOPICS[0].usage()
 }
 
 /// Its manual page.

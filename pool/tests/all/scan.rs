@@ -177,7 +177,7 @@ fn a_scrub_can_be_held() {
     });
 }
 
-/// A scrub that leaves groups out neither makes the list of damaged blocks anew, nor do scrubs of
+/// A scrub that leaves groups out does not replace the list of damaged blocks; nor do scrubs of
 /// what is new begin behind what it left out.
 #[test]
 fn a_scrub_of_some_groups_is_not_complete() {

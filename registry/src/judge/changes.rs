@@ -26,7 +26,6 @@ const OF_MOUNTS: [&str; 3] = ["mountpoint", "canmount", "zoned"];
 
 impl Judge<'_> {
     /// Refuses a change if the user lacks a permission.
-    // tidy: allow(long-function, one arm for each change, so that none is forgotten)
     pub fn change(&self, change: &Change) -> Result<(), ControlError> {
         match change {
             Change::CreateDataset(new) => self.create_dataset(new),
@@ -72,23 +71,7 @@ impl Judge<'_> {
             }
             Change::Delegate(delegation) => self.delegate(delegation),
             // Pools and their devices, and what acts on this machine.
-            Change::CreatePool(_)
-            | Change::AddVdevs(_)
-            | Change::ClearErrors { .. }
-            | Change::OnlineDevices(_)
-            | Change::Devices(_)
-            | Change::SplitPool(_)
-            | Change::DestroyPool { .. }
-            | Change::SetVdevProperty(_)
-            | Change::SetPoolProperty { .. }
-            | Change::SyncPools { .. }
-            | Change::ReguidPool { .. }
-            | Change::UpgradePool { .. }
-            | Change::Treat { .. }
-            | Change::Checkpoint { .. }
-            | Change::Scan { .. }
-            | Change::ClearLabels { .. }
-            | Change::ApproveValues { .. } => DENIED,
+            _ => DENIED,
         }
     }
 

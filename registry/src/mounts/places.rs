@@ -1,9 +1,11 @@
 //! Directories that file systems are mounted at.
 
 use crate::errors::of_dsl;
+use cenote_base::HeldPlace;
 use cenote_control::model::ControlError;
 use cenote_dsl::{Dataset, DatasetName, Property, PropertySource};
 use rustix::io::Errno;
+use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -36,7 +38,10 @@ pub(crate) fn has_place_of(dataset: &Dataset, name: &DatasetName) -> Result<bool
 pub fn remove_places(places: &[PathBuf]) {
     for place in places {
         // A directory that cannot be removed is harmless.
-        let _ = std::fs::remove_dir(place);
+        let _ = match cenote_base::is_machine_root() {
+            true => HeldPlace::remove(place).map_err(io::Error::from),
+            false => std::fs::remove_dir(place),
+        };
     }
 }
 
@@ -99,12 +104,19 @@ fn is_dead_mount(place: &Path) -> bool {
     found.is_err_and(|error| error.raw_os_error() == Some(Errno::NOTCONN.raw_os_error()))
 }
 
+fn make_directory(place: &Path) -> io::Result<()> {
+    match cenote_base::is_machine_root() {
+        true => Ok(HeldPlace::made_at(place).map(drop)?),
+        false => std::fs::create_dir_all(place),
+    }
+}
+
 /// Makes the directory, and refuses one with files unless they may be covered.
 pub(crate) fn prepare(place: &Path, make: bool, overlay: bool) -> Result<(), ControlError> {
     let path = place.to_string_lossy().into_owned();
     check_links(place)?;
     if make
-        && let Err(error) = std::fs::create_dir_all(place)
+        && let Err(error) = make_directory(place)
         && !is_dead_mount(place)
     {
         let reason = error.to_string();

@@ -19,7 +19,6 @@ mod namespace;
 mod options;
 mod stale;
 mod table;
-mod walk;
 
 pub use control::abort_handle;
 pub use error::MountError;
@@ -36,7 +35,7 @@ use crate::protocol::init::Negotiated;
 use crate::session::Session;
 use crate::transport::Device;
 use crate::values::Errno;
-use cenote_base::rt;
+use cenote_base::{HeldPlace, rt};
 use held::HeldMount;
 use rustix::fd::{AsRawFd, BorrowedFd};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
@@ -45,7 +44,6 @@ use std::ffi::CString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use walk::HeldPlace;
 
 /// How long an unmount waits for the workers; then it reports success anyway.
 const END_TIMEOUT: Duration = Duration::from_secs(5);

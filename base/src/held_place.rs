@@ -1,12 +1,12 @@
 //! The way to a mount point.
 //!
-//! Root mounts at places in directories of ordinary users. Such a user could put a symbolic link
-//! in the way, between a check and the mount, and have a directory of the system covered. So the
-//! way is walked step by step, links of ordinary users are not followed, and the directory at its
-//! end is held open until something is mounted on it.
+//! Root makes directories for mounts, mounts at them, and removes them again, also in directories
+//! of ordinary users. Such a user could put a symbolic link in the way, between a check and that,
+//! and lead root to a directory of the system. So the way is walked step by step, links of ordinary
+//! users are not followed, and the directory at its end is held open.
 
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
@@ -21,7 +21,7 @@ const LINKS_MAX: usize = 40;
 
 /// A directory that is held open.
 #[derive(Debug)]
-pub(super) struct HeldPlace {
+pub struct HeldPlace {
     directory: OwnedFd,
     /// Its path without symbolic links.
     pub path: PathBuf,
@@ -29,12 +29,40 @@ pub(super) struct HeldPlace {
 
 impl HeldPlace {
     /// Walks to the directory at an absolute path.
+    ///
+    /// # Errors
+    /// What the system says; `EACCES` for a symbolic link of an ordinary user or of a process.
     pub fn at(path: &Path) -> Result<Self, Errno> {
+        Self::walked(path, false)
+    }
+
+    /// The same; directories that are missing are made.
+    ///
+    /// # Errors
+    /// As [`Self::at`], and if one cannot be made.
+    pub fn made_at(path: &Path) -> Result<Self, Errno> {
+        Self::walked(path, true)
+    }
+
+    /// Removes the empty directory at an absolute path.
+    ///
+    /// # Errors
+    /// As [`Self::at`], and if it cannot be removed.
+    pub fn remove(path: &Path) -> Result<(), Errno> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(Errno::BUSY);
+        };
+        let parent = Self::at(parent)?;
+        rustix::fs::unlinkat(&parent.directory, name, AtFlags::REMOVEDIR)
+    }
+
+    fn walked(path: &Path, makes: bool) -> Result<Self, Errno> {
         let mut walk = Walk {
             at: open(None, OsStr::new("/"))?,
             path: PathBuf::from("/"),
             ahead: VecDeque::new(),
             links: 0,
+            makes,
         };
         walk.add(path);
         while let Some(part) = walk.ahead.pop_front() {
@@ -57,6 +85,8 @@ struct Walk {
     path: PathBuf,
     ahead: VecDeque<OsString>,
     links: usize,
+    /// Makes directories that are missing.
+    makes: bool,
 }
 
 fn open(at: Option<&OwnedFd>, name: &OsStr) -> Result<OwnedFd, Errno> {
@@ -90,7 +120,15 @@ impl Walk {
                 self.path.pop();
                 return Ok(());
             }
-            _ => open(Some(&self.at), part)?,
+            _ => match open(Some(&self.at), part) {
+                Err(Errno::NOENT) if self.makes => {
+                    match rustix::fs::mkdirat(&self.at, part, Mode::from_raw_mode(0o777)) {
+                        Ok(()) | Err(Errno::EXIST) => open(Some(&self.at), part)?,
+                        Err(error) => return Err(error),
+                    }
+                }
+                next => next?,
+            },
         };
         let found = match rustix::fs::fstat(&next) {
             // A mount whose server has ended, which the new one replaces.
@@ -150,12 +188,24 @@ mod tests {
         assert_eq!(walk("none"), Err(Errno::NOENT));
         let of_process = HeldPlace::at(Path::new("/proc/self/cwd"));
         assert_eq!(of_process.err(), Some(Errno::ACCESS));
+        let new = top.join("new/below/one");
+        assert_eq!(HeldPlace::made_at(&new).expect("made").path, new);
+        assert_eq!(HeldPlace::remove(&top.join("new")), Err(Errno::NOTEMPTY));
+        assert_eq!(HeldPlace::remove(&new), Ok(()));
+        assert!(!new.exists() && top.join("new/below").exists());
         let held = HeldPlace::at(&top.join("a/b")).expect("a directory");
         let inode = |path: &Path| path.metadata().expect("a directory").ino();
         assert_eq!(inode(&held.handle()), inode(&top.join("a/b")));
         if rustix::process::geteuid().is_root() {
             lchown(top.join("relative"), Some(7), None).expect("chown");
             assert_eq!(walk("absolute/b"), Err(Errno::ACCESS));
+            let beyond = top.join("absolute/new/one");
+            assert_eq!(HeldPlace::made_at(&beyond).err(), Some(Errno::ACCESS));
+            assert_eq!(
+                HeldPlace::remove(&top.join("absolute/b")),
+                Err(Errno::ACCESS)
+            );
+            assert!(top.join("a/b").exists() && !top.join("a/new").exists());
             chown(top.join("a"), Some(7), None).expect("chown");
             assert_eq!(walk("a/b"), Ok(top.join("a/b")));
         }
